@@ -1,0 +1,56 @@
+"""The one error tree of waystation.
+
+::
+
+    WaystationError
+    ├── LocalError       the caller used us wrongly; fix the calling code or the command line
+    │   └── ConfigError  a setting is unknown or out of range; carries file, line and what is allowed
+    ├── RemoteError      the other side broke its protocol; carries the refusal and the numbers
+    └── HostError        disk, network or port said no; carries what was tried
+
+Pure code raises only the first two, and translates a ``RemoteError`` into an effect before it returns to the
+server: a peer can never raise into it.
+"""
+
+from pathlib import Path
+
+__all__ = ["ConfigError", "HostError", "LocalError", "RemoteError", "WaystationError"]
+
+
+class WaystationError(Exception):
+    """Root of everything waystation raises on purpose."""
+
+
+class LocalError(WaystationError):
+    """The caller broke a contract of this package."""
+
+
+class ConfigError(LocalError):
+    """A setting is unknown or its value is not allowed.
+
+    Attributes:
+        origin: The file, environment variable or flag the value came from.
+        line: 1-based line in ``origin``, or None when it is not a file.
+    """
+
+    def __init__(self, message: str, *, origin: str | Path, line: int | None = None) -> None:
+        where = f"{origin}:{line}" if line is not None else str(origin)
+        super().__init__(f"{where}: {message}")
+        self.origin = origin
+        self.line = line
+
+
+class RemoteError(WaystationError):
+    """The other side broke the rules of its protocol."""
+
+
+class HostError(WaystationError):
+    """The machine we run on refused something: a port, a file, a disk, a name.
+
+    Attributes:
+        exit_code: What the command line returns for it (4 port or permission, 5 store).
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

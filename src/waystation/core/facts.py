@@ -1,0 +1,89 @@
+"""Facts: what machines tell the node about what happened.
+
+Facts live in memory only and hold raw identities, so that the node can count and decide. The engine's recorder is the
+only reader that writes anything down, and it is where identities become keyed references. A fact about a delivery never
+names the connection that sent it: Bhumi's sender must stay unknown even to our own journal.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from waystation.core.instant import Instant
+
+__all__ = [
+    "DeliveryAccepted",
+    "DeliveryFinished",
+    "Fact",
+    "Outcome",
+    "PeerIdentified",
+    "PeerLeft",
+    "Refused",
+]
+
+
+class Outcome(Enum):
+    """How one delivery attempt ended, for every protocol."""
+
+    OK = "ok"
+    CACHED = "cached"
+    OFFLINE = "offline"
+    BAD_CAPABILITY = "bad_capability"
+    TIMEOUT = "timeout"
+    GONE = "gone"
+    REFUSED = "refused"
+
+
+class PeerIdentified(NamedTuple):
+    """A connection proved who it is."""
+
+    protocol: str
+    peer: int
+    identity: bytes
+    """32-byte public key."""
+
+
+class PeerLeft(NamedTuple):
+    """A connection ended, from either side."""
+
+    protocol: str
+    peer: int
+    identity: bytes | None
+    """32-byte public key, or None for a connection that never identified itself."""
+    reason: str
+
+
+class DeliveryAccepted(NamedTuple):
+    """A message was handed on towards its recipient."""
+
+    protocol: str
+    attempt: int
+    """Number of the attempt, unique while the node runs."""
+    recipient: bytes
+    """32-byte public key."""
+    payload_bytes: int
+
+
+class DeliveryFinished(NamedTuple):
+    """An attempt has its outcome. Immediate refusals have no ``DeliveryAccepted`` before them."""
+
+    protocol: str
+    attempt: int
+    recipient: bytes
+    outcome: Outcome
+    accepted_at: Instant
+    reply_bytes: int
+    tries: int
+    """How many senders' requests this outcome answered."""
+
+
+class Refused(NamedTuple):
+    """Something was turned down. ``identity`` is None for anonymous peers, and never a sender of a delivery."""
+
+    protocol: str
+    identity: bytes | None
+    reason: str
+    """Value of the protocol's refusal enum."""
+    times: int = 1
+
+
+Fact = PeerIdentified | PeerLeft | DeliveryAccepted | DeliveryFinished | Refused

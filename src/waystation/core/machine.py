@@ -1,0 +1,41 @@
+"""The contract all relays and clients share.
+
+Feed a machine through the inputs, then ``take`` what it wants done, then ask for its ``deadline``. Bytes in any
+chunking give the same effects. Nothing a peer sends raises out of an input. A machine that forgot a
+peer (after a ``Close`` it emitted) ignores whatever still arrives for it.
+"""
+
+from typing import Protocol
+
+from waystation.core.effects import Effect, Peer
+from waystation.core.instant import Instant
+
+__all__ = ["Machine"]
+
+
+class Machine(Protocol):
+    """A protocol without I/O."""
+
+    def connect(self, peer: Peer, now: Instant) -> None:
+        """A new connection stands."""
+
+    def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
+        """Bytes arrived; any chunking is fine."""
+
+    def disconnect(self, peer: Peer, now: Instant) -> None:
+        """The connection ended, and not because the machine closed it."""
+
+    def congested(self, peer: Peer, now: Instant) -> None:
+        """Bytes sent to the peer have begun to wait in our buffers."""
+
+    def drained(self, peer: Peer, now: Instant) -> None:
+        """Everything sent to the peer so far has left our buffers."""
+
+    def wake(self, now: Instant) -> None:
+        """The deadline has come (or passed; early calls do nothing)."""
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` must be called next, or None."""
+
+    def take(self) -> list[Effect]:
+        """Return and forget the effects gathered since the last call, in their order."""

@@ -1,0 +1,26 @@
+"""Hashes, key derivation and keyed references."""
+
+import hashlib
+import hmac
+from typing import Final
+
+__all__ = ["REFERENCE_BYTES", "hkdf_sha256", "keyed_reference", "sha256"]
+
+REFERENCE_BYTES: Final = 16
+_SHA256_BYTES: Final = 32
+
+
+def sha256(data: bytes) -> bytes:
+    """Return the 32-byte SHA-256 of ``data``."""
+    return hashlib.sha256(data).digest()
+
+
+def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes) -> bytes:
+    """Return 32 bytes derived from ``secret`` by HKDF-SHA256 (RFC 5869), one output block."""
+    extracted = hmac.digest(salt, secret, "sha256")
+    return hmac.digest(extracted, info + b"\x01", "sha256")[:_SHA256_BYTES]
+
+
+def keyed_reference(key: bytes, subject: bytes) -> bytes:
+    """Return a 16-byte BLAKE2b reference to ``subject`` that only holders of ``key`` (up to 64 bytes) can make."""
+    return hashlib.blake2b(subject, digest_size=REFERENCE_BYTES, key=key).digest()

@@ -1,0 +1,62 @@
+"""Why Bhumi says no, and how the wire shows it.
+
+The wire has no error frame (digest section 4): a malformed or refused connection is closed, a refused SEND
+gets one of four statuses. Each member names one reason for the journal, the counters and the logs.
+
+``MalformedError`` is the one exception of this protocol's parsers; ``session`` and ``client`` turn it into a close.
+"""
+
+from enum import Enum
+
+from waystation.core.errors import RemoteError
+
+__all__ = ["MalformedError", "Refusal"]
+
+
+class Refusal(Enum):
+    """Closed set of reasons; the value is what journal, metrics and logs show."""
+
+    # The peer broke framing or structure: the connection closes.
+    TRUNCATED = "truncated"
+    TRAILING_BYTES = "trailing_bytes"
+    INNER_LENGTH = "inner_length"
+    OVERSIZE = "oversize"
+    WRONG_DIRECTION = "wrong_direction"
+    UNKNOWN_TYPE = "unknown_type"
+    TOO_MANY_COMMITS = "too_many_commits"
+    BAD_VERSION = "bad_version"
+    END_INSIDE_FRAME = "end_inside_frame"
+    # The peer may not do what it asked: the connection closes.
+    BAD_SIGNATURE = "bad_signature"
+    OTHER_IDENTITY = "other_identity"
+    IDENTITY_BANNED = "identity_banned"
+    ACK_STRIKES = "ack_strikes"
+    # Time ran out: the connection closes.
+    FRAME_TIMEOUT = "frame_timeout"
+    IDLE_TIMEOUT = "idle_timeout"
+    WRITE_TIMEOUT = "write_timeout"
+    # The relay ends the connection for its own reasons.
+    REPLACED = "replaced"
+    SHUTDOWN = "shutdown"
+    # Something was dropped or ignored and counted; the connection stays.
+    UNSOLICITED_ACK = "unsolicited_ack"
+    COMMITS_WITHOUT_IDENTITY = "commits_without_identity"
+    COMMITS_OVER_LIMIT = "commits_over_limit"
+    CARRIED_OVER_QUOTA = "carried_over_quota"
+    CARRIED_DUPLICATE = "carried_duplicate"
+    UNKNOWN_EXTENSION = "unknown_extension"
+    # A SEND is refused with status 1 and its commit kept, or with status 2.
+    RECIPIENT_QUEUE_FULL = "recipient_queue_full"
+    TOO_MANY_JOINERS = "too_many_joiners"
+
+
+class MalformedError(RemoteError):
+    """Bytes that are no Bhumi frame.
+
+    Attributes:
+        refusal: Which rule they break.
+    """
+
+    def __init__(self, refusal: Refusal, detail: str) -> None:
+        super().__init__(f"{refusal.value}: {detail}")
+        self.refusal = refusal

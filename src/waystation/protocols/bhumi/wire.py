@@ -1,0 +1,384 @@
+"""Bhumi frames: bytes to messages and back.
+
+A frame is type (u16), payload length (u32), payload; all integers big-endian (spec section 4). ``FrameBuffer`` cuts a
+stream into frames and refuses a frame by its header alone when its type or length is not allowed, so nothing is ever
+allocated by a declared length. Every ``decode_*`` demands that the structure fills the payload exactly.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from waystation.core.cursor import Cursor, ShortError
+from waystation.core.ids import KEY_BYTES, PublicKey
+from waystation.crypto.signing import SIGNATURE_BYTES
+from waystation.protocols.bhumi.messages import (
+    COMMIT_BYTES,
+    PREIMAGE_BYTES,
+    Ack,
+    Deliver,
+    Feature,
+    FrameType,
+    Hello,
+    IAm,
+    Keepalive,
+    Message,
+    Options,
+    RecentResponse,
+    Send,
+    SendResult,
+    UpdateCommits,
+)
+from waystation.protocols.bhumi.refusals import MalformedError, Refusal
+
+__all__ = [
+    "COMMITS_MAX",
+    "EXTENSION_FRAME_BYTES_MAX",
+    "FRAME_HEADER_BYTES",
+    "FrameBuffer",
+    "client_frame_limits",
+    "decode_ack",
+    "decode_deliver",
+    "decode_hello",
+    "decode_i_am",
+    "decode_options",
+    "decode_send",
+    "decode_send_result",
+    "decode_update_commits",
+    "encode",
+    "encode_deliver",
+    "encode_send_result",
+    "relay_frame_limits",
+    "signed_bytes",
+]
+
+FRAME_HEADER_BYTES: Final = 6
+COMMITS_MAX: Final = 4_096  # digest section 4 and clarifications 2 and 4
+EXTENSION_TYPES_FROM: Final = 0x40  # digest row 24
+EXTENSION_FRAME_BYTES_MAX: Final = 65_536  # clarification 4
+CARRIED_BYTES_MAX: Final = 1_048_576  # of responses in one I_AM, digest section 4
+CARRIED_COUNT_MAX: Final = 256
+
+_FIXED_HELLO: Final = 9
+_FIXED_I_AM: Final = KEY_BYTES + SIGNATURE_BYTES + 2  # up to and with commit_count
+_FIXED_SEND: Final = KEY_BYTES + PREIMAGE_BYTES + 4
+_FIXED_ACK: Final = 8
+_FIXED_DELIVER: Final = 8
+_FIXED_RESULT: Final = 5
+_FIXED_RESPONSE: Final = PREIMAGE_BYTES + 4
+_OPTIONS_BYTES: Final = 6
+
+_HEADER: Final = struct.Struct(">HI")
+_HELLO: Final = struct.Struct(">BII")
+_OPTIONS: Final = struct.Struct(">HI")
+_ID_AND_LENGTH: Final = struct.Struct(">II")
+_LENGTH: Final = struct.Struct(">I")
+_RESULT: Final = struct.Struct(">BI")
+_DELIVER_HEAD: Final = struct.Struct(">HIII")
+_RESULT_HEAD: Final = struct.Struct(">HIBI")
+
+
+def relay_frame_limits(max_payload_bytes: int) -> dict[int, int]:
+    """Return the largest payload of each frame type that a relay takes. Spec: digest section 1, clarification 2."""
+    return {
+        FrameType.I_AM: _FIXED_I_AM
+        + COMMITS_MAX * COMMIT_BYTES
+        + 2
+        + CARRIED_BYTES_MAX
+        + CARRIED_COUNT_MAX * _FIXED_RESPONSE,
+        FrameType.SEND: _FIXED_SEND + max_payload_bytes,
+        FrameType.ACK: _FIXED_ACK + max_payload_bytes,
+        FrameType.KEEPALIVE: 0,
+        FrameType.UPDATE_COMMITS: 2 + COMMITS_MAX * COMMIT_BYTES,
+        FrameType.OPTIONS: _OPTIONS_BYTES,
+    }
+
+
+def client_frame_limits(max_payload_bytes: int) -> dict[int, int]:
+    """Return the largest payload of each frame type that a client takes."""
+    return {
+        FrameType.HELLO: _FIXED_HELLO,
+        FrameType.DELIVER: _FIXED_DELIVER + PREIMAGE_BYTES + max_payload_bytes,
+        FrameType.KEEPALIVE: 0,
+        FrameType.SEND_RESULT: _FIXED_RESULT + max_payload_bytes,
+        FrameType.OPTIONS: _OPTIONS_BYTES,
+    }
+
+
+class FrameBuffer:
+    """Cuts one direction of a stream into frames.
+
+    Feed bytes with ``feed``, then call ``next_frame`` until it returns None. Each byte is copied at most twice, however
+    the stream is chunked.
+    """
+
+    __slots__ = ("_data", "_limits", "_needed", "_offset", "_partial")
+
+    def __init__(self, limits: Mapping[int, int]) -> None:
+        self._limits = limits
+        self._data = b""
+        self._offset = 0
+        self._partial = bytearray()
+        self._needed = FRAME_HEADER_BYTES
+
+    def feed(self, data: bytes) -> None:
+        """Add received bytes."""
+        if self._partial:
+            self._partial += data
+        elif self._offset == len(self._data):
+            self._data = data
+            self._offset = 0
+        else:
+            self._partial += self._data[self._offset :]
+            self._partial += data
+            self._data = b""
+            self._offset = 0
+
+    def waiting_bytes(self) -> int:
+        """Return how many bytes wait here: whole frames not taken yet, and the beginning of the next one."""
+        return len(self._partial) + len(self._data) - self._offset
+
+    def next_frame(self) -> tuple[int, bytes] | None:
+        """Return type and payload of the next whole frame, or None.
+
+        Raises:
+            MalformedError: The header names a type that this side never takes, or a length above its limit.
+        """
+        if self._partial:
+            if len(self._partial) < self._needed:
+                return None
+            self._data = bytes(self._partial)
+            self._offset = 0
+            self._partial.clear()
+        data, start = self._data, self._offset
+        body = start + FRAME_HEADER_BYTES
+        if len(data) < body:
+            self._keep(FRAME_HEADER_BYTES)
+            return None
+        frame_type, length = _HEADER.unpack_from(data, start)
+        limit = self._limits.get(frame_type)
+        if limit is None or length > limit:
+            self._check_header(frame_type, length)
+        end = body + length
+        if len(data) < end:
+            self._keep(FRAME_HEADER_BYTES + length)
+            return None
+        self._offset = end
+        self._needed = FRAME_HEADER_BYTES
+        return frame_type, data[body:end]
+
+    def _keep(self, needed: int) -> None:
+        """Remember how many bytes the frame at hand needs, and move its beginning where more can be added."""
+        self._needed = needed
+        self._partial += self._data[self._offset :]
+        self._data = b""
+        self._offset = 0
+
+    def _check_header(self, frame_type: int, length: int) -> None:
+        limit = self._limits.get(frame_type)
+        if limit is None:
+            if frame_type in FrameType.__members__.values():
+                raise MalformedError(Refusal.WRONG_DIRECTION, f"frame type {frame_type:#04x}")
+            if frame_type < EXTENSION_TYPES_FROM:
+                raise MalformedError(Refusal.UNKNOWN_TYPE, f"frame type {frame_type:#04x}")
+            limit = EXTENSION_FRAME_BYTES_MAX
+        if length > limit:
+            raise MalformedError(Refusal.OVERSIZE, f"type {frame_type:#04x}, {length} bytes, at most {limit}")
+
+
+def signed_bytes(relay_nonce: int, identity: bytes) -> bytes:
+    """Return the 36 bytes that I_AM signs: nonce (u32) and identity. Spec: 5.2, digest row 4."""
+    return _LENGTH.pack(relay_nonce) + identity
+
+
+def decode_hello(payload: bytes) -> Hello:
+    """Decode HELLO; raises MalformedError."""
+    if len(payload) != _FIXED_HELLO:
+        raise _wrong_size("HELLO", payload, _FIXED_HELLO)
+    version, nonce, max_payload_bytes = _HELLO.unpack(payload)
+    return Hello(relay_nonce=nonce, max_payload_bytes=max_payload_bytes, protocol_version=version)
+
+
+def decode_i_am(payload: bytes) -> IAm:
+    """Decode I_AM; raises MalformedError. Counts are checked against what is left before anything is read."""
+    cursor = Cursor(payload)
+    try:
+        identity = PublicKey(cursor.take(KEY_BYTES))
+        signature = cursor.take(SIGNATURE_BYTES)
+        commits = _take_commits(cursor)
+        response_count = cursor.take_u16()
+        if response_count * _FIXED_RESPONSE > cursor.left:
+            raise ShortError(response_count * _FIXED_RESPONSE, cursor.left)
+        responses = tuple(_take_response(cursor) for _ in range(response_count))
+    except ShortError as error:
+        raise MalformedError(Refusal.TRUNCATED, f"I_AM: {error}") from error
+    _check_all_read(cursor, "I_AM")
+    return IAm(identity=identity, signature=signature, commits=commits, responses=responses)
+
+
+def decode_send(payload: bytes) -> Send:
+    """Decode SEND; raises MalformedError."""
+    _check_inner_length("SEND", payload, _FIXED_SEND)
+    return Send(PublicKey(payload[:32]), payload[32:64], payload[_FIXED_SEND:])
+
+
+def decode_deliver(payload: bytes, *, with_preimage: bool) -> Deliver:
+    """Decode DELIVER in the layout this connection agreed on; raises MalformedError."""
+    fixed = _FIXED_DELIVER + (PREIMAGE_BYTES if with_preimage else 0)
+    _check_inner_length("DELIVER", payload, fixed)
+    (message_id,) = _LENGTH.unpack_from(payload)
+    preimage = payload[4 : 4 + PREIMAGE_BYTES] if with_preimage else None
+    return Deliver(message_id=message_id, payload=payload[fixed:], preimage=preimage)
+
+
+def decode_ack(payload: bytes) -> Ack:
+    """Decode ACK; raises MalformedError."""
+    _check_inner_length("ACK", payload, _FIXED_ACK)
+    (message_id,) = _LENGTH.unpack_from(payload)
+    return Ack(message_id, payload[_FIXED_ACK:])
+
+
+def decode_send_result(payload: bytes) -> SendResult:
+    """Decode SEND_RESULT; raises MalformedError."""
+    _check_inner_length("SEND_RESULT", payload, _FIXED_RESULT)
+    return SendResult(status=payload[0], payload=payload[_FIXED_RESULT:])
+
+
+def decode_update_commits(payload: bytes) -> UpdateCommits:
+    """Decode UPDATE_COMMITS; raises MalformedError."""
+    cursor = Cursor(payload)
+    try:
+        commits = _take_commits(cursor)
+    except ShortError as error:
+        raise MalformedError(Refusal.TRUNCATED, f"UPDATE_COMMITS: {error}") from error
+    _check_all_read(cursor, "UPDATE_COMMITS")
+    return UpdateCommits(commits)
+
+
+def decode_options(payload: bytes) -> Options:
+    """Decode OPTIONS; raises MalformedError. Bits without a meaning are kept for the caller to ignore."""
+    if len(payload) != _OPTIONS_BYTES:
+        raise _wrong_size("OPTIONS", payload, _OPTIONS_BYTES)
+    version, bits = _OPTIONS.unpack(payload)
+    return Options(features=Feature(bits), extension_version=version)
+
+
+def encode(message: Message) -> bytes:
+    """Return the whole frame of a message."""
+    return _ENCODERS[type(message)](message)
+
+
+def encode_deliver(message_id: int, payload: bytes, preimage: bytes | None) -> bytes:
+    """Return a whole DELIVER frame; the relay's hot path, without a message object."""
+    size = len(payload)
+    if preimage is None:
+        return _DELIVER_HEAD.pack(FrameType.DELIVER, _FIXED_DELIVER + size, message_id, size) + payload
+    fixed = _FIXED_DELIVER + PREIMAGE_BYTES
+    head = _HEADER.pack(FrameType.DELIVER, fixed + size) + _LENGTH.pack(message_id)
+    return b"".join((head, preimage, _LENGTH.pack(size), payload))
+
+
+def encode_send_result(status: int, payload: bytes) -> bytes:
+    """Return a whole SEND_RESULT frame; the relay's hot path, without a message object."""
+    size = len(payload)
+    return _RESULT_HEAD.pack(FrameType.SEND_RESULT, _FIXED_RESULT + size, status, size) + payload
+
+
+def _take_commits(cursor: Cursor) -> tuple[bytes, ...]:
+    count = cursor.take_u16()
+    if count > COMMITS_MAX:
+        raise MalformedError(Refusal.TOO_MANY_COMMITS, f"{count} commits, at most {COMMITS_MAX}")
+    block = cursor.take(count * COMMIT_BYTES)
+    return tuple(block[start : start + COMMIT_BYTES] for start in range(0, len(block), COMMIT_BYTES))
+
+
+def _take_response(cursor: Cursor) -> RecentResponse:
+    preimage = cursor.take(PREIMAGE_BYTES)
+    return RecentResponse(preimage=preimage, response=cursor.take(cursor.take_u32()))
+
+
+def _check_all_read(cursor: Cursor, name: str) -> None:
+    if cursor.left:
+        raise MalformedError(Refusal.TRAILING_BYTES, f"{name}: {cursor.left} bytes after its end")
+
+
+def _check_inner_length(name: str, payload: bytes, fixed: int) -> None:
+    """Check that the u32 that ends the fixed part says how long the rest is."""
+    size = len(payload)
+    if size < fixed:
+        raise MalformedError(Refusal.TRUNCATED, f"{name}: {size} bytes, at least {fixed}")
+    (declared,) = _LENGTH.unpack_from(payload, fixed - 4)
+    if declared != size - fixed:
+        raise MalformedError(Refusal.INNER_LENGTH, f"{name}: says {declared} bytes, frame has {size - fixed}")
+
+
+def _wrong_size(name: str, payload: bytes, size: int) -> MalformedError:
+    refusal = Refusal.TRUNCATED if len(payload) < size else Refusal.TRAILING_BYTES
+    return MalformedError(refusal, f"{name}: {len(payload)} bytes, exactly {size}")
+
+
+def _frame(frame_type: FrameType, *parts: bytes) -> bytes:
+    payload = b"".join(parts)
+    return _HEADER.pack(frame_type, len(payload)) + payload
+
+
+def _encode_hello(message: Hello) -> bytes:
+    return _frame(
+        FrameType.HELLO,
+        _HELLO.pack(message.protocol_version, message.relay_nonce, message.max_payload_bytes),
+    )
+
+
+def _encode_i_am(message: IAm) -> bytes:
+    parts = [message.identity, message.signature, len(message.commits).to_bytes(2, "big"), *message.commits]
+    parts.append(len(message.responses).to_bytes(2, "big"))
+    for carried in message.responses:
+        parts += (carried.preimage, _LENGTH.pack(len(carried.response)), carried.response)
+    return _frame(FrameType.I_AM, *parts)
+
+
+def _encode_send(message: Send) -> bytes:
+    return _frame(
+        FrameType.SEND,
+        message.recipient,
+        message.preimage,
+        _LENGTH.pack(len(message.payload)),
+        message.payload,
+    )
+
+
+def _encode_deliver(message: Deliver) -> bytes:
+    return encode_deliver(message.message_id, message.payload, message.preimage)
+
+
+def _encode_ack(message: Ack) -> bytes:
+    return _frame(FrameType.ACK, _ID_AND_LENGTH.pack(message.message_id, len(message.payload)), message.payload)
+
+
+def _encode_keepalive(_message: Keepalive) -> bytes:
+    return _frame(FrameType.KEEPALIVE)
+
+
+def _encode_send_result(message: SendResult) -> bytes:
+    return encode_send_result(message.status, message.payload)
+
+
+def _encode_update_commits(message: UpdateCommits) -> bytes:
+    return _frame(FrameType.UPDATE_COMMITS, len(message.commits).to_bytes(2, "big"), *message.commits)
+
+
+def _encode_options(message: Options) -> bytes:
+    return _frame(FrameType.OPTIONS, _OPTIONS.pack(message.extension_version, message.features))
+
+
+_ENCODERS: Final[Mapping[type[Message], Callable[..., bytes]]] = {
+    Hello: _encode_hello,
+    IAm: _encode_i_am,
+    Send: _encode_send,
+    Deliver: _encode_deliver,
+    Ack: _encode_ack,
+    Keepalive: _encode_keepalive,
+    SendResult: _encode_send_result,
+    UpdateCommits: _encode_update_commits,
+    Options: _encode_options,
+}
