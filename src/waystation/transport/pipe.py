@@ -1,0 +1,110 @@
+"""One connection as a pipe of bytes, plain or TLS, accepted or dialled.
+
+A pipe tells its sink what arrives and whether bytes wait to leave; it decides nothing. Its high-water mark is
+zero: ``congested`` means that bytes wait in this process, ``drained`` that the kernel has taken all of them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+__all__ = ["Pipe", "Sink"]
+
+
+class Sink(Protocol):
+    """What a pipe reports to; all calls come from the event loop's thread."""
+
+    def connected(self, pipe: "Pipe") -> None:
+        """The pipe stands (after the TLS handshake, if there is one)."""
+
+    def received(self, pipe: "Pipe", data: bytes) -> None:
+        """Bytes arrived."""
+
+    def congested(self, pipe: "Pipe") -> None:
+        """Bytes have begun to wait in this process."""
+
+    def drained(self, pipe: "Pipe") -> None:
+        """No byte waits in this process any more."""
+
+    def lost(self, pipe: "Pipe", error: Exception | None) -> None:
+        """The connection is gone; last call for this pipe."""
+
+
+class Pipe(asyncio.Protocol):
+    """The asyncio protocol of one connection.
+
+    ``address`` is the other side's host, or "" when the transport has none.
+    """
+
+    __slots__ = ("_sink", "_transport", "address", "peer", "waits")
+
+    def __init__(self, sink: Sink, address: str) -> None:
+        """Make a pipe that reports to ``sink``."""
+        self._sink = sink
+        self._transport: asyncio.Transport | None = None
+        self.address = address
+        self.peer = -1
+        """Free for the owner: the number by which it knows this pipe."""
+        self.waits = False
+        """True between ``congested`` and ``drained``."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport over; called by the event loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)
+        self._sink.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on; called by the event loop."""
+        self._sink.received(self, data)
+
+    def pause_writing(self) -> None:
+        """Note that bytes wait; called by the event loop."""
+        self.waits = True
+        self._sink.congested(self)
+
+    def resume_writing(self) -> None:
+        """Note that nothing waits; called by the event loop."""
+        self.waits = False
+        self._sink.drained(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end; called by the event loop."""
+        self._transport = None
+        self._sink.lost(self, exc)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait in this process."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
+    def tls_version(self) -> str:
+        """Name of the TLS version, or "" on a plain pipe."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return str(tls.version()) if tls is not None else ""
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        """Write all chunks in one go; a lost pipe swallows them, its ``lost`` was or will be called."""
+        if self._transport is not None:
+            self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+    def pause(self) -> None:
+        """Stop reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close once everything written has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once and drop what waits."""
+        if self._transport is not None:
+            self._transport.abort()
