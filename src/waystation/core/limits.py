@@ -24,16 +24,24 @@ class TokenBucket:
 
     def take(self, now: Instant) -> bool:
         """Spend one token if there is one."""
-        level = self._level + (now - self._seen_at) * self._rate
-        self._level = level if level < self._burst else self._burst
-        self._seen_at = now
+        self.refill(now)
         if self._level < MICROSECONDS_PER_SECOND:
             return False
         self._level -= MICROSECONDS_PER_SECOND
         return True
 
+    def refill(self, now: Instant) -> None:
+        """Add what came in since the last look."""
+        level = self._level + (now - self._seen_at) * self._rate
+        self._level = level if level < self._burst else self._burst
+        self._seen_at = now
+
+    def ready(self) -> bool:
+        """Return whether there is a token, as of the last look."""
+        return self._level >= MICROSECONDS_PER_SECOND
+
     def ready_at(self) -> Instant:
-        """Return the first instant at which ``take`` can succeed, counted from the last ``take``."""
+        """Return the first instant at which ``take`` can succeed, counted from the last look."""
         missing = MICROSECONDS_PER_SECOND - self._level
         if missing <= 0:
             return self._seen_at

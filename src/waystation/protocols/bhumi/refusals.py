@@ -44,6 +44,7 @@ class Refusal(Enum):
     COMMITS_OVER_LIMIT = "commits_over_limit"
     CARRIED_OVER_QUOTA = "carried_over_quota"
     CARRIED_DUPLICATE = "carried_duplicate"
+    LATE_OVER_LIMIT = "late_over_limit"
     UNKNOWN_EXTENSION = "unknown_extension"
     # A SEND is refused with status 1 and its commit kept, or with status 2.
     RECIPIENT_QUEUE_FULL = "recipient_queue_full"

@@ -1,0 +1,144 @@
+"""The response cache: answers kept so that a sender may ask again with the same preimage.
+
+Two kinds of entries share one bound. *Acked* ones come from an ACK on the recipient's own connection; *carried* ones
+were uploaded by the recipient in I_AM (spec 6.6). Carried entries have quotas of their own and leave first, and
+nobody overwrites an entry that stands. An entry handed to a sender is evicted only once its bytes have left
+(digest row 18): until then the entry stays, so a result lost on the way can be asked for again.
+
+Spec: Bhumi v2 6.2; digest section 4, abuse case 2, clarifications 1 and 2.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.protocols.bhumi.refusals import Refusal
+
+__all__ = [
+    "CARRIED_LIVE_BYTES_MAX",
+    "ENTRIES_MAX",
+    "ENTRY_BYTES_MAX",
+    "TOTAL_BYTES_MAX",
+    "CacheEntry",
+    "CacheKey",
+    "ResponseCache",
+]
+
+TOTAL_BYTES_MAX: Final = 64 * 1_048_576
+ENTRIES_MAX: Final = 65_536
+ENTRY_BYTES_MAX: Final = 262_144
+CARRIED_LIVE_BYTES_MAX: Final = 4 * 1_048_576  # per identity
+
+CacheKey = tuple[bytes, bytes]
+"""Recipient (32 bytes, or empty when keys are not bound to recipients) and preimage (32 bytes)."""
+
+
+@dataclass(slots=True, eq=False)
+class CacheEntry:
+    """One kept answer."""
+
+    key: CacheKey
+    response: bytes
+    expires_at: Instant
+    carrier: bytes | None
+    """The identity that uploaded it, or None when it came from an ACK."""
+
+
+class ResponseCache:
+    """Answers by recipient and preimage, bounded in bytes, entries and time.
+
+    Cost: every operation O(1) amortised.
+    """
+
+    def __init__(self, ttl_ms: int, *, bind_recipient: bool = True) -> None:
+        """Make an empty cache.
+
+        Args:
+            ttl_ms: How long an entry is kept, from when it came.
+            bind_recipient: Key by recipient and preimage; False keys by the preimage alone, the seed's letter.
+        """
+        self._ttl = ttl_ms * MICROSECONDS_PER_MS
+        self._bind_recipient = bind_recipient
+        # One lifetime for all makes insertion order expiry order: the oldest entry is always the first.
+        self._acked: OrderedDict[CacheKey, CacheEntry] = OrderedDict()
+        self._carried: OrderedDict[CacheKey, CacheEntry] = OrderedDict()
+        self._carried_bytes: dict[bytes, int] = {}
+        self.total_bytes = 0
+        """Bytes of all responses kept."""
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._acked) + len(self._carried)
+
+    def key_of(self, recipient: bytes, preimage: bytes) -> CacheKey:
+        """Return the key under which an answer of ``recipient`` to ``preimage`` is kept."""
+        return (recipient if self._bind_recipient else b"", preimage)
+
+    def find(self, recipient: bytes, preimage: bytes, now: Instant) -> CacheEntry | None:
+        """Return the entry that answers this SEND, or None."""
+        key = self.key_of(recipient, preimage)
+        entry = self._acked.get(key) or self._carried.get(key)
+        return entry if entry is not None and entry.expires_at > now else None
+
+    def keep_acked(self, recipient: bytes, preimage: bytes, response: bytes, now: Instant) -> bool:
+        """Keep the answer of an ACK; False when one stands already or it is too large to keep."""
+        key = self.key_of(recipient, preimage)
+        if len(response) > ENTRY_BYTES_MAX or self._stands(key, now):
+            return False
+        self._acked[key] = CacheEntry(key, response, Instant(now + self._ttl), None)
+        self._count(response)
+        return True
+
+    def keep_carried(self, carrier: bytes, preimage: bytes, response: bytes, now: Instant) -> Refusal | None:
+        """Keep a carried answer, or say why not: one stands already, or the carrier's quota is used up."""
+        key = self.key_of(carrier, preimage)
+        carried_bytes = self._carried_bytes.get(carrier, 0) + len(response)
+        if self._stands(key, now):
+            return Refusal.CARRIED_DUPLICATE
+        if len(response) > ENTRY_BYTES_MAX or carried_bytes > CARRIED_LIVE_BYTES_MAX:
+            return Refusal.CARRIED_OVER_QUOTA
+        self._carried[key] = CacheEntry(key, response, Instant(now + self._ttl), carrier)
+        self._carried_bytes[carrier] = carried_bytes
+        self._count(response)
+        return None
+
+    def evict(self, entry: CacheEntry) -> None:
+        """Forget this very entry; another one under the same key stays."""
+        table = self._acked if entry.carrier is None else self._carried
+        if table.get(entry.key) is not entry:
+            return
+        del table[entry.key]
+        self.total_bytes -= len(entry.response)
+        if entry.carrier is not None:
+            left = self._carried_bytes[entry.carrier] - len(entry.response)
+            if left:
+                self._carried_bytes[entry.carrier] = left
+            else:
+                del self._carried_bytes[entry.carrier]
+
+    def sweep(self, now: Instant) -> None:
+        """Forget what has expired."""
+        for table in (self._acked, self._carried):
+            while table and (oldest := next(iter(table.values()))).expires_at <= now:
+                self.evict(oldest)
+
+    def next_expiry(self) -> Instant | None:
+        """Return when the oldest entry expires, or None."""
+        oldest = [next(iter(table.values())).expires_at for table in (self._acked, self._carried) if table]
+        return min(oldest, default=None)
+
+    def _stands(self, key: CacheKey, now: Instant) -> bool:
+        entry = self._acked.get(key) or self._carried.get(key)
+        if entry is None:
+            return False
+        if entry.expires_at > now:
+            return True
+        self.evict(entry)
+        return False
+
+    def _count(self, response: bytes) -> None:
+        self.total_bytes += len(response)
+        while self.total_bytes > TOTAL_BYTES_MAX or len(self) > ENTRIES_MAX:
+            table = self._carried or self._acked
+            self.evict(next(iter(table.values())))

@@ -1,0 +1,507 @@
+"""The Bhumi relay: who is here, who may send to whom, and which answer belongs to which request.
+
+What moves it: frames of clients, the end of connections, and time. What it holds is soft (spec principle 5):
+bindings of identities to connections with their commits, exchanges under way, and the response cache. What it refuses
+to know: who a sender is. No table here links the connection that sent a SEND to anything once its result has left.
+
+A SEND goes through these steps, in the order of spec 5.3: cached answer, recipient connected, same preimage in flight
+(join it), commit known, room in the recipient's queue; only then is the commit consumed and the DELIVER sent.
+
+Spec: Bhumi v2 sections 5, 6 and 12; digest sections 3, 4, 7 and 8.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from waystation.core.alarms import Alarms
+from waystation.core.effects import Close, Effect, Hold, Note, Peer, Send
+from waystation.core.facts import DeliveryAccepted, DeliveryFinished, Fact, Outcome, PeerIdentified, PeerLeft, Refused
+from waystation.core.ids import PublicKey
+from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
+from waystation.core.limits import TokenBucket
+from waystation.crypto.hashing import sha256
+from waystation.crypto.signing import verify
+from waystation.protocols.bhumi import wire
+from waystation.protocols.bhumi.cache import ResponseCache
+from waystation.protocols.bhumi.exchanges import Exchange, ExchangeTable, Slot
+from waystation.protocols.bhumi.messages import Feature, FrameType, Hello, IAm, Keepalive, Options, Status
+from waystation.protocols.bhumi.refusals import MalformedError, Refusal
+from waystation.protocols.bhumi.session import Session, State
+from waystation.protocols.bhumi.settings import BhumiSettings
+
+__all__ = ["BhumiRelay"]
+
+PROTOCOL: Final = "bhumi"
+PENDING_PER_RECIPIENT_MAX: Final = 32  # deliveries without an ACK, digest abuse case 12
+JOINERS_MAX: Final = 4  # SENDs that wait for somebody else's exchange, digest abuse case 4
+STRIKES_MAX: Final = 16  # the ACK for an unknown number that closes, clarification 5
+SENDS_PER_SECOND: Final = 200  # per connection, digest abuse case 11
+SENDS_BURST: Final = 400
+SWEEP_MS: Final = 1_000  # expired entries leave at most this late
+FEATURES: Final = Feature.DELIVER_WITH_PREIMAGE
+
+_KEEPALIVE: Final = wire.encode(Keepalive())
+
+
+class BhumiRelay:
+    """One relay; see ``core.machine.Machine`` for how to drive it."""
+
+    def __init__(
+        self,
+        settings: BhumiSettings,
+        rng: random.Random,
+        *,
+        rate_limits: bool = True,
+        admits: Callable[[PublicKey], bool] = lambda _identity: True,
+    ) -> None:
+        """Make a relay without connections.
+
+        Args:
+            settings: What the operator chose.
+            rng: Source of nonces and message numbers; must be unpredictable to peers.
+            rate_limits: False lifts the token buckets, and nothing else (clarification 6).
+            admits: Asked with each identity that proved itself; False closes the connection.
+        """
+        self._settings = settings
+        self._rng = rng
+        self._rate_limits = rate_limits
+        self._admits = admits
+        self._frame_limits = wire.relay_frame_limits(settings.max_payload_bytes)
+        self._with_preimage = settings.deliver_layout == "preimage"
+        self._sessions: dict[Peer, Session] = {}
+        self._bindings: dict[bytes, Session] = {}
+        self._exchanges = ExchangeTable()
+        self._cache = ResponseCache(settings.response_ttl_ms, bind_recipient=settings.cache_bind_recipient)
+        self._alarms = Alarms()
+        self._sweep_at: Instant | None = None
+        self._runnable: deque[Session] = deque()
+        self._outbox: list[Effect] = []
+        self._attempts = 0
+        self._retiring = False
+        self._handlers: dict[int, Callable[[Session, bytes, Instant], None]] = {
+            FrameType.I_AM: self._on_i_am,
+            FrameType.SEND: self._on_send,
+            FrameType.ACK: self._on_ack,
+            FrameType.KEEPALIVE: self._on_keepalive,
+            FrameType.UPDATE_COMMITS: self._on_update_commits,
+            FrameType.OPTIONS: self._on_options,
+        }
+
+    # Inputs
+
+    def connect(self, peer: Peer, now: Instant) -> None:
+        """A client connected: greet it with a fresh nonce."""
+        bucket = TokenBucket(SENDS_PER_SECOND, SENDS_BURST, now) if self._rate_limits else None
+        session = Session(peer, self._rng.getrandbits(32), self._frame_limits, bucket, now)
+        self._sessions[peer] = session
+        self._outbox.append(Send(peer, wire.encode(Hello(session.nonce, self._settings.max_payload_bytes))))
+        self._arm(session)
+
+    def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
+        """Bytes of a client, in any chunking."""
+        session = self._sessions.get(peer)
+        if session is None:
+            return
+        session.active_at = now
+        session.frames.feed(data)
+        if not session.held:
+            self._advance(session, now)
+        self._run(now)
+
+    def disconnect(self, peer: Peer, now: Instant) -> None:
+        """A client's connection ended."""
+        session = self._sessions.get(peer)
+        if session is None:
+            return
+        if session.frames.waiting_bytes():
+            self._note_refused(session, Refusal.END_INSIDE_FRAME)
+        self._forget(session, "disconnected", now)
+        self._run(now)
+
+    def congested(self, peer: Peer, now: Instant) -> None:
+        """Bytes wait for this client; called again whenever some of them have left."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.note_congested(now)
+            self._arm(session)
+
+    def drained(self, peer: Peer, now: Instant) -> None:
+        """Everything for this client has left: what it got from the cache is done with."""
+        session = self._sessions.get(peer)
+        if session is None:
+            return
+        session.waiting_since = None
+        for entry in session.leases:
+            self._cache.evict(entry)
+        session.leases.clear()
+        if session.held:
+            self._runnable.append(session)
+            self._run(now)
+
+    def wake(self, now: Instant) -> None:
+        """Time passed: end what is overdue."""
+        while (exchange := self._exchanges.first_overdue(now)) is not None:
+            self._time_out(exchange, now)
+        for key in list(self._alarms.due(now)):
+            session = self._sessions.get(Peer(key))
+            if session is not None:
+                self._look_at(session, now)
+        if self._sweep_at is not None and self._sweep_at <= now:
+            self._cache.sweep(now)
+            self._exchanges.sweep(now)
+            self._sweep_at = None
+        self._run(now)
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` is due."""
+        if self._sweep_at is None:
+            self._plan_sweep()
+        candidates = (self._exchanges.next_deadline(), self._alarms.next_at(), self._sweep_at)
+        return min((at for at in candidates if at is not None), default=None)
+
+    def take(self) -> list[Effect]:
+        """Return the effects since the last call, in their order."""
+        effects = self._outbox
+        self._outbox = []
+        return effects
+
+    # Commands of the node
+
+    def retire(self) -> None:
+        """Take no new work: every SEND that is not answered from the cache gets status 1 (digest row 28)."""
+        self._retiring = True
+
+    def settled(self) -> bool:
+        """Return whether no exchange is under way."""
+        return not len(self._exchanges)
+
+    def shut(self, now: Instant) -> None:
+        """Close every connection."""
+        for session in list(self._sessions.values()):
+            self._close(session, Refusal.SHUTDOWN, now)
+        self._run(now)
+
+    def expel(self, identity: PublicKey, now: Instant) -> None:
+        """Close the connection of an identity that is not admitted any more."""
+        session = self._bindings.get(identity)
+        if session is not None:
+            self._close(session, Refusal.IDENTITY_BANNED, now)
+            self._run(now)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how much of each bounded thing there is, for metrics and invariant checkers."""
+        return {
+            "connections": len(self._sessions),
+            "identities": len(self._bindings),
+            "commits": sum(len(session.commits) for session in self._bindings.values()),
+            "exchanges": len(self._exchanges),
+            "late_acks": self._exchanges.late_count,
+            "cached_responses": len(self._cache),
+            "cached_bytes": self._cache.total_bytes,
+            "alarms": len(self._alarms),
+        }
+
+    # Frames
+
+    def _run(self, now: Instant) -> None:
+        """Let connections go on whose reason to wait has ended."""
+        while self._runnable:
+            session = self._runnable.popleft()
+            if session.state is not State.CLOSED and session.held:
+                self._advance(session, now)
+
+    def _advance(self, session: Session, now: Instant) -> None:
+        """Take as many whole frames as the connection may have taken now."""
+        if session.bucket is not None:
+            session.bucket.refill(now)
+        progressed = False
+        try:
+            while not (hold := session.must_hold()):
+                frame = session.frames.next_frame()
+                if frame is None:
+                    break
+                progressed = True
+                self._dispatch(session, frame[0], frame[1], now)
+                if session.state is State.CLOSED:
+                    return
+        except MalformedError as error:
+            self._close(session, error.refusal, now)
+            return
+        if hold is not session.held:
+            session.held = hold
+            self._outbox.append(Hold(session.peer, hold))
+        session.watch_frame(now, progressed=progressed)
+        if session.held or session.frame_since is not None:
+            self._arm(session)
+
+    def _dispatch(self, session: Session, frame_type: int, payload: bytes, now: Instant) -> None:
+        handler = self._handlers.get(frame_type)
+        if handler is None:
+            self._note_refused(session, Refusal.UNKNOWN_EXTENSION)
+        else:
+            handler(session, payload, now)
+
+    def _on_options(self, session: Session, payload: bytes, _now: Instant) -> None:
+        session.features = wire.decode_options(payload).features & FEATURES
+        self._reply(session, wire.encode(Options(session.features)))
+
+    def _on_keepalive(self, session: Session, _payload: bytes, _now: Instant) -> None:
+        self._reply(session, _KEEPALIVE)
+
+    def _on_i_am(self, session: Session, payload: bytes, now: Instant) -> None:
+        """Bind the connection to an identity, or refresh it. Spec: 5.2, 6.4; digest rows 5, 8, abuse cases 7 to 9."""
+        if session.bucket is not None:
+            session.bucket.take(now)
+        message = wire.decode_i_am(payload)
+        if session.identity is not None and session.identity != message.identity:
+            self._close(session, Refusal.OTHER_IDENTITY, now)
+            return
+        if not verify(message.identity, wire.signed_bytes(session.nonce, message.identity), message.signature):
+            self._close(session, Refusal.BAD_SIGNATURE, now)
+            return
+        if not self._admits(message.identity):
+            self._close(session, Refusal.IDENTITY_BANNED, now)
+            return
+        former = self._bindings.get(message.identity)
+        if former is not None and former is not session:
+            self._close(former, Refusal.REPLACED, now)
+        if session.identity is None:
+            self._note(PeerIdentified(PROTOCOL, session.peer, message.identity))
+        session.identity = message.identity
+        session.move(FrameType.I_AM)
+        session.commits = set(message.commits)
+        self._bindings[message.identity] = session
+        self._keep_carried(session, message, now)
+
+    def _keep_carried(self, session: Session, message: IAm, now: Instant) -> None:
+        """Fill the cache from I_AM within the quotas of clarification 2; the exchange of each is done (3)."""
+        left_count, left_bytes = wire.CARRIED_COUNT_MAX, wire.CARRIED_BYTES_MAX
+        dropped: dict[Refusal, int] = {}
+        for carried in message.responses:
+            left_count -= 1
+            left_bytes -= len(carried.response)
+            refusal: Refusal | None = Refusal.CARRIED_OVER_QUOTA
+            if left_count >= 0 <= left_bytes and len(carried.response) <= self._settings.max_payload_bytes:
+                refusal = self._cache.keep_carried(message.identity, carried.preimage, carried.response, now)
+            if refusal is not Refusal.CARRIED_OVER_QUOTA:
+                session.commits.discard(sha256(carried.preimage))
+            if refusal is not None:
+                dropped[refusal] = dropped.get(refusal, 0) + 1
+        for refusal, times in dropped.items():
+            self._note_refused(session, refusal, times)
+
+    def _on_update_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
+        """Add commits up to the limit. Digest section 2 and clarification 4."""
+        message = wire.decode_update_commits(payload)
+        if session.identity is None:
+            self._note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
+            return
+        ignored = 0
+        for commit in message.commits:
+            if len(session.commits) < wire.COMMITS_MAX:
+                session.commits.add(commit)
+            elif commit not in session.commits:
+                ignored += 1
+        if ignored:
+            self._note_refused(session, Refusal.COMMITS_OVER_LIMIT, ignored)
+
+    def _on_send(self, session: Session, payload: bytes, now: Instant) -> None:
+        """Take one SEND through the steps of spec 5.3."""
+        if session.bucket is not None:
+            session.bucket.take(now)
+        message = wire.decode_send(payload)
+        slot = Slot(session)
+        session.outstanding.append(slot)
+        recipient, preimage = message.recipient, message.preimage
+        entry = self._cache.find(recipient, preimage, now)
+        if entry is not None:
+            slot.lease = entry
+            self._conclude(recipient, Outcome.CACHED, len(entry.response), now)
+            self._settle(slot, wire.encode_send_result(Status.OK, entry.response), now)
+            return
+        binding = self._bindings.get(recipient)
+        if binding is None or self._retiring:
+            self._refuse(slot, recipient, Status.NOT_CONNECTED, Outcome.OFFLINE, now)
+            return
+        in_flight = self._exchanges.find_in_flight(recipient, preimage)
+        if in_flight is not None:
+            self._join(in_flight, slot, now)
+            return
+        commit = sha256(preimage)
+        if commit not in binding.commits:
+            self._refuse(slot, recipient, Status.BAD_PREIMAGE, Outcome.BAD_CAPABILITY, now)
+            return
+        if len(binding.pending_ids) >= PENDING_PER_RECIPIENT_MAX:
+            self._note(Refused(PROTOCOL, recipient, Refusal.RECIPIENT_QUEUE_FULL.value))
+            self._refuse(slot, recipient, Status.NOT_CONNECTED, Outcome.REFUSED, now)
+            return
+        binding.commits.discard(commit)
+        self._deliver(binding, slot, preimage, message.payload, now)
+
+    def _join(self, exchange: Exchange, slot: Slot, now: Instant) -> None:
+        """Let a SEND with the preimage of an exchange under way wait for its outcome. Digest abuse case 4."""
+        if len(exchange.slots) > JOINERS_MAX:
+            self._note(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
+            self._refuse(slot, exchange.recipient, Status.BAD_PREIMAGE, Outcome.BAD_CAPABILITY, now)
+        else:
+            exchange.slots.append(slot)
+
+    def _deliver(self, binding: Session, slot: Slot, preimage: bytes, payload: bytes, now: Instant) -> None:
+        recipient = binding.identity
+        assert recipient is not None
+        message_id = self._rng.getrandbits(32)
+        while self._exchanges.knows(recipient, message_id) or binding.was_answered(message_id):
+            message_id = self._rng.getrandbits(32)
+        self._attempts += 1
+        deadline = after_ms(now, self._settings.ack_timeout_ms)
+        self._exchanges.add(Exchange(recipient, preimage, message_id, self._attempts, now, deadline, [slot]))
+        binding.pending_ids[message_id] = None
+        shown = preimage if self._with_preimage or binding.features & FEATURES else None
+        self._outbox.append(Send(binding.peer, wire.encode_deliver(message_id, payload, shown)))
+        self._note(DeliveryAccepted(PROTOCOL, self._attempts, recipient, len(payload)))
+
+    def _on_ack(self, session: Session, payload: bytes, now: Instant) -> None:
+        """Match an answer with its exchange. Spec 5.5; digest rows 19, 22, abuse cases 3, 13, clarification 5."""
+        message = wire.decode_ack(payload)
+        identity, message_id = session.identity, message.message_id
+        if identity is not None:
+            exchange = self._exchanges.find_pending(identity, message_id)
+            if exchange is not None:
+                self._exchanges.remove(exchange)
+                self._cache.keep_acked(identity, exchange.preimage, message.payload, now)
+                frame = wire.encode_send_result(Status.OK, message.payload)
+                self._end(exchange, frame, Outcome.OK, len(message.payload), now)
+                session.note_answered(message_id)
+                return
+            late = self._exchanges.take_late(identity, message_id)
+            if late is not None:
+                if late.accepted_until > now:
+                    self._cache.keep_acked(identity, late.preimage, message.payload, now)
+                session.note_answered(message_id)
+                return
+            if session.was_answered(message_id):
+                return
+        session.strikes += 1
+        self._note_refused(session, Refusal.UNSOLICITED_ACK)
+        if session.strikes >= STRIKES_MAX:
+            self._close(session, Refusal.ACK_STRIKES, now)
+
+    # Outcomes
+
+    def _time_out(self, exchange: Exchange, now: Instant) -> None:
+        """Tell the senders 3; the answer may still come and be kept as long as the cache keeps any (digest row 19)."""
+        until = after_ms(now, self._settings.response_ttl_ms)
+        self._make_late(exchange, until, now)
+        self._end(exchange, wire.encode_send_result(Status.TIMEOUT, b""), Outcome.TIMEOUT, 0, now)
+
+    def _end(self, exchange: Exchange, frame: bytes, outcome: Outcome, reply_bytes: int, now: Instant) -> None:
+        """Give an exchange's outcome to everybody who waits for it."""
+        binding = self._bindings.get(exchange.recipient)
+        if binding is not None:
+            binding.pending_ids.pop(exchange.message_id, None)
+        self._note(
+            DeliveryFinished(
+                PROTOCOL,
+                exchange.attempt,
+                exchange.recipient,
+                outcome,
+                exchange.accepted_at,
+                reply_bytes,
+                len(exchange.slots),
+            )
+        )
+        for slot in exchange.slots:
+            self._settle(slot, frame, now)
+
+    def _refuse(self, slot: Slot, recipient: bytes, status: Status, outcome: Outcome, now: Instant) -> None:
+        self._conclude(recipient, outcome, 0, now)
+        self._settle(slot, wire.encode_send_result(status, b""), now)
+
+    def _conclude(self, recipient: bytes, outcome: Outcome, reply_bytes: int, now: Instant) -> None:
+        """Note an outcome that needed no delivery."""
+        self._attempts += 1
+        self._note(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, now, reply_bytes, 1))
+
+    def _settle(self, slot: Slot, frame: bytes, now: Instant) -> None:
+        """Fill a slot and send every result that has nothing open before it (digest row 9)."""
+        slot.frame = frame
+        session = slot.session
+        if session.state is State.CLOSED:
+            return
+        session.active_at = now
+        outstanding = session.outstanding
+        while outstanding and (ready := outstanding[0].frame) is not None:
+            lease = outstanding.popleft().lease
+            session.unread_replies += 1
+            if lease is not None:
+                session.leases.append(lease)
+            self._outbox.append(Send(session.peer, ready, lease is not None))
+        if session.held:
+            self._runnable.append(session)
+
+    def _reply(self, session: Session, frame: bytes) -> None:
+        session.unread_replies += 1
+        self._outbox.append(Send(session.peer, frame))
+
+    def _make_late(self, exchange: Exchange, accepted_until: Instant, now: Instant) -> None:
+        swept_at = after_ms(now, self._settings.response_ttl_ms)
+        if not self._exchanges.make_late(exchange, accepted_until, swept_at):
+            self._note(Refused(PROTOCOL, exchange.recipient, Refusal.LATE_OVER_LIMIT.value))
+
+    # Ends of connections
+
+    def _close(self, session: Session, refusal: Refusal, now: Instant) -> None:
+        """Close a connection for a reason. Nobody else notices, except those who waited for this recipient."""
+        if refusal is not Refusal.SHUTDOWN:
+            self._note_refused(session, refusal)
+        self._outbox.append(Close(session.peer, refusal, abort=refusal is Refusal.WRITE_TIMEOUT))
+        self._forget(session, refusal.value, now)
+
+    def _forget(self, session: Session, reason: str, now: Instant) -> None:
+        """Drop all that hangs on a connection; whoever waits for this recipient gets 4 at once (digest row 21)."""
+        session.close()
+        del self._sessions[session.peer]
+        self._alarms.cancel(session.peer)
+        identity = session.identity
+        if identity is not None and self._bindings.get(identity) is session:
+            del self._bindings[identity]
+            for exchange in self._exchanges.pending_of(identity, list(session.pending_ids)):
+                self._make_late(exchange, exchange.deadline, now)
+                self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)
+        self._note(PeerLeft(PROTOCOL, session.peer, identity, reason))
+
+    # Time
+
+    def _look_at(self, session: Session, now: Instant) -> None:
+        """An alarm of this connection rang: close it, let it go on, or look again later."""
+        if session.state is State.ANONYMOUS and session.outstanding:
+            session.active_at = now  # who waits for a result is not idle, digest section 4
+        refusal = session.overdue(now)
+        if refusal is not None:
+            self._close(session, refusal, now)
+            return
+        if session.held:
+            self._advance(session, now)
+        if session.state is not State.CLOSED:
+            self._arm(session)
+
+    def _arm(self, session: Session) -> None:
+        self._alarms.set_by(session.peer, session.deadline())
+
+    def _plan_sweep(self) -> None:
+        """Plan to forget expired things, at most one sweep a second."""
+        candidates = (self._cache.next_expiry(), self._exchanges.next_sweep())
+        earliest = min((at for at in candidates if at is not None), default=None)
+        if earliest is not None:
+            step = SWEEP_MS * MICROSECONDS_PER_MS
+            self._sweep_at = Instant(-(-earliest // step) * step)
+
+    # Facts
+
+    def _note(self, fact: Fact) -> None:
+        self._outbox.append(Note(fact))
+
+    def _note_refused(self, session: Session, refusal: Refusal, times: int = 1) -> None:
+        self._note(Refused(PROTOCOL, session.identity, refusal.value, times))
