@@ -1,8 +1,9 @@
 """What two Bhumi devices say inside the opaque payload.
 
-Spec: Bhumi digest section 6. Four binary structures (integers big-endian, every one filled exactly), and the commands of the
-original node: JSON ``{"cmd","args"}``, answered by JSON ``{"ok","data"|"error"}`` with the 32 raw bytes of the next preimage
-behind it. Only an authorised sender gets a next preimage; 32 zero bytes stand for "none" in the binary structures.
+Spec: Bhumi digest section 6. Four binary structures (integers big-endian, every one filled exactly), and the commands
+of the original node: JSON ``{"cmd","args"}``, answered by JSON ``{"ok","data"|"error"}`` with the 32 raw bytes of the
+next preimage behind it. Only an authorised sender gets a next preimage; 32 zero bytes stand for "none" in the binary
+structures.
 """
 
 import json
@@ -158,7 +159,7 @@ def decode_payload(data: bytes) -> Payload:
     """Return the binary payload that ``data`` holds.
 
     Raises:
-        MalformedPayloadError: Unknown type, a field cut short, bytes left over, text that is no UTF-8, a URL over its limit.
+        MalformedPayloadError: Unknown type, a field cut short, bytes left over, text that is no UTF-8, a URL too long.
     """
     cursor = Cursor(data)
     try:

@@ -456,8 +456,8 @@ class BhumiRelay:
         """Close a connection for a reason. Nobody else notices, except those who waited for this recipient."""
         if refusal is not Refusal.SHUTDOWN:
             self._note_refused(session, refusal)
-        self._outbox.append(Close(session.peer, refusal, abort=refusal is Refusal.WRITE_TIMEOUT))
         self._forget(session, refusal.value, now)
+        self._outbox.append(Close(session.peer, refusal, abort=refusal is Refusal.WRITE_TIMEOUT))
 
     def _forget(self, session: Session, reason: str, now: Instant) -> None:
         """Drop all that hangs on a connection; whoever waits for this recipient gets 4 at once (digest row 21)."""

@@ -1,0 +1,114 @@
+"""The command line: one group whose commands are imported only when they are used.
+
+``COMMANDS`` names every command with the line that the listing shows. Each lives in ``waystation.cli.<module>`` as a
+Typer ``app``; so ``waystation --version`` and ``--help`` stay quick however much a command needs.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+import typer.core
+import typer.main
+
+from waystation.cli.output import WANTS_JSON, exit_code_of, report_error
+from waystation.core.errors import WaystationError
+from waystation.version import __version__
+
+__all__ = ["COMMANDS", "app", "main"]
+
+_INTERRUPTED_EXIT_CODE: Final = 130  # what shells report for a program that Ctrl-C ended
+
+
+class _Listed(NamedTuple):
+    module: str
+    help: str
+
+
+COMMANDS: Final = {
+    "init": _Listed("init", "Make the node's key and certificates."),
+    "serve": _Listed("serve", "Run the node."),
+    "id": _Listed("identity", "Show the node's public key in its three spellings."),
+    "doctor": _Listed("doctor", "Check this machine and the node's home."),
+    "config": _Listed("config", "Show settings, where they come from, and the sample file."),
+    "demo": _Listed("demo", "Watch a node, two devices and the report at work."),
+    "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
+    "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
+    "sim": _Listed("sim", "Run whole nodes on a virtual clock with faults."),
+    "bench": _Listed("bench", "Measure the node on this machine."),
+}
+
+
+class _LazyCommand(typer.core.TyperCommand):
+    """Stands in the listing for a command and becomes the real one when it is called."""
+
+    def __init__(self, name: str, listed: _Listed) -> None:
+        super().__init__(name, help=listed.help)
+        self._module = f"waystation.cli.{listed.module}"
+
+    # Typer carries its own copy of click, whose types have no public name.
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return a context of the real command."""
+        module = importlib.import_module(self._module)
+        return typer.main.get_command(module.app).make_context(info_name, args, parent=parent, **extra)
+
+
+class _Commands(typer.core.TyperGroup):
+    """Lists ``COMMANDS`` and turns what they raise into one sentence and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the group's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        listed = COMMANDS.get(cmd_name)
+        return None if listed is None else _LazyCommand(cmd_name, listed)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[WANTS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WaystationError as error:
+            report_error(error, as_json=ctx.meta[WANTS_JSON])
+            raise typer.Exit(exit_code_of(error)) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(_INTERRUPTED_EXIT_CODE) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        arguments: What follows the program's name; the process's own arguments when None.
+    """
+    app(args=None if arguments is None else list(arguments), prog_name="waystation")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"waystation {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """One relay node for five relay protocols, with clients and reports.
+
+    Start here: waystation init, then waystation serve.
+    """

@@ -1,0 +1,54 @@
+"""``waystation config``: settings in force, the sample file and the reference page."""
+
+import os
+from pathlib import Path
+
+import typer
+
+from waystation.cli.output import ConfigOption, HomeOption, JsonOption, SetOption, print_json, split_settings
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Show settings and where they come from.")
+
+
+@app.command()
+def show(
+    config: ConfigOption = None, home: HomeOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Check the configuration and show every value with its origin.
+
+    Example: waystation config show --config node.toml
+    """
+    from waystation.server.config import explain, load_config  # noqa: PLC0415 - only this command needs it
+
+    overrides = split_settings(settings, home=home)
+    rows = explain(load_config(Path(config) if config else None, os.environ, overrides))
+    if as_json:
+        print_json({row.name: {"value": row.value, "origin": str(row.origin)} for row in rows})
+        return
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        typer.echo(f"{row.name:<{width}}  {row.value!r:<24} {row.origin}")
+
+
+@app.command()
+def sample() -> None:
+    """Print a configuration file that holds every default.
+
+    Example: waystation config sample > node.toml
+    """
+    from waystation.server.reference import render_sample  # noqa: PLC0415 - only this command needs it
+
+    typer.echo(render_sample(), nl=False)
+
+
+@app.command()
+def docs() -> None:
+    """Print the reference of all settings in Markdown.
+
+    Example: waystation config docs > docs/configuration.md
+    """
+    from waystation.server.reference import render_docs  # noqa: PLC0415 - only this command needs it
+
+    typer.echo(render_docs(), nl=False)

@@ -1,0 +1,33 @@
+"""``waystation id``: show who the node is."""
+
+import os
+from pathlib import Path
+
+import typer
+
+from waystation.cli.output import ConfigOption, HomeOption, JsonOption, print_json, split_settings
+from waystation.core.ids import encode_id52
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def show(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show the node's public key in its three spellings: hexadecimal, id52 (Bhumi) and DID (Strata).
+
+    Example: waystation id --home ./waystation --json
+    """
+    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.home import Home, did_of  # noqa: PLC0415
+
+    overrides = split_settings(None, home=home)
+    place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
+    public = place.key_pair().public
+    spellings = {"public_key": public.hex(), "id52": encode_id52(public), "did": did_of(public)}
+    if as_json:
+        print_json(spellings)
+        return
+    for name, text in spellings.items():
+        typer.echo(f"{name:<11} {text}")

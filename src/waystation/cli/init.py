@@ -1,0 +1,60 @@
+"""``waystation init``: make the node's key and certificates."""
+
+import os
+from pathlib import Path
+
+import typer
+
+from waystation.cli.output import ConfigOption, HomeOption, JsonOption, SetOption, print_json, split_settings
+from waystation.core.ids import encode_id52
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def init(
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the node's key and certificates; what is there stays as it is.
+
+    Example: waystation init --home ./waystation
+    """
+    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.home import Home, did_of  # noqa: PLC0415
+
+    overrides = split_settings(settings, home=home)
+    place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
+    made = place.ensure()
+    public = place.key_pair().public
+    next_command = _next_command(home, config)
+    if as_json:
+        print_json(
+            {
+                "home": str(place.path.resolve()),
+                "made": [str(path) for path in made],
+                "public_key": public.hex(),
+                "id52": encode_id52(public),
+                "did": did_of(public),
+                "ca": str(place.ca_path),
+                "next": next_command,
+            }
+        )
+        return
+    for path in made:
+        typer.echo(f"made   {path}")
+    if not made:
+        typer.echo(f"ready  {place.path} has everything already")
+    typer.echo(f"id52   {encode_id52(public)}")
+    typer.echo(f"next   {next_command}")
+
+
+def _next_command(home: str | None, config: str | None) -> str:
+    words = ["waystation", "serve"]
+    words += ["--config", config] if config else []
+    words += ["--home", home] if home else []
+    return " ".join(words)

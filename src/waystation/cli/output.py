@@ -1,0 +1,84 @@
+"""What commands print, in one place: results, errors and exit codes.
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 configuration, 4 port or permission, 5 store or bus, 6 conformance, 130
+interrupted. A ``LocalError`` that is no ``ConfigError`` means that the caller asked for something impossible: usage.
+"""
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+
+from waystation.core.errors import ConfigError, HostError, LocalError, WaystationError
+
+__all__ = [
+    "EXIT_CONFIG",
+    "EXIT_FAILURE",
+    "EXIT_USAGE",
+    "WANTS_JSON",
+    "ConfigOption",
+    "HomeOption",
+    "JsonOption",
+    "SetOption",
+    "exit_code_of",
+    "print_json",
+    "report_error",
+    "split_settings",
+]
+
+EXIT_FAILURE: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_CONFIG: Final = 3
+
+WANTS_JSON: Final = "waystation.json"
+"""Key in the click context's ``meta``: whether the command was called with --json."""
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+HomeOption = Annotated[str | None, typer.Option("--home", help="Folder of the node's key, store and journal.")]
+ConfigOption = Annotated[str | None, typer.Option("--config", help="TOML file with settings.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="One setting, as table.key=value; may repeat.")]
+
+
+def print_json(document: Any) -> None:
+    """Print one line of JSON on stdout."""
+    typer.echo(json.dumps(document, ensure_ascii=False))
+
+
+def exit_code_of(error: WaystationError) -> int:
+    """Return what the process exits with after ``error``."""
+    if isinstance(error, ConfigError):
+        return EXIT_CONFIG
+    if isinstance(error, HostError):
+        return error.exit_code
+    return EXIT_USAGE if isinstance(error, LocalError) else EXIT_FAILURE
+
+
+def report_error(error: WaystationError, *, as_json: bool) -> None:
+    """Say what went wrong: one sentence on stderr, or one JSON object on stdout."""
+    if not as_json:
+        typer.echo(f"waystation: {error}", err=True)
+        return
+    print_json({"error": str(error), "kind": type(error).__name__, "exit_code": exit_code_of(error)})
+
+
+def split_settings(settings: list[str] | None, *, home: str | None = None, **flags: str | None) -> dict[str, str]:
+    """Return --set texts and dedicated flags as overrides by "table.key"; a dedicated flag wins.
+
+    Args:
+        settings: Texts "table.key=value".
+        home: What --home said.
+        flags: What other flags of [node] said, by key.
+
+    Raises:
+        ConfigError: A text has no "=".
+    """
+    overrides = {}
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(
+                "a setting is given as table.key=value, such as bhumi.tls=127.0.0.1:0", origin=f"flag {text}"
+            )
+        overrides[name.strip()] = value.strip()
+    dedicated = {"home": home, **flags}
+    return overrides | {f"node.{key}": value for key, value in dedicated.items() if value is not None}

@@ -1,0 +1,44 @@
+"""``waystation serve``: run the node in this process."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waystation.cli.output import ConfigOption, HomeOption, SetOption, split_settings
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    config: ConfigOption = None,
+    home: HomeOption = None,
+    settings: SetOption = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", help="auto, console or json.")] = None,
+    log_level: Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run the node until SIGTERM or Ctrl-C; one JSON line on stdout tells when it is ready, logs go to stderr.
+
+    Missing keys and certificates are made first.
+
+    Example: waystation serve --home ./waystation --set bhumi.tls=127.0.0.1:0
+    """
+    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.home import Home  # noqa: PLC0415
+
+    overrides = split_settings(settings, home=home, log_format=log_format, log_level=log_level)
+    chosen = load_config(Path(config) if config else None, os.environ, overrides)
+    place = Home(chosen.node.home)
+    place.ensure()
+    with place.lock():
+        place.check_secrets()
+        from waystation.server.logs import configure_logs  # noqa: PLC0415 - half a second that a refusal need not wait
+        from waystation.server.node import run  # noqa: PLC0415
+
+        configure_logs(chosen.node.log_format, chosen.node.log_level)
+        code = run(chosen, place)
+    raise typer.Exit(code)

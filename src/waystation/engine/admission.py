@@ -1,0 +1,74 @@
+"""Who may connect: ceilings on connections in all, per address, and without any address.
+
+Counting is all that happens here, and it happens before a TLS handshake or a signature is paid for.
+Spec: Bhumi digest section 4 (10 000 total, 64 per IP, 256 in the pool that has no IP; choice BHUMI-POOL).
+"""
+
+import ipaddress
+from enum import Enum
+from typing import Final
+
+__all__ = ["ADDRESSLESS_MAX", "CONNECTIONS_MAX", "PER_ADDRESS_MAX", "Admission", "AdmissionRefusal", "address_key"]
+
+CONNECTIONS_MAX: Final = 10_000
+PER_ADDRESS_MAX: Final = 64
+ADDRESSLESS_MAX: Final = 256
+_IPV6_SITE_BITS: Final = 64  # one household or server gets at least this much; counting less is counting nothing
+
+
+class AdmissionRefusal(Enum):
+    """Why a connection is closed before it may say anything."""
+
+    FULL = "connections_full"
+    ADDRESS_FULL = "address_full"
+    ADDRESSLESS_FULL = "addressless_full"
+    ADDRESS_BANNED = "address_banned"
+    RETIRING = "retiring"
+
+
+def address_key(host: str) -> str:
+    """Return what connections of ``host`` are counted under: the IPv4 address, the IPv6 /64, or "" for no address."""
+    if not host:
+        return ""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
+
+
+class Admission:
+    """Counts open connections. Cost: O(1); memory O(addresses connected)."""
+
+    def __init__(self, *, per_address: bool = True) -> None:
+        """Make an empty count; ``per_address`` False lifts the ceilings per address, not the one on the total."""
+        self._per_address = per_address
+        self._counts: dict[str, int] = {}
+        self.total = 0
+        """Connections admitted and not released."""
+
+    def admit(self, key: str) -> AdmissionRefusal | None:
+        """Count a connection of ``address_key`` in, or say why not."""
+        count = self._counts.get(key, 0)
+        if self.total >= CONNECTIONS_MAX:
+            return AdmissionRefusal.FULL
+        if self._per_address and not key and count >= ADDRESSLESS_MAX:
+            return AdmissionRefusal.ADDRESSLESS_FULL
+        if self._per_address and key and count >= PER_ADDRESS_MAX:
+            return AdmissionRefusal.ADDRESS_FULL
+        self._counts[key] = count + 1
+        self.total += 1
+        return None
+
+    def release(self, key: str) -> None:
+        """Count a connection out that was admitted under ``key``."""
+        left = self._counts[key] - 1
+        if left:
+            self._counts[key] = left
+        else:
+            del self._counts[key]
+        self.total -= 1

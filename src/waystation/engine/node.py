@@ -1,0 +1,203 @@
+"""The node as one machine over all protocols.
+
+``open`` admits an address, ``connect`` gives the connection a number and a protocol, and from then on every input of
+that number goes to its protocol's machine. ``take`` returns each protocol's effects in their order; facts have
+already gone to the recorder by then and never leave this room.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from waystation.core.effects import Close, Effect, Note, Peer, Send
+from waystation.core.ids import PublicKey
+from waystation.core.instant import Instant
+from waystation.core.machine import Machine
+from waystation.engine.admission import Admission, AdmissionRefusal, address_key
+from waystation.engine.bans import BanList
+from waystation.engine.recorder import Recorder, Traffic
+
+__all__ = ["Node", "Relay"]
+
+_FIRST_PEER: Final = 1
+
+
+class Relay(Machine, Protocol):
+    """What the node asks of a relay besides the machine contract."""
+
+    def retire(self) -> None:
+        """Take no new work; finish what is under way."""
+
+    def settled(self) -> bool:
+        """Return whether nothing is under way."""
+
+    def shut(self, now: Instant) -> None:
+        """Close every connection."""
+
+    def expel(self, identity: PublicKey, now: Instant) -> None:
+        """Close the connections of an identity."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return how much of each bounded thing there is."""
+
+
+class Link:
+    """What the node keeps of one connection: its relay, what it is counted under, and its traffic."""
+
+    __slots__ = ("address", "relay", "traffic")
+
+    def __init__(self, relay: Relay, address: str) -> None:
+        self.relay = relay
+        self.address = address
+        self.traffic = Traffic()
+
+
+class Node:
+    """All relays of one node behind one set of inputs."""
+
+    def __init__(self, relays: Mapping[str, Relay], admission: Admission, bans: BanList, recorder: Recorder) -> None:
+        """Put a node together.
+
+        Args:
+            relays: One relay per protocol name.
+            admission: Counts connections of all protocols together.
+            bans: Addresses that may not connect.
+            recorder: Gets every fact.
+        """
+        self._relays = dict(relays)
+        self._admission = admission
+        self._bans = bans
+        self._recorder = recorder
+        self._links: dict[Peer, Link] = {}
+        self._next_peer = _FIRST_PEER
+        self._retiring = False
+
+    # Inputs
+
+    def open(self, protocol: str, host: str, wall_us: int, now: Instant) -> bool:
+        """Count a connection of ``host`` in before anything is paid for it; False closes it at once.
+
+        What was opened is either connected or released.
+        """
+        key = address_key(host)
+        refusal: AdmissionRefusal | None
+        if self._retiring:
+            refusal = AdmissionRefusal.RETIRING
+        elif self._bans.refuses(f"address:{key}", wall_us):
+            refusal = AdmissionRefusal.ADDRESS_BANNED
+        else:
+            refusal = self._admission.admit(key)
+        if refusal is not None:
+            self._recorder.refused_at_door(protocol, refusal, now)
+        return refusal is None
+
+    def release(self, host: str) -> None:
+        """An opened connection ended before it was connected."""
+        self._admission.release(address_key(host))
+
+    def connect(self, protocol: str, host: str, now: Instant) -> Peer:
+        """An opened connection stands; return its number."""
+        peer = Peer(self._next_peer)
+        self._next_peer += 1
+        relay = self._relays[protocol]
+        link = Link(relay, address_key(host))
+        self._links[peer] = link
+        self._recorder.connected(protocol, peer, link.traffic, now)
+        relay.connect(peer, now)
+        return peer
+
+    def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
+        """Bytes arrived."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.traffic.bytes_in += len(data)
+            link.relay.receive(peer, data, now)
+
+    def disconnect(self, peer: Peer, now: Instant) -> None:
+        """The connection ended; unknown numbers (closed by the relay before) are fine."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.relay.disconnect(peer, now)
+            self._drop(peer, link)
+
+    def congested(self, peer: Peer, now: Instant) -> None:
+        """Bytes wait for this peer, or fewer wait than at the last call."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.relay.congested(peer, now)
+
+    def drained(self, peer: Peer, now: Instant) -> None:
+        """No byte waits for this peer."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.relay.drained(peer, now)
+
+    def wake(self, now: Instant) -> None:
+        """A deadline has come."""
+        for relay in self._relays.values():
+            relay.wake(now)
+        self._recorder.wake(now)
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` is due."""
+        earliest = self._recorder.deadline()
+        for relay in self._relays.values():
+            at = relay.deadline()
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
+        return earliest
+
+    def take(self, now: Instant) -> Iterator[tuple[str, list[Effect]]]:
+        """Yield, for each protocol that has any, its effects in order; facts go to the recorder instead."""
+        for protocol, relay in self._relays.items():
+            effects = relay.take()
+            if effects:
+                yield protocol, self._without_facts(effects, now)
+
+    # Commands
+
+    def retire(self) -> None:
+        """Admit nobody and take no new work."""
+        self._retiring = True
+        for relay in self._relays.values():
+            relay.retire()
+
+    def settled(self) -> bool:
+        """Return whether no relay has anything under way."""
+        return all(relay.settled() for relay in self._relays.values())
+
+    def shut(self, now: Instant) -> None:
+        """Close every connection."""
+        for relay in self._relays.values():
+            relay.shut(now)
+
+    def expel(self, identity: PublicKey, now: Instant) -> None:
+        """Close the connections of an identity in every protocol."""
+        for relay in self._relays.values():
+            relay.expel(identity, now)
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Return how much of each bounded thing there is, by protocol."""
+        sizes = {protocol: relay.sizes() for protocol, relay in self._relays.items()}
+        sizes["node"] = {"connections": self._admission.total, "bans": len(self._bans)}
+        return sizes
+
+    def _without_facts(self, effects: list[Effect], now: Instant) -> list[Effect]:
+        kept: list[Effect] = []
+        for effect in effects:
+            if type(effect) is Note:
+                self._recorder.note(effect.fact, now)
+                continue
+            if type(effect) is Send:
+                link = self._links.get(effect.peer)
+                if link is not None:
+                    link.traffic.bytes_out += len(effect.data)
+            elif type(effect) is Close:
+                link = self._links.get(effect.peer)
+                if link is not None:
+                    self._drop(effect.peer, link)
+            kept.append(effect)
+        return kept
+
+    def _drop(self, peer: Peer, link: Link) -> None:
+        del self._links[peer]
+        self._admission.release(link.address)

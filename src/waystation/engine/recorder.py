@@ -1,0 +1,228 @@
+"""The border between what the node knows and what it writes down.
+
+Facts come in with raw identities; events leave with keyed references, or with counts. Connections that never identify
+themselves are counted per minute and appear nowhere else; since a Bhumi sender is such a connection, and a delivery
+names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
+each, so that a flood of bad frames becomes one row and not a full disk.
+
+Totals by outcome and by reason serve the metrics; their keys come from closed enums.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from waystation.core import facts
+from waystation.core.facts import Fact
+from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.crypto.hashing import keyed_reference
+from waystation.engine.admission import AdmissionRefusal
+from waystation.journal import events
+from waystation.journal.events import Event
+
+__all__ = ["CONNECTION_REFERENCE_BYTES", "Recorder", "Traffic"]
+
+CONNECTION_REFERENCE_BYTES: Final = 8
+REFUSALS_GATHER_MS: Final = 1_000
+REFUSAL_KEYS_MAX: Final = 1_024  # who is refused in one second; beyond it, identities are left out of the count
+ANONYMOUS_GATHER_MS: Final = 60_000
+REFERENCES_CACHED_MAX: Final = 16_384
+_BOOT_BYTES: Final = 8
+_ATTEMPT_BYTES: Final = 8
+
+
+class Traffic:
+    """Bytes of one connection; the node counts, the recorder reads."""
+
+    __slots__ = ("bytes_in", "bytes_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+
+class Recorder:
+    """Turns facts into events and totals."""
+
+    def __init__(self, append: Callable[[Event], None] | None, rng: random.Random) -> None:
+        """Make a recorder; call ``set_wall`` and ``use_key`` before anything happens.
+
+        Args:
+            append: Takes each event; None keeps totals only.
+            rng: Source of connection references.
+        """
+        self._append = append
+        self._rng = rng
+        self._wall_offset = 0
+        self._key = b""
+        self._references: dict[bytes, bytes] = {}
+        self._boot = rng.randbytes(_BOOT_BYTES)
+        self._traffic: dict[int, Traffic] = {}
+        self._connections: dict[int, bytes] = {}
+        self._refusals: dict[tuple[str, bytes | None, str], int] = {}
+        self._refusals_due: Instant | None = None
+        self._anonymous: dict[str, list[int]] = {}
+        self._anonymous_due: Instant | None = None
+        self._delivery_totals: dict[tuple[str, str], int] = {}
+        self._refusal_totals: dict[tuple[str, str], int] = {}
+
+    def set_wall(self, now: Instant, wall_us: int) -> None:
+        """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
+        self._wall_offset = wall_us - now
+
+    def use_key(self, key: bytes) -> None:
+        """Make references with ``key`` from now on; those made before cannot be joined with them."""
+        if key != self._key:
+            self._key = key
+            self._references.clear()
+
+    def totals(self) -> dict[str, dict[tuple[str, str], int]]:
+        """Return counts since the start: deliveries by protocol and outcome, refusals by protocol and reason."""
+        return {"deliveries": dict(self._delivery_totals), "refusals": dict(self._refusal_totals)}
+
+    # What the node tells
+
+    def node_started(self, now: Instant, version: str) -> None:
+        """The node began to listen."""
+        self._write(events.NodeStarted(now + self._wall_offset, version))
+
+    def node_stopped(self, now: Instant, reason: str = "stopped") -> None:
+        """The node is about to end: write what was gathered, then that."""
+        self._flush_refusals(now)
+        self._flush_anonymous(now)
+        self._write(events.NodeStopped(now + self._wall_offset, reason))
+
+    def connected(self, protocol: str, peer: int, traffic: Traffic, now: Instant) -> None:
+        """A connection stands that nobody knows yet."""
+        self._traffic[peer] = traffic
+        self._count_anonymous(protocol, opened=1, closed=0, now=now)
+
+    def refused_at_door(self, protocol: str, refusal: AdmissionRefusal, now: Instant) -> None:
+        """A connection was closed before it stood."""
+        self._gather_refusal(protocol, None, refusal.value, 1, now)
+
+    def note(self, fact: Fact, now: Instant) -> None:
+        """Record one fact of a relay."""
+        if type(fact) is facts.DeliveryFinished:
+            self._finished(fact, now)
+        elif type(fact) is facts.DeliveryAccepted:
+            self._accepted(fact, now)
+        elif type(fact) is facts.PeerIdentified:
+            self._identified(fact, now)
+        elif type(fact) is facts.PeerLeft:
+            self._left(fact, now)
+        elif type(fact) is facts.Refused:
+            self._gather_refusal(fact.protocol, fact.identity, fact.reason, fact.times, now)
+
+    def wake(self, now: Instant) -> None:
+        """Write the counts whose time has come."""
+        if self._refusals_due is not None and self._refusals_due <= now:
+            self._flush_refusals(now)
+        if self._anonymous_due is not None and self._anonymous_due <= now:
+            self._flush_anonymous(now)
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` is due."""
+        due = [at for at in (self._refusals_due, self._anonymous_due) if at is not None]
+        return min(due, default=None)
+
+    # Facts
+
+    def _finished(self, fact: facts.DeliveryFinished, now: Instant) -> None:
+        key = (fact.protocol, fact.outcome.value)
+        self._delivery_totals[key] = self._delivery_totals.get(key, 0) + 1
+        if self._append is not None:
+            self._append(
+                events.DeliveryFinished(
+                    now + self._wall_offset,
+                    fact.protocol,
+                    self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
+                    self._reference(fact.recipient),
+                    fact.outcome,
+                    now - fact.accepted_at if now != fact.accepted_at else None,
+                    fact.reply_bytes,
+                    fact.tries,
+                )
+            )
+
+    def _accepted(self, fact: facts.DeliveryAccepted, now: Instant) -> None:
+        if self._append is not None:
+            self._append(
+                events.DeliveryAccepted(
+                    now + self._wall_offset,
+                    fact.protocol,
+                    self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
+                    self._reference(fact.recipient),
+                    fact.payload_bytes,
+                )
+            )
+
+    def _identified(self, fact: facts.PeerIdentified, now: Instant) -> None:
+        reference = self._rng.randbytes(CONNECTION_REFERENCE_BYTES)
+        self._connections[fact.peer] = reference
+        self._write(
+            events.PeerIdentified(now + self._wall_offset, fact.protocol, reference, self._reference(fact.identity))
+        )
+
+    def _left(self, fact: facts.PeerLeft, now: Instant) -> None:
+        traffic = self._traffic.pop(fact.peer)
+        if fact.identity is None:
+            self._count_anonymous(fact.protocol, opened=0, closed=1, now=now)
+            return
+        reference = self._connections.pop(fact.peer)
+        self._write(
+            events.PeerLeft(
+                now + self._wall_offset,
+                fact.protocol,
+                reference,
+                self._reference(fact.identity),
+                fact.reason,
+                traffic.bytes_in,
+                traffic.bytes_out,
+            )
+        )
+
+    def _gather_refusal(self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant) -> None:
+        total = (protocol, reason)
+        self._refusal_totals[total] = self._refusal_totals.get(total, 0) + times
+        key = (protocol, identity, reason)
+        if key not in self._refusals and len(self._refusals) >= REFUSAL_KEYS_MAX:
+            key = (protocol, None, reason)
+        self._refusals[key] = self._refusals.get(key, 0) + times
+        if self._refusals_due is None:
+            self._refusals_due = Instant(now + REFUSALS_GATHER_MS * MICROSECONDS_PER_MS)
+
+    def _count_anonymous(self, protocol: str, *, opened: int, closed: int, now: Instant) -> None:
+        counts = self._anonymous.setdefault(protocol, [0, 0])
+        counts[0] += opened
+        counts[1] += closed
+        if self._anonymous_due is None:
+            self._anonymous_due = Instant(now + ANONYMOUS_GATHER_MS * MICROSECONDS_PER_MS)
+
+    def _flush_refusals(self, now: Instant) -> None:
+        gathered, self._refusals = self._refusals, {}
+        self._refusals_due = None
+        for (protocol, identity, reason), times in gathered.items():
+            reference = self._reference(identity) if identity is not None else None
+            self._write(events.Refused(now + self._wall_offset, protocol, reference, reason, times))
+
+    def _flush_anonymous(self, now: Instant) -> None:
+        gathered, self._anonymous = self._anonymous, {}
+        began = (self._anonymous_due or now) - ANONYMOUS_GATHER_MS * MICROSECONDS_PER_MS
+        self._anonymous_due = None
+        for protocol, (opened, closed) in gathered.items():
+            self._write(events.AnonymousCounted(began + self._wall_offset, protocol, opened, closed))
+
+    def _reference(self, identity: bytes) -> bytes:
+        """Return the keyed reference of an identity; whoever has no key of ours cannot make or undo it."""
+        reference = self._references.get(identity)
+        if reference is None:
+            if len(self._references) >= REFERENCES_CACHED_MAX:
+                self._references.clear()
+            reference = keyed_reference(self._key, identity)
+            self._references[identity] = reference
+        return reference
+
+    def _write(self, event: Event) -> None:
+        if self._append is not None:
+            self._append(event)

@@ -1,0 +1,220 @@
+"""The journal's contract: which columns exist, how private they are, and what every kind of event fills in.
+
+This is the one place. ``segment`` encodes lines by it, ``document`` renders docs/journal.md from it, and the pipeline
+takes the schema of a line, of ``bronze.events``, and the allow-list of attributes from it. Whatever is not declared
+here never reaches the disk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from waystation.journal import events
+
+__all__ = [
+    "ATTRIBUTES",
+    "COLUMNS",
+    "FORBIDDEN_NAMES",
+    "FORMAT_VERSION",
+    "KINDS",
+    "NODE_PROTOCOL",
+    "TS_US_END",
+    "Attribute",
+    "Column",
+    "Kind",
+    "Privacy",
+    "allowed_attributes",
+    "kind_of",
+    "line_ddl",
+]
+
+FORMAT_VERSION: Final = 1
+"""Version of the line format, written into every segment's first line."""
+
+NODE_PROTOCOL: Final = "node"
+"""The ``protocol`` of events about the node itself."""
+
+TS_US_END: Final = 4_102_444_800_000_000
+"""First time that is not believed: 2100-01-01, microseconds UTC."""
+
+FORBIDDEN_NAMES: Final = frozenset(
+    {
+        "address",
+        "body",
+        "commit",
+        "host",
+        "identity",
+        "ip",
+        "message",
+        "payload",
+        "preimage",
+        "public_key",
+        "sender",
+        "text",
+    }
+)
+"""No column and no attribute may bear one of these names; a test holds the contract to it."""
+
+
+class Privacy(Enum):
+    """Who may see a value."""
+
+    PUBLIC = "public"
+    """Anybody: kinds, counts, versions."""
+    OPERATIONAL = "operational"
+    """The operator: times, sizes, outcomes of single events."""
+    PSEUDONYMOUS = "pseudonymous"
+    """The operator, for a limited time: keyed references whose key rotates."""
+    FORBIDDEN = "forbidden"
+    """Nobody: never written. No column has this class; ``FORBIDDEN_NAMES`` lists what it covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the journal."""
+
+    name: str
+    line_type: str
+    """Spark SQL type as a JSON line carries it."""
+    lake_type: str
+    """Spark SQL type in ``bronze.events``."""
+    nullable: bool
+    privacy: Privacy
+    meaning: str
+    size_bytes: int | None = None
+    """Length of a reference; a line carries it as hexadecimal text of twice this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One key that ``attrs`` may hold."""
+
+    name: str
+    privacy: Privacy
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of event: which column or attribute each of its fields goes to.
+
+    A field of the event that neither map names goes to the column of its own name.
+    """
+
+    name: str
+    event: type[Any]
+    meaning: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Event field to column, where the names differ."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Event field to key of ``attrs``."""
+    protocol: str | None = None
+    """Fixed ``protocol`` of events that have no such field."""
+
+    def columns_filled(self) -> tuple[str, ...]:
+        """Return the columns an event of this kind may fill, in the order of ``COLUMNS``."""
+        names = {"seq", "kind"} | ({"protocol"} if self.protocol else set()) | ({"attrs"} if self.attributes else set())
+        names |= {self.columns.get(name, name) for name in self.event._fields if name not in self.attributes}
+        return tuple(column.name for column in COLUMNS if column.name in names)
+
+
+_OPERATIONAL, _PUBLIC, _PSEUDONYMOUS = Privacy.OPERATIONAL, Privacy.PUBLIC, Privacy.PSEUDONYMOUS
+
+COLUMNS: Final = (
+    Column("ts", "bigint", "timestamp", False, _OPERATIONAL, "When it happened, microseconds UTC."),
+    Column("seq", "bigint", "bigint", False, _PUBLIC, "Number of the line in its segment, from 0."),
+    Column("protocol", "string", "string", False, _PUBLIC, "Protocol, or `node` for the node itself."),
+    Column("kind", "string", "string", False, _PUBLIC, "Kind of event."),
+    Column("conn_ref", "string", "binary", True, _PSEUDONYMOUS, "Random reference of an identified connection.", 8),
+    Column("peer_ref", "string", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's or recipient's key.", 16),
+    Column("relay_id", "string", "string", True, _PUBLIC, "Another relay the event is about."),
+    Column("outcome", "string", "string", True, _OPERATIONAL, "How a delivery ended."),
+    Column("reason", "string", "string", True, _OPERATIONAL, "Why; a word out of a closed set, never free text."),
+    Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from acceptance to outcome."),
+    Column("bytes", "bigint", "bigint", True, _OPERATIONAL, "Size of what was carried, never its content."),
+    Column(
+        "attrs", "map<string,string>", "map<string,string>", True, _PSEUDONYMOUS, "Allow-listed extras of the kind."
+    ),
+)
+
+ATTRIBUTES: Final = (
+    Attribute("attempt_ref", _PSEUDONYMOUS, "Random reference of one delivery attempt, 32 hexadecimal digits."),
+    Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection."),
+    Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection."),
+    Attribute("closed", _PUBLIC, "Anonymous connections closed in the minute."),
+    Attribute("format", _PUBLIC, "Version of the line format."),
+    Attribute("n", _OPERATIONAL, "How often it happened."),
+    Attribute("node_id", _PUBLIC, "Node that wrote the segment, 16 hexadecimal digits."),
+    Attribute("opened", _PUBLIC, "Anonymous connections opened in the minute."),
+    Attribute("rows", _PUBLIC, "Lines in the segment, first and last included."),
+    Attribute("segment", _PUBLIC, "Name of the segment."),
+    Attribute("tries", _OPERATIONAL, "How many requests one outcome answered."),
+    Attribute("version", _PUBLIC, "Version of waystation."),
+)
+
+_TS: Final = {"ts_us": "ts"}
+_ATTEMPT: Final = {"attempt_ref": "attempt_ref"}
+
+KINDS: Final = (
+    Kind(
+        "segment_opened",
+        events.SegmentOpened,
+        "First line of a segment.",
+        _TS,
+        {"format": "format", "node_id": "node_id", "segment": "segment"},
+        NODE_PROTOCOL,
+    ),
+    Kind(
+        "segment_sealed", events.SegmentSealed, "Last line of a finished segment.", _TS, {"rows": "rows"}, NODE_PROTOCOL
+    ),
+    Kind("node_started", events.NodeStarted, "The node began to listen.", _TS, {"version": "version"}, NODE_PROTOCOL),
+    Kind("node_stopped", events.NodeStopped, "The node ended in good order.", _TS, {}, NODE_PROTOCOL),
+    Kind("peer_identified", events.PeerIdentified, "A connection proved who it is.", _TS),
+    Kind(
+        "peer_left",
+        events.PeerLeft,
+        "An identified connection ended.",
+        _TS,
+        {"bytes_in": "bytes_in", "bytes_out": "bytes_out"},
+    ),
+    Kind(
+        "delivery_accepted",
+        events.DeliveryAccepted,
+        "A message was handed on towards its recipient.",
+        {**_TS, "payload_bytes": "bytes"},
+        _ATTEMPT,
+    ),
+    Kind(
+        "delivery_finished",
+        events.DeliveryFinished,
+        "A delivery attempt has its outcome.",
+        {**_TS, "reply_bytes": "bytes"},
+        {**_ATTEMPT, "tries": "tries"},
+    ),
+    Kind(
+        "anonymous_counted",
+        events.AnonymousCounted,
+        "Anonymous connections of one minute, only ever counted.",
+        _TS,
+        {"opened": "opened", "closed": "closed"},
+    ),
+    Kind("refused", events.Refused, "Something was turned down.", _TS, {"times": "n"}),
+)
+
+_KIND_OF_EVENT: Final[Mapping[type[Any], Kind]] = {kind.event: kind for kind in KINDS}
+
+
+def kind_of(event: events.Event) -> Kind:
+    """Return the declaration of an event's kind."""
+    return _KIND_OF_EVENT[type(event)]
+
+
+def allowed_attributes() -> dict[str, tuple[str, ...]]:
+    """Return for every kind the keys its ``attrs`` may hold, sorted."""
+    return {kind.name: tuple(sorted(kind.attributes.values())) for kind in KINDS}
+
+
+def line_ddl() -> str:
+    """Return the Spark schema of one JSON line, all columns nullable: what is missing is found by the ingest step."""
+    return ", ".join(f"`{column.name}` {column.line_type}" for column in COLUMNS)

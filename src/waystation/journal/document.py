@@ -1,0 +1,39 @@
+"""The part of docs/journal.md that derives from the contract."""
+
+from collections.abc import Sequence
+
+from waystation.journal.contract import ATTRIBUTES, COLUMNS, FORBIDDEN_NAMES, KINDS, Privacy
+
+__all__ = ["render_contract"]
+
+
+def render_contract() -> str:
+    """Return the Markdown tables of columns, kinds, attributes and privacy classes, ending in a newline."""
+    columns = [
+        (f"`{c.name}`", c.line_type, c.lake_type, "yes" if c.nullable else "no", c.privacy.value, c.meaning)
+        for c in COLUMNS
+    ]
+    kinds = [
+        (f"`{k.name}`", _names(k.columns_filled()), _names(sorted(k.attributes.values())), k.meaning) for k in KINDS
+    ]
+    attributes = [(f"`{a.name}`", a.privacy.value, a.meaning) for a in ATTRIBUTES]
+    parts = (
+        "### Columns\n",
+        _table(("column", "in a line", "in the lake", "may be null", "privacy", "meaning"), columns),
+        "### Kinds of event\n",
+        _table(("kind", "columns it fills", "keys of `attrs`", "meaning"), kinds),
+        "### Keys of `attrs`\n",
+        _table(("key", "privacy", "meaning"), attributes),
+        f"Class `{Privacy.FORBIDDEN.value}` covers what no column and no key may be named:",
+        f"{_names(sorted(FORBIDDEN_NAMES))}.\n",
+    )
+    return "\n".join(parts)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

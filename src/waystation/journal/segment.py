@@ -1,0 +1,242 @@
+"""Segments: how they are named, how lines are written, and what a file turns out to be when it is read.
+
+A segment is a file of JSON lines, all of one flat shape; a column without a value is left out. It covers one UTC date.
+Line 0 is ``segment_opened`` and names the segment; a segment that its writer finished ends with ``segment_sealed``
+and the number of lines. While it grows its file name ends in ``.jsonl.open``; sealing renames it. A killed node leaves
+a segment without the last line, possibly torn inside one; everything before the tear is good.
+"""
+
+import datetime
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from waystation.core.instant import MICROSECONDS_PER_SECOND
+from waystation.journal.contract import COLUMNS, FORMAT_VERSION, KINDS, TS_US_END, kind_of
+from waystation.journal.events import Event
+
+__all__ = [
+    "EVENT_ID_BYTES",
+    "NOT_A_WORD",
+    "OPEN_SUFFIX",
+    "SEALED_SUFFIX",
+    "SegmentName",
+    "SegmentReport",
+    "SegmentState",
+    "classify",
+    "date_of",
+    "encode_lines",
+    "event_id",
+    "inspect_segment",
+    "parse_name",
+    "read_rows",
+]
+
+SEALED_SUFFIX: Final = ".jsonl"
+OPEN_SUFFIX: Final = ".jsonl.open"
+NOT_A_WORD: Final = "not_a_word"
+"""Written instead of text that is no word: what somebody else phrased must not reach the journal."""
+EVENT_ID_BYTES: Final = 16
+
+# Shorter than an id52 (52) or a key in hexadecimal (64), so that no identity can pass for a word.
+_WORD: Final = re.compile(r"[A-Za-z0-9_.+\-]{1,48}\Z")
+_NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,17})-([0-9]{1,9})\Z")
+_DATE_FOLDER: Final = "event_date="
+_US_PER_DAY: Final = 86_400 * MICROSECONDS_PER_SECOND
+_EPOCH: Final = datetime.date(1970, 1, 1)
+_KIND_NAMES: Final = frozenset(kind.name for kind in KINDS)
+_COLUMN_NAMES: Final = tuple(column.name for column in COLUMNS)
+
+
+class SegmentName(NamedTuple):
+    """What a segment is called: who wrote it, when it began, and its number within that run of the node."""
+
+    node_id: str
+    """16 hexadecimal digits."""
+    start_us: int
+    number: int
+
+    @property
+    def text(self) -> str:
+        """The name without folder and suffix."""
+        return f"{self.node_id}-{self.start_us}-{self.number}"
+
+    @property
+    def folder(self) -> str:
+        """The folder for the UTC date on which the segment began."""
+        return f"{_DATE_FOLDER}{date_of(self.start_us).isoformat()}"
+
+
+class SegmentState(Enum):
+    """What a file turned out to be."""
+
+    COMPLETE = "complete"
+    """Begins and ends as its writer meant it to."""
+    UNSEALED = "unsealed"
+    """Ends after a whole line, but its writer never finished it."""
+    TORN = "torn"
+    """Ends inside a line."""
+    FOREIGN = "foreign"
+    """Not written by a node, of another format, or renamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """What plain Python finds in a segment."""
+
+    state: SegmentState
+    rows_good: int
+    rows_bad: int
+    rows_promised: int | None
+    """What the last line says, or None without one."""
+
+
+def date_of(ts_us: int) -> datetime.date:
+    """Return the UTC date of a time in microseconds since 1970."""
+    return _EPOCH + datetime.timedelta(days=ts_us // _US_PER_DAY)
+
+
+def parse_name(file_name: str) -> SegmentName | None:
+    """Return what a file name says, sealed or open, or None when it is no segment's name."""
+    stem = file_name.removesuffix(".open").removesuffix(SEALED_SUFFIX)
+    match = _NAME.match(stem)
+    if match is None or stem == file_name.removesuffix(".open"):
+        return None
+    return SegmentName(match[1], int(match[2]), int(match[3]))
+
+
+def event_id(segment: str, seq: int) -> bytes:
+    """Return the 16-byte BLAKE2b name of one event in the world; a segment's name begins with its node."""
+    return hashlib.blake2b(f"{segment}#{seq}".encode(), digest_size=EVENT_ID_BYTES).digest()
+
+
+def encode_lines(events: Iterable[Event], first_seq: int) -> bytes:
+    """Return JSON lines, each ended by a newline, numbered from ``first_seq``."""
+    rows = [_row(event, seq) for seq, event in enumerate(events, first_seq)]
+    return _ENCODER.encode_lines(rows) if rows else b""
+
+
+def classify(name: SegmentName | None, first_line: bytes, ending: bytes) -> tuple[SegmentState, int | None]:
+    """Tell what a file is from its two ends.
+
+    Args:
+        name: What its file name says.
+        first_line: The first line; the newline at its end may be missing.
+        ending: The last bytes of the file, at least one whole line when there is one.
+
+    Returns:
+        The state, and the number of lines the last line promises (None without such a line).
+    """
+    if name is None or not _is_opening(_decode(first_line), name):
+        return SegmentState.FOREIGN, None
+    if not ending.endswith(b"\n"):
+        return SegmentState.TORN, None
+    last = _decode(ending[:-1].rpartition(b"\n")[2])
+    if last is None or last.get("kind") != "segment_sealed":
+        return SegmentState.UNSEALED, None
+    rows = str(_attributes(last).get("rows"))
+    return SegmentState.COMPLETE, int(rows) if rows.isdecimal() else None
+
+
+def inspect_segment(file_name: str, data: bytes) -> SegmentReport:
+    """Read a whole segment: what it is, and how many of its lines are good."""
+    state, promised = classify(parse_name(file_name), data.partition(b"\n")[0], data)
+    if state is SegmentState.FOREIGN:
+        return SegmentReport(state, 0, 0, None)
+    good = sum(1 for _ in read_rows(data))
+    lines = sum(1 for line in data.split(b"\n") if line.strip())
+    return SegmentReport(state, good, lines - good, promised)
+
+
+def read_rows(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the good lines of a segment as dictionaries of contract columns; bad lines are passed over.
+
+    A line is good when it is a JSON object whose columns have the contract's types, with ``ts``, ``seq``, ``protocol``
+    and a known ``kind``. This is the plain reading the pipeline is compared with.
+    """
+    for line in data.split(b"\n"):
+        row = _decode(line)
+        if row is not None and row.get("kind") in _KIND_NAMES and _fits_contract(row):
+            yield {name: row.get(name) for name in _COLUMN_NAMES}
+
+
+def _row(event: Event, seq: int) -> dict[str, Any]:
+    kind = kind_of(event)
+    row: dict[str, Any] = {"seq": seq, "kind": kind.name}
+    if kind.protocol is not None:
+        row["protocol"] = kind.protocol
+    attrs: dict[str, str] = {}
+    for name, value in zip(event._fields, event, strict=True):
+        if value is None:
+            continue
+        if name in kind.attributes:
+            attrs[kind.attributes[name]] = str(_plain(value))
+        else:
+            row[kind.columns.get(name, name)] = _plain(value)
+    if attrs:
+        row["attrs"] = attrs
+    return row
+
+
+def _plain(value: object) -> int | str:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    return _word(value.value if isinstance(value, Enum) else str(value))
+
+
+@lru_cache(maxsize=1_024)
+def _word(text: str) -> str:
+    return text if _WORD.match(text) else NOT_A_WORD
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _is_opening(row: dict[str, Any] | None, name: SegmentName) -> bool:
+    if row is None or row.get("kind") != "segment_opened":
+        return False
+    attrs = _attributes(row)
+    return attrs.get("segment") == name.text and attrs.get("format") == str(FORMAT_VERSION)
+
+
+def _attributes(row: dict[str, Any]) -> dict[str, Any]:
+    attrs = row.get("attrs")
+    return attrs if isinstance(attrs, dict) else {}
+
+
+def _fits_contract(row: dict[str, Any]) -> bool:
+    return all(_fits(column.name, row.get(column.name)) for column in COLUMNS)
+
+
+def _fits(name: str, value: object) -> bool:
+    column = _COLUMN[name]
+    if value is None:
+        return column.nullable
+    if column.line_type == "bigint":
+        return type(value) is int and 0 <= value < (TS_US_END if name == "ts" else 1 << 63)
+    if column.line_type == "string":
+        return isinstance(value, str) and _is_reference(value, column.size_bytes)
+    return isinstance(value, dict) and all(isinstance(entry, str) for entry in value.values())
+
+
+def _is_reference(text: str, size_bytes: int | None) -> bool:
+    return size_bytes is None or (len(text) == 2 * size_bytes and not set(text) - _HEX_DIGITS)
+
+
+_HEX_DIGITS: Final = frozenset("0123456789abcdef")
+_COLUMN: Final = {column.name: column for column in COLUMNS}
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder()

@@ -1,0 +1,1 @@
+"""Pure decisions that the node, the SDKs and Spark share."""

@@ -1,0 +1,359 @@
+"""A Bhumi sender: pairs by invite, asks, and retries without asking twice.
+
+Before a request leaves, its preimage and its exact bytes are on disk as pending; they stay there until the outcome is
+known, so a process that dies can ``recover``. Tries repeat the same preimage and bytes, and relay and device answer from
+memory. Only when the relay says that the commit is gone is the next spare preimage spent. Requests to
+different peers run side by side, those to one peer one after the other.
+"""
+
+import asyncio
+import contextlib
+import random
+import ssl
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from waystation.core.errors import HostError, LocalError, RemoteError
+from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.invite import decode_invite
+from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
+from waystation.protocols.bhumi.payloads import (
+    NO_PREIMAGE,
+    Command,
+    ContentType,
+    DeviceMessage,
+    HandshakeComplete,
+    HandshakeInit,
+    MessageResponse,
+    ResponseStatus,
+    encode_command,
+)
+from waystation.sdk.bhumi_channel import Channel
+from waystation.sdk.bhumi_device import SPARES_COMMAND
+from waystation.sdk.bhumi_dialect import Dialect, command_result, read_answer, write_request
+from waystation.sdk.bhumi_retry import Patience, Retry, Verdict
+from waystation.sdk.bhumi_state import BhumiState, HandshakeFacts, PeerRecord, Pending, PendingKind
+from waystation.sdk.errors import (
+    AnswerError,
+    InviteRefusedError,
+    NoPreimageError,
+    OfflineError,
+    RelayUnreachableError,
+    UncertainError,
+)
+from waystation.sdk.home_lock import hold
+from waystation.transport.dial import RelayUrl
+
+__all__ = ["SPARES_WANTED", "Recovered", "Reply", "Sender"]
+
+SPARES_WANTED: Final = 2  # digest section 6: keep at least two spares
+_SPARES_PATIENCE: Final = Patience(doubt_s=5.0, settle_s=0.5)  # spares are a comfort: nobody waits long for them
+_LOCK_TIMEOUT_S: Final = 30.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of a peer."""
+
+    status: int
+    """0 when the peer's handler was content; see ``payloads.ResponseStatus``."""
+    content: bytes
+    latency_s: float
+    """From the call to the answer, retries included."""
+    tries_count: int
+    """How many SENDs it took; more than one means that the answer may come from a cache."""
+
+    @property
+    def text(self) -> str:
+        """The content as text; bytes that are no UTF-8 are replaced."""
+        return self.content.decode("utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of a request that a former process left without an outcome."""
+
+    peer: PublicKey
+    kind: PendingKind
+    reply: Reply | None
+    """None for a handshake, and when the request has ended without an answer or still has no outcome."""
+    note: str
+    """A sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    verdict: Verdict
+    answer: bytes
+    reason: str
+    latency_s: float
+    tries_count: int
+
+
+class Sender:
+    """Sends as one participant; use it as ``async with Sender(...) as sender``."""
+
+    def __init__(
+        self,
+        state: BhumiState,
+        relays: str | Sequence[str],
+        *,
+        tls: ssl.SSLContext | None = None,
+        dialect: Dialect = Dialect.E2E,
+        patience: Patience | None = None,
+        rng: random.Random | None = None,
+        connect_timeout_s: float = _CONNECT_TIMEOUT_S,
+    ) -> None:
+        """Describe a sender.
+
+        Args:
+            state: Its folder.
+            relays: Address or addresses; tries go round them. Peers are told the first one as ours.
+            tls: Context for ``tls://`` addresses; None trusts the system's authorities.
+            dialect: What the peers speak.
+            patience: How long to go on trying.
+            rng: Source of secrets; the system's by default.
+            connect_timeout_s: For one connection.
+
+        Raises:
+            LocalError: An address cannot be read.
+        """
+        self._state = state
+        urls = [RelayUrl.parse(text) for text in ([relays] if isinstance(relays, str) else relays)]
+        self._channels = [Channel(url, tls, connect_timeout_s) for url in urls]
+        self._dialect = dialect
+        self._patience = patience or Patience()
+        self._rng = rng or random.SystemRandom()
+        self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._active: set[bytes] = set()
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Wait until no other program sends as this participant; raises HomeBusyError after 30 s."""
+        busy = f"another program is sending as the identity in {self._state.home}; try again when it is done"
+        await self._stack.enter_async_context(hold(self._state.home / "sender.lock", busy, _LOCK_TIMEOUT_S))
+        for channel in self._channels:
+            self._stack.push_async_callback(channel.close)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def accept(self, token: str, *, alias: str = "") -> PeerRecord:
+        """Use an invite: shake hands with the inviter, who becomes a peer.
+
+        Args:
+            token: 86 characters.
+            alias: How to call the inviter.
+
+        Raises:
+            LocalError: The token cannot be read, or is our own.
+            InviteRefusedError: It was used already, or is unknown to the inviter.
+            OfflineError: The inviter is not connected; the token stays good.
+            RelayUnreachableError: No relay was reached; the token stays good.
+            UncertainError: No outcome; calling ``accept`` again with the same token goes on.
+        """
+        invite = decode_invite(token)
+        peer, preimage = invite.identity, invite.preimage
+        if peer == self._state.identity:
+            raise LocalError("this is your own invite; give it to somebody else")
+        async with self._turns[peer]:
+            waiting = [each for each in self._state.pending() if each.preimage == preimage]
+            back = b""
+            if not waiting:
+                back = self._rng.randbytes(PREIMAGE_BYTES)
+                request = HandshakeInit(self._state.identity, back, str(self._channels[0].relay))
+                payload = write_request(self._dialect, peer, preimage, request, self._rng)
+                self._state.begin_handshake(preimage, peer, payload, alias, back)
+                waiting = [each for each in self._state.pending() if each.preimage == preimage]
+            ended = await self._deliver(waiting[0], in_doubt=not back)
+            self._finish_handshake(waiting[0], ended, back)
+            await self._top_up(peer)
+        known = self._state.peer(peer)
+        assert known is not None
+        return known
+
+    async def send(
+        self, peer: PeerRecord | str, content: str | bytes, content_type: ContentType = ContentType.TEXT
+    ) -> Reply:
+        """Ask a peer and return its answer.
+
+        Args:
+            peer: A record, an alias or an id52.
+            content: Text (UTF-8) or bytes.
+            content_type: How the peer shall read it; COMMAND wants the JSON of ``payloads.encode_command``.
+
+        Raises:
+            UnknownPeerError: Nobody goes by that name.
+            LocalError: The content is larger than the relay takes, or has no words in this dialect.
+            OfflineError: The peer is not connected; nothing was delivered.
+            RelayUnreachableError: No relay was reached; nothing was delivered.
+            NoPreimageError: No permission is left.
+            UncertainError: No outcome in time; ``recover`` goes on asking.
+            AnswerError: The answer cannot be opened.
+        """
+        record = self._state.find_peer(peer) if isinstance(peer, str) else peer
+        raw = content.encode() if isinstance(content, str) else content
+        message = DeviceMessage(content_type, raw, str(self._channels[0].relay))
+        async with self._turns[record.identity]:
+            if self._state.next_right(record.identity) is None:
+                await self._recover(record.identity)
+            reply = await self._exchange(record, message, self._patience)
+            await self._top_up(record.identity)
+        return reply
+
+    async def command(self, peer: PeerRecord | str, cmd: str, args: object = None) -> object:
+        """Send a command and return the ``data`` of its answer; raises AnswerError when the peer says it failed."""
+        reply = await self.send(peer, encode_command(Command(cmd, args)), ContentType.COMMAND)
+        return command_result(reply.content)
+
+    async def recover(self) -> list[Recovered]:
+        """Ask again, with the very same bytes, for the outcome of every request that has none."""
+        return await self._recover(None)
+
+    async def _recover(self, peer: bytes | None) -> list[Recovered]:
+        waiting = [each for each in self._state.pending() if peer in (None, each.peer)]
+        return [await self._resume(each) for each in waiting if each.preimage not in self._active]
+
+    async def _resume(self, pending: Pending) -> Recovered:
+        ended = await self._deliver(pending, in_doubt=True)
+        reply = None
+        note = "has no outcome yet"
+        try:
+            if pending.kind is PendingKind.HANDSHAKE:
+                self._finish_handshake(pending, ended, b"")
+                note = "the handshake is complete"
+            elif ended.verdict is Verdict.ANSWERED:
+                reply = self._finish_message(pending, ended)
+                note = "was answered"
+            elif ended.verdict is Verdict.SPENT:
+                self._state.finish(pending.preimage, pending.peer, ())
+                note = "has ended, and its answer is lost"
+        except (RemoteError, HostError) as error:
+            note = str(error)
+        return Recovered(pending.peer, pending.kind, reply, note)
+
+    async def _exchange(self, peer: PeerRecord, message: DeviceMessage, patience: Patience) -> Reply:
+        """Send with the oldest preimage, and with the next one whenever one turns out to be gone."""
+        began = time.monotonic()
+        tries_count = 0
+        while (preimage := self._state.next_right(peer.identity)) is not None:
+            payload = write_request(self._dialect, peer.identity, preimage, message, self._rng)
+            self._state.begin_message(preimage, peer.identity, payload)
+            pending = Pending(preimage, peer.identity, PendingKind.MESSAGE, payload, "", 0.0)
+            ended = await self._deliver_or_give_back(pending, patience)
+            tries_count += ended.tries_count
+            if ended.verdict is Verdict.ANSWERED:
+                reply = self._finish_message(pending, ended)
+                return Reply(reply.status, reply.content, time.monotonic() - began, tries_count)
+            if ended.verdict is not Verdict.SPENT:
+                raise self._error_of(peer, ended)
+            self._state.finish(preimage, peer.identity, ())
+        raise NoPreimageError(f"no permission to send to {peer.name} is left; ask them for a new invite")
+
+    async def _deliver_or_give_back(self, pending: Pending, patience: Patience) -> _Ended:
+        """Deliver; a request that certainly did not arrive leaves its preimage usable."""
+        try:
+            ended = await self._deliver(pending, in_doubt=False, patience=patience)
+        except LocalError:
+            self._state.give_back(pending.preimage, pending.peer)
+            raise
+        if ended.verdict in {Verdict.OFFLINE, Verdict.UNREACHABLE}:
+            self._state.give_back(pending.preimage, pending.peer)
+        return ended
+
+    async def _deliver(self, pending: Pending, *, in_doubt: bool, patience: Patience | None = None) -> _Ended:
+        """Try until the request has an outcome or patience ends, going round the relays."""
+        retry = Retry(patience or self._patience, self._rng, relays_count=len(self._channels), in_doubt=in_doubt)
+        began = time.monotonic()
+        self._active.add(pending.preimage)
+        try:
+            while True:
+                channel = self._channels[retry.tries_count % len(self._channels)]
+                outcome, answer, reason = await channel.ask(pending.peer, pending.preimage, pending.payload)
+                elapsed_s = time.monotonic() - began
+                then = retry.after(outcome, elapsed_s)
+                if isinstance(then, Verdict):
+                    return _Ended(then, answer, reason, elapsed_s, retry.tries_count)
+                await asyncio.sleep(then)
+        finally:
+            self._active.discard(pending.preimage)
+
+    def _finish_message(self, pending: Pending, ended: _Ended) -> Reply:
+        """Take over what the answer gives, and return the reply."""
+        try:
+            answer = read_answer(self._dialect, self._state.key_pair, ended.answer)
+            if not isinstance(answer, MessageResponse):
+                raise AnswerError("the answer is one to a handshake")
+        except AnswerError:
+            self._state.finish(pending.preimage, pending.peer, ())
+            raise
+        gained = [] if answer.next_preimage == NO_PREIMAGE else [answer.next_preimage]
+        self._state.finish(pending.preimage, pending.peer, gained)
+        return Reply(answer.status, answer.content, ended.latency_s, ended.tries_count)
+
+    def _finish_handshake(self, pending: Pending, ended: _Ended, back: bytes) -> None:
+        """Record the peer, or undo and raise."""
+        preimage, peer = pending.preimage, pending.peer
+        if ended.verdict is Verdict.UNCERTAIN:
+            raise UncertainError(f"the handshake got no outcome ({ended.reason}); accept the same token again")
+        if ended.verdict is Verdict.ANSWERED:
+            with contextlib.suppress(AnswerError):  # an unreadable answer ends like a refusal
+                answer = read_answer(self._dialect, self._state.key_pair, ended.answer)
+                if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
+                    self._state.finish(preimage, peer, (answer.preimage,), HandshakeFacts(pending.alias, answer.url))
+                    return
+        self._state.finish(preimage, peer, ())
+        self._state.withdraw(back)
+        if ended.verdict is Verdict.OFFLINE:
+            raise OfflineError("the inviter is not connected to the relay; try the token again later")
+        if ended.verdict is Verdict.UNREACHABLE:
+            raise RelayUnreachableError(ended.reason)
+        raise InviteRefusedError("the invite was refused: it was used already, or the inviter does not know it")
+
+    async def _top_up(self, peer: bytes) -> None:
+        """Ask a peer for spare preimages when there are fewer than two besides the next one."""
+        record = self._state.peer(peer)
+        if record is None or not record.gives_spares or not 0 < record.rights <= SPARES_WANTED:
+            return
+        wanted = SPARES_WANTED + 1 - record.rights
+        message = DeviceMessage(ContentType.COMMAND, encode_command(Command(SPARES_COMMAND, {"n": wanted})))
+        # Without spares everything works; a request in doubt stays pending like any other.
+        with contextlib.suppress(RemoteError, HostError):
+            reply = await self._exchange(record, message, _SPARES_PATIENCE)
+            spares = _spares_of(reply)
+            if spares:
+                self._state.gain(peer, spares)
+            else:
+                self._state.stop_spares(peer)
+
+    def _error_of(self, peer: PeerRecord, ended: _Ended) -> Exception:
+        if ended.verdict is Verdict.OFFLINE:
+            return OfflineError(f"{peer.name} is not connected to the relay; nothing was delivered")
+        if ended.verdict is Verdict.UNREACHABLE:
+            return RelayUnreachableError(ended.reason)
+        return UncertainError(
+            f"no outcome in time ({ended.reason}): {peer.name} may have got the request; it stays pending"
+        )
+
+
+def _spares_of(reply: Reply) -> list[bytes]:
+    """Return the spare preimages of an answer; none when the peer does not know them or lists nonsense."""
+    try:
+        data = command_result(reply.content)
+    except AnswerError:
+        return []
+    listed = data.get("spares") if isinstance(data, dict) else None
+    if not isinstance(listed, list):
+        return []
+    texts = [text for text in listed[:SPARES_WANTED] if isinstance(text, str) and len(text) == 2 * PREIMAGE_BYTES]
+    with contextlib.suppress(ValueError):
+        return [bytes.fromhex(text) for text in texts]
+    return []

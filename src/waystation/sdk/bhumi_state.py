@@ -1,0 +1,428 @@
+"""What a Bhumi participant must not forget, in one folder.
+
+``node.key`` is the identity (32-byte seed in hexadecimal, mode 0600). ``bhumi.db`` is a SQLite database in WAL mode
+with full synchronisation: what a method changes is on disk when it returns. Several programs may use a folder
+at the same time; ``changes`` tells a listener that another one has written. Preimages are secrets: the folder has mode
+0700.
+"""
+
+import contextlib
+import os
+import random
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import PublicKey, decode_id52, encode_id52
+from waystation.crypto.signing import SEED_BYTES, KeyPair
+from waystation.protocols.bhumi.envelope import hint_of
+from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
+from waystation.sdk.errors import UnknownPeerError
+
+__all__ = [
+    "INVITES_MAX",
+    "ISSUED_PER_PEER_MAX",
+    "RESPONSE_TTL_S",
+    "BhumiState",
+    "Grant",
+    "HandshakeFacts",
+    "PeerRecord",
+    "Pending",
+    "PendingKind",
+]
+
+RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, digest section 4
+INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one identity
+ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
+_EXIT_STORE: Final = 5
+_BUSY_TIMEOUT_S: Final = 10.0
+_PEER_QUERY: Final = """
+SELECT id, alias, url, gives_spares,
+    (SELECT count(*) FROM theirs WHERE theirs.peer = peers.id),
+    (SELECT count(*) FROM issued WHERE issued.peer = peers.id)
+FROM peers"""
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS peers (
+    id BLOB PRIMARY KEY, alias TEXT NOT NULL, url TEXT NOT NULL, gives_spares INTEGER NOT NULL, created REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS invites (
+    preimage BLOB PRIMARY KEY, hint BLOB NOT NULL, alias TEXT NOT NULL, created REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS issued (
+    position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, hint BLOB NOT NULL, peer BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS issued_by_hint ON issued (hint);
+CREATE TABLE IF NOT EXISTS theirs (
+    position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, peer BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS pending (
+    preimage BLOB PRIMARY KEY, peer BLOB NOT NULL, kind TEXT NOT NULL, payload BLOB NOT NULL, alias TEXT NOT NULL,
+    created REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS last_response (
+    peer BLOB PRIMARY KEY, preimage BLOB NOT NULL, hint BLOB NOT NULL, response BLOB NOT NULL, created REAL NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class PendingKind(Enum):
+    """What kind of request waits for its outcome."""
+
+    HANDSHAKE = "handshake"
+    MESSAGE = "message"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRecord:
+    """Somebody this participant can talk to."""
+
+    identity: PublicKey
+    alias: str
+    """Name given here; may be empty."""
+    url: str
+    """Relay where the peer said it can be reached; may be empty."""
+    gives_spares: bool
+    """False once the peer has said that it does not know spare preimages."""
+    rights: int
+    """How many requests can be sent to the peer now."""
+    issued: int
+    """How many requests the peer can send to us."""
+
+    @property
+    def name(self) -> str:
+        """The alias, or the first characters of the id52."""
+        return self.alias or encode_id52(self.identity)[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one of our preimages was given out for."""
+
+    preimage: bytes = field(repr=False)
+    peer: PublicKey | None
+    """Who may use it; None for an invite."""
+    alias: str = ""
+    """How the invited one shall be called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request that left, or was about to leave, and has no outcome yet."""
+
+    preimage: bytes = field(repr=False)
+    peer: PublicKey
+    kind: PendingKind
+    payload: bytes = field(repr=False)
+    """Exactly what goes into SEND, on every try."""
+    alias: str
+    """For a handshake: how the inviter shall be called."""
+    created: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeFacts:
+    """What a peer said of itself when we met."""
+
+    alias: str
+    """How we call it; may be empty."""
+    url: str
+    """Relay where it can be reached; may be empty."""
+    right: bytes | None = field(default=None, repr=False)
+    """32-byte preimage by which we may reach it, when it comes with the facts."""
+
+
+class BhumiState:
+    """The folder of one participant; close it when done."""
+
+    def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Open the folder, making it and the identity if absent.
+
+        Raises:
+            HostError: The folder, the key file or the database cannot be used.
+        """
+        self.home = home
+        self._clock = clock
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.key_pair = _read_or_make_key(home / "node.key")
+            self._database = sqlite3.connect(home / "bhumi.db", timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise HostError(f"cannot use {home}: {error}", exit_code=_EXIT_STORE) from error
+
+    @property
+    def identity(self) -> PublicKey:
+        """The 32-byte public key of this participant."""
+        return self.key_pair.public
+
+    def close(self) -> None:
+        """Release the database."""
+        self._database.close()
+
+    def changes(self) -> tuple[int, int]:
+        """Return a value that differs after anybody, in this process or another, has written."""
+        (version,) = self._one("PRAGMA data_version")
+        return int(version), self._database.total_changes
+
+    # What we give out.
+
+    def add_invite(self, alias: str, rng: random.Random) -> bytes:
+        """Make and keep the preimage of a new invite; raises LocalError when there are too many unused ones."""
+        preimage = rng.randbytes(PREIMAGE_BYTES)
+        with self._transaction():
+            (count,) = self._one("SELECT count(*) FROM invites")
+            if count >= INVITES_MAX:
+                raise LocalError(f"{count} invites wait to be used already; that is the limit")
+            self._run("INSERT INTO invites VALUES (?, ?, ?, ?)", preimage, hint_of(preimage), alias, self._clock())
+        return preimage
+
+    def issue(self, peer: bytes, preimages: Sequence[bytes]) -> None:
+        """Let ``peer`` reach us with ``preimages`` (32 bytes each)."""
+        with self._transaction():
+            self._issue(peer, preimages)
+
+    def withdraw(self, preimage: bytes) -> None:
+        """Forget a preimage that was given out: it never reached its peer, or was wasted on nonsense."""
+        with self._transaction():
+            self._run("DELETE FROM issued WHERE preimage = ?", preimage)
+            self._run("DELETE FROM invites WHERE preimage = ?", preimage)
+
+    def preimages(self) -> list[bytes]:
+        """Return every preimage somebody may still use to reach us: issued ones first, newest first."""
+        rows = self._all("SELECT preimage FROM issued ORDER BY position DESC")
+        rows += self._all("SELECT preimage FROM invites ORDER BY created DESC")
+        return [row[0] for row in rows]
+
+    def grant_of(self, preimage: bytes) -> Grant | None:
+        """Return what a preimage was given out for, or None when it is unknown or spent."""
+        row = self._first("SELECT peer FROM issued WHERE preimage = ?", preimage)
+        if row is not None:
+            return Grant(preimage=preimage, peer=PublicKey(row[0]))
+        row = self._first("SELECT alias FROM invites WHERE preimage = ?", preimage)
+        return None if row is None else Grant(preimage=preimage, peer=None, alias=row[0])
+
+    def find_by_hint(self, hint: bytes) -> bytes | None:
+        """Return the preimage, given out or answered lately, whose 8-byte hint this is."""
+        for table in ("issued", "invites", "last_response"):
+            row = self._first(f"SELECT preimage FROM {table} WHERE hint = ?", hint)  # noqa: S608 - names from above
+            if row is not None:
+                return bytes(row[0])
+        return None
+
+    # What we answered.
+
+    def answered(
+        self, preimage: bytes, peer: bytes, response: bytes, issued: Sequence[bytes], joined: HandshakeFacts | None
+    ) -> None:
+        """Record an answer before it leaves: the preimage is spent, the next ones are issued, retries get these bytes.
+
+        Args:
+            preimage: Of the request.
+            peer: Who asked.
+            response: Opaque payload of the ACK.
+            issued: Preimages that the answer hands to the peer.
+            joined: What the peer said of itself, when the request was its handshake.
+        """
+        with self._transaction():
+            self._run("DELETE FROM issued WHERE preimage = ?", preimage)
+            self._run("DELETE FROM invites WHERE preimage = ?", preimage)
+            self._run(
+                "INSERT OR REPLACE INTO last_response VALUES (?, ?, ?, ?, ?)",
+                peer, preimage, hint_of(preimage), response, self._clock(),
+            )  # fmt: skip
+            if joined is not None:
+                self._meet(peer, joined)
+            self._issue(peer, issued)
+
+    def response_to(self, preimage: bytes) -> bytes | None:
+        """Return the answer given to ``preimage``, if it was the last one to its peer."""
+        row = self._first("SELECT response FROM last_response WHERE preimage = ?", preimage)
+        return None if row is None else bytes(row[0])
+
+    def recent_responses(self) -> list[RecentResponse]:
+        """Return the answers a relay may still be asked for, newest first, one a peer. Spec: 6.6."""
+        rows = self._all(
+            "SELECT preimage, response FROM last_response WHERE created > ? ORDER BY created DESC",
+            self._clock() - RESPONSE_TTL_S,
+        )
+        return [RecentResponse(preimage=row[0], response=row[1]) for row in rows]
+
+    # What we were given.
+
+    def begin_handshake(self, preimage: bytes, peer: bytes, payload: bytes, alias: str, back: bytes) -> None:
+        """Record a handshake before it leaves, and issue ``back``, by which the inviter may reach us."""
+        with self._transaction():
+            self._run(
+                "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)",
+                preimage, peer, PendingKind.HANDSHAKE.value, payload, alias, self._clock(),
+            )  # fmt: skip
+            self._issue(peer, (back,))
+
+    def next_right(self, peer: bytes) -> bytes | None:
+        """Return the oldest preimage we hold for ``peer``, or None."""
+        row = self._first("SELECT preimage FROM theirs WHERE peer = ? ORDER BY position LIMIT 1", peer)
+        return None if row is None else bytes(row[0])
+
+    def begin_message(self, preimage: bytes, peer: bytes, payload: bytes) -> None:
+        """Record a request before it leaves; its preimage can be used for nothing else from now on."""
+        with self._transaction():
+            self._run("DELETE FROM theirs WHERE preimage = ?", preimage)
+            self._run(
+                "INSERT INTO pending VALUES (?, ?, ?, ?, '', ?)",
+                preimage, peer, PendingKind.MESSAGE.value, payload, self._clock(),
+            )  # fmt: skip
+
+    def give_back(self, preimage: bytes, peer: bytes) -> None:
+        """Note that a request was certainly not delivered: its preimage is the next to be used again."""
+        with self._transaction():
+            self._run("DELETE FROM pending WHERE preimage = ?", preimage)
+            (first,) = self._one("SELECT coalesce(min(position), 0) FROM theirs")
+            self._run("INSERT OR IGNORE INTO theirs VALUES (?, ?, ?)", first - 1, preimage, peer)
+
+    def finish(
+        self, preimage: bytes, peer: bytes, gained: Iterable[bytes], joined: HandshakeFacts | None = None
+    ) -> None:
+        """Note the outcome of a request: its preimage is spent, ``gained`` ones are ours.
+
+        Args:
+            preimage: Of the request.
+            peer: Whom it went to.
+            gained: Preimages that came with the answer; none when it failed for good.
+            joined: What the peer said of itself, when the request was a handshake that it accepted.
+        """
+        with self._transaction():
+            self._run("DELETE FROM pending WHERE preimage = ?", preimage)
+            if joined is not None:
+                self._meet(peer, joined)
+            for each in gained:
+                self._run("INSERT OR IGNORE INTO theirs (preimage, peer) VALUES (?, ?)", each, peer)
+
+    def gain(self, peer: bytes, preimages: Sequence[bytes]) -> None:
+        """Keep preimages by which ``peer`` lets us send to it."""
+        with self._transaction():
+            for each in preimages:
+                self._run("INSERT OR IGNORE INTO theirs (preimage, peer) VALUES (?, ?)", each, peer)
+
+    def pending(self) -> list[Pending]:
+        """Return the requests without an outcome, oldest first."""
+        rows = self._all("SELECT preimage, peer, kind, payload, alias, created FROM pending ORDER BY created")
+        return [Pending(row[0], PublicKey(row[1]), PendingKind(row[2]), *row[3:]) for row in rows]
+
+    # Whom we know.
+
+    def peers(self) -> list[PeerRecord]:
+        """Return every peer, by alias."""
+        rows = self._all(f"{_PEER_QUERY} ORDER BY alias, id")
+        return [_peer_of(row) for row in rows]
+
+    def peer(self, identity: bytes) -> PeerRecord | None:
+        """Return the peer with this 32-byte key, or None."""
+        row = self._first(f"{_PEER_QUERY} WHERE id = ?", identity)
+        return None if row is None else _peer_of(row)
+
+    def find_peer(self, name: str) -> PeerRecord:
+        """Return the peer that an alias or an id52 names.
+
+        Raises:
+            UnknownPeerError: Nobody, or more than one.
+        """
+        named = [peer for peer in self.peers() if peer.alias == name]
+        if len(named) > 1:
+            raise UnknownPeerError(f"{len(named)} peers are called {name!r}; use the id52 instead")
+        if named:
+            return named[0]
+        with contextlib.suppress(LocalError):
+            known = self.peer(decode_id52(name))
+            if known is not None:
+                return known
+        raise UnknownPeerError(f"no peer is called {name!r} in {self.home}; accept an invite first")
+
+    def stop_spares(self, peer: bytes) -> None:
+        """Remember that a peer does not know spare preimages."""
+        with self._transaction():
+            self._run("UPDATE peers SET gives_spares = 0 WHERE id = ?", peer)
+
+    def _meet(self, peer: bytes, facts: HandshakeFacts) -> None:
+        self._run(
+            "INSERT INTO peers VALUES (?, ?, ?, 1, ?) ON CONFLICT (id) DO UPDATE SET"
+            " url = excluded.url, alias = CASE excluded.alias WHEN '' THEN alias ELSE excluded.alias END",
+            peer, facts.alias, facts.url, self._clock(),
+        )  # fmt: skip
+        if facts.right is not None:
+            self._run("INSERT OR IGNORE INTO theirs (preimage, peer) VALUES (?, ?)", facts.right, peer)
+
+    def _issue(self, peer: bytes, preimages: Sequence[bytes]) -> None:
+        for preimage in preimages:
+            self._run("INSERT INTO issued (preimage, hint, peer) VALUES (?, ?, ?)", preimage, hint_of(preimage), peer)
+        self._run(
+            "DELETE FROM issued WHERE peer = ? AND position NOT IN"
+            " (SELECT position FROM issued WHERE peer = ? ORDER BY position DESC LIMIT ?)",
+            peer, peer, ISSUED_PER_PEER_MAX,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
+    def _run(self, statement: str, *values: Any) -> None:
+        self._database.execute(statement, values)
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        try:
+            return self._database.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
+    def _first(self, query: str, *values: Any) -> Any:
+        rows = self._all(query, *values)
+        return rows[0] if rows else None
+
+    def _one(self, query: str, *values: Any) -> Any:
+        return self._all(query, *values)[0]
+
+    def _refused(self, error: sqlite3.Error) -> HostError:
+        return HostError(f"cannot use {self.home / 'bhumi.db'}: {error}", exit_code=_EXIT_STORE)
+
+
+def _peer_of(row: Any) -> PeerRecord:
+    return PeerRecord(PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5])
+
+
+def _read_or_make_key(path: Path) -> KeyPair:
+    """Return the identity kept at ``path``; two programs that start at once agree on one."""
+    if not path.exists():
+        fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_bytes(SEED_BYTES).hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    try:
+        seed = bytes.fromhex(text)
+    except ValueError:
+        seed = b""
+    if len(seed) != SEED_BYTES:
+        raise HostError(f"{path} does not hold a key: {2 * SEED_BYTES} hexadecimal digits are expected")
+    return KeyPair.from_seed(seed)

@@ -1,0 +1,182 @@
+"""The admin port: health, readiness, metrics, status and the list of bans, over HTTP on loopback.
+
+Reading needs nothing, changing needs the bearer token in ``admin.token`` of the node's home. Every answer is JSON
+except ``/metrics``; every refusal has one shape: ``{"ok": false, "error": sentence, "status": code}``.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from waystation.core.errors import HostError, LocalError
+from waystation.engine.bans import Ban, parse_subject
+from waystation.server.home import Home
+from waystation.server.metrics import render_metrics
+from waystation.server.settings import Address
+
+if TYPE_CHECKING:
+    from waystation.server.node import NodeServer
+
+__all__ = ["AdminServer"]
+
+BODY_BYTES_MAX: Final = 65_536
+_EXIT_PORT: Final = 4
+_MICROSECONDS: Final = 1_000_000
+
+
+class AdminServer:
+    """HTTP for operators and their tools."""
+
+    def __init__(self, node: "NodeServer", home: Home) -> None:
+        """Serve ``node``; the token is made in ``home`` when it is missing."""
+        self._node = node
+        self._token = _token(home.path / "admin.token")
+        self._server: uvicorn.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.address = ""
+        """host:port once open."""
+
+    async def open(self, address: Address) -> None:
+        """Bind and serve.
+
+        Raises:
+            HostError: The port is taken or not ours to take (exit code 4).
+        """
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        try:
+            listening = socket.create_server((address.host, address.port), family=family)
+        except OSError as error:
+            raise HostError(f"cannot listen on {address}: {error.strerror}", exit_code=_EXIT_PORT) from error
+        self.address = str(Address(*listening.getsockname()[:2]))
+        config = uvicorn.Config(self._application(), log_config=None, access_log=False, lifespan="off")
+        self._server = _QuietServer(config)
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listening]))
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await self._task
+
+    def _application(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/healthz", self._health),
+                Route("/readyz", self._ready),
+                Route("/metrics", self._metrics),
+                Route("/admin/v1/status", self._status),
+                Route("/admin/v1/bans", self._bans, methods=["GET", "POST"]),
+                Route("/admin/v1/bans/{subject:path}", self._lift, methods=["DELETE"]),
+            ]
+        )
+
+    async def _index(self, _request: Request) -> Response:
+        return JSONResponse({"ok": True, "see": ["/healthz", "/readyz", "/metrics", "/admin/v1/status"]})
+
+    async def _health(self, _request: Request) -> Response:
+        return JSONResponse({"ok": True})
+
+    async def _ready(self, _request: Request) -> Response:
+        ready = self._node.ready()
+        return JSONResponse({"ok": ready}, status_code=200 if ready else 503)
+
+    async def _metrics(self, _request: Request) -> Response:
+        return PlainTextResponse(render_metrics(self._node.status), media_type="text/plain; version=0.0.4")
+
+    async def _status(self, _request: Request) -> Response:
+        status = self._node.status()
+        status["totals"] = {
+            name: {f"{protocol}.{word}": number for (protocol, word), number in totals.items()}
+            for name, totals in status["totals"].items()
+        }
+        return JSONResponse({"ok": True, **status})
+
+    async def _bans(self, request: Request) -> Response:
+        if request.method == "GET":
+            return JSONResponse({"ok": True, "bans": [asdict(ban) for ban in self._node.bans()]})
+        if not self._allowed(request):
+            return _refusal(401, "a bearer token is needed: the text in admin.token of the node's home")
+        try:
+            await self._node.ban(_ban_of(await _body(request)))
+        except LocalError as error:
+            return _refusal(400, str(error))
+        except HostError as error:
+            return _refusal(503, str(error))
+        return JSONResponse({"ok": True}, status_code=201)
+
+    async def _lift(self, request: Request) -> Response:
+        if not self._allowed(request):
+            return _refusal(401, "a bearer token is needed: the text in admin.token of the node's home")
+        try:
+            lifted = await self._node.lift_ban(parse_subject(request.path_params["subject"]))
+        except LocalError as error:
+            return _refusal(400, str(error))
+        except HostError as error:
+            return _refusal(503, str(error))
+        return JSONResponse({"ok": True}) if lifted else _refusal(404, "there is no such ban")
+
+    def _allowed(self, request: Request) -> bool:
+        given = request.headers.get("authorization", "")
+        return secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode())
+
+
+class _QuietServer(uvicorn.Server):
+    """A server that leaves the signals to the node."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
+            raise LocalError(f"a body has at most {BODY_BYTES_MAX} bytes")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LocalError("the body is no JSON") from error
+    if not isinstance(document, dict):
+        raise LocalError("the body must be a JSON object")
+    return document
+
+
+def _ban_of(document: dict[str, Any]) -> Ban:
+    """Read ``{"subject": text, "reason": text, "expires_s": seconds from now or null}``."""
+    subject, reason, expires_s = (document.get(key) for key in ("subject", "reason", "expires_s"))
+    if not isinstance(subject, str) or not isinstance(reason, str):
+        raise LocalError('a ban needs "subject" and "reason", both text')
+    lasts = isinstance(expires_s, int) and not isinstance(expires_s, bool) and expires_s > 0
+    if expires_s is not None and not lasts:
+        raise LocalError('"expires_s" is a whole number of seconds above 0, or null for good')
+    since_us = time.time_ns() // 1_000
+    expires_us = since_us + expires_s * _MICROSECONDS if expires_s is not None else None
+    return Ban(parse_subject(subject), reason, since_us, expires_us)
+
+
+def _refusal(status: int, sentence: str) -> Response:
+    return JSONResponse({"ok": False, "error": sentence, "status": status}, status_code=status)
+
+
+def _token(path: Path) -> str:
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(32) + "\n")
+    return path.read_text().strip()

@@ -1,0 +1,94 @@
+"""Group commit: many peers' promises in one write, and nothing acknowledged before it.
+
+Records gather while the writer thread is busy and go to the store together the moment it is free: an idle node commits
+at once, a busy one in groups as large as its disk is slow. Whoever appended gets a number; everything up to
+``committed`` is on disk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from waystation.core.errors import HostError
+from waystation.core.records import Record, Store
+
+__all__ = ["GroupCommit"]
+
+RECORDS_WAITING_MAX: Final = 262_144  # about a minute of a slow disk; reached only when the disk has stopped
+
+
+class GroupCommit:
+    """Feeds one store from the event loop through one writer thread."""
+
+    def __init__(self, store: Store, on_committed: Callable[[], None], on_failure: Callable[[HostError], None]) -> None:
+        """Start with nothing waiting.
+
+        Args:
+            store: Written by the writer thread only.
+            on_committed: Called on the loop after each group.
+            on_failure: Called on the loop when the store refused; nothing is committed after that.
+        """
+        self._store = store
+        self._on_committed = on_committed
+        self._on_failure = on_failure
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
+        self._waiting: list[Record] = []
+        self._running: asyncio.Task[None] | None = None
+        self._appended = 0
+        self._failed: HostError | None = None
+        self.committed = 0
+        """Every record up to this number is on disk."""
+
+    def append(self, record: Record) -> int:
+        """Take a record for the next group and return its number.
+
+        After a failure nothing is taken any more: the number is never reached, so nothing behind it is released.
+        """
+        self._appended += 1
+        if self._failed is None and len(self._waiting) >= RECORDS_WAITING_MAX:
+            self._fail(HostError("the store cannot keep up; too many records wait for the disk", exit_code=5))
+        if self._failed is None:
+            self._waiting.append(record)
+        return self._appended
+
+    def flush(self) -> None:
+        """Start a group if the writer is free and anything waits; call once per loop turn."""
+        if self._waiting and self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._commit())
+
+    async def wait_for(self, number: int) -> None:
+        """Return once the record with this number is on disk.
+
+        Raises:
+            HostError: The store refused it.
+        """
+        self.flush()
+        while self.committed < number:
+            if self._failed is not None:
+                raise self._failed
+            if self._running is not None:
+                await asyncio.shield(self._running)
+
+    async def close(self) -> None:
+        """Commit what waits and stop the writer thread."""
+        if self._failed is None:
+            await self.wait_for(self._appended)
+        self._writer.shutdown()
+
+    async def _commit(self) -> None:
+        while self._waiting and self._failed is None:
+            group, self._waiting = self._waiting, []
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
+            except HostError as error:
+                self._fail(error)
+            else:
+                self.committed += len(group)
+                self._on_committed()
+        self._running = None
+
+    def _fail(self, error: HostError) -> None:
+        self._failed = error
+        self._waiting.clear()
+        self._on_failure(error)

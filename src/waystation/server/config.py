@@ -1,0 +1,309 @@
+"""The node's configuration: flag over environment over file over default, each value checked where it came from.
+
+An unknown key or a bad value is refused with the place it came from and what is allowed there, never ignored: a typo in
+a limit must not leave the node without one.
+"""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_origin, get_type_hints
+
+from waystation.core.errors import ConfigError, LocalError
+from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.server.settings import (
+    PARTS,
+    TABLES_TO_COME,
+    AdminSettings,
+    BhumiListenSettings,
+    BusSettings,
+    JournalSettings,
+    LimitSettings,
+    NodeSettings,
+    Part,
+    StoreSettings,
+    admit,
+    fields_of,
+    plain_value,
+)
+from waystation.server.tomllines import find_line
+
+__all__ = ["Change", "Config", "Explained", "Origin", "changes", "explain", "load_config", "reload_config"]
+
+_PREFIX: Final = "WAYSTATION_"
+_TABLES: Final = (*dict.fromkeys(part.table for part in PARTS), *TABLES_TO_COME)
+_SYNTAX_PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
+
+
+class Origin(NamedTuple):
+    """Where a value came from."""
+
+    source: str
+    """Path of the file, "environment NAME", "flag table.key", or "default"."""
+    line: int | None = None
+    """1-based line in the file."""
+
+    def refuse(self, message: str) -> ConfigError:
+        """Return the error that names this place."""
+        return ConfigError(message, origin=self.source, line=self.line)
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+DEFAULT: Final = Origin("default")
+
+
+class _Given(NamedTuple):
+    """One value that somebody gave."""
+
+    table: str
+    key: str
+    value: Any
+    origin: Origin
+    is_text: bool
+    """True when the value is still text, from the environment or a flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    path: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One checked configuration; build it with ``load_config``."""
+
+    node: NodeSettings = field(default_factory=NodeSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    bus: BusSettings = field(default_factory=BusSettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    admin: AdminSettings = field(default_factory=AdminSettings)
+    bhumi_listen: BhumiListenSettings = field(default_factory=BhumiListenSettings)
+    bhumi: BhumiSettings = field(default_factory=BhumiSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, compare=False)
+    """Where each value that is not a default came from, by "table.key"."""
+    sources: _Sources = field(default_factory=_Sources, repr=False, compare=False)
+    """What ``reload_config`` reads again."""
+
+
+def load_config(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Config:
+    """Read and check the configuration.
+
+    Args:
+        path: TOML file, or None for none.
+        environ: Environment; names ``WAYSTATION_TABLE__KEY`` count, in any case.
+        overrides: Texts of flags by "table.key".
+
+    Raises:
+        ConfigError: A key is unknown, a value is not allowed, or the file is no TOML; names the place.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for given in (*_from_file(path), *_from_environment(environ), *_from_flags(overrides)):
+        value = _admitted(given)
+        if given.table not in TABLES_TO_COME:
+            values[f"{given.table}.{given.key}"] = value
+            origins[f"{given.table}.{given.key}"] = given.origin
+    settings: dict[str, Any] = {part.attribute: part.owner(**_values_of(part, values)) for part in PARTS}
+    config = Config(**settings, origins=origins, sources=_Sources(path, dict(environ), dict(overrides)))
+    _check_together(config)
+    return config
+
+
+def reload_config(config: Config) -> Config:
+    """Read the sources of ``config`` again, the same environment and flags over the file as it is now.
+
+    Raises:
+        ConfigError: As ``load_config``; the caller keeps the old configuration as a whole.
+    """
+    return load_config(config.sources.path, config.sources.environ, config.sources.overrides)
+
+
+class Change(NamedTuple):
+    """One key that differs between two configurations."""
+
+    name: str
+    """"table.key"."""
+    reloads: bool
+    """True when SIGHUP applies it, False when it needs a restart."""
+
+
+def changes(old: Config, new: Config) -> list[Change]:
+    """Return the keys whose values differ, in the order of the file."""
+    return [
+        Change(f"{table}.{declared.name}", declared.metadata["reload"])
+        for table in _TABLES
+        for part, declared in fields_of(table)
+        if _value(old, part, declared.name) != _value(new, part, declared.name)
+    ]
+
+
+class Explained(NamedTuple):
+    """One key with its value and where that came from."""
+
+    name: str
+    """"table.key"."""
+    value: bool | int | str | list[str]
+    """As the file writes it."""
+    origin: Origin
+
+
+def explain(config: Config) -> list[Explained]:
+    """Return every key with its value and origin, in the order of the file."""
+    return [
+        Explained(name, plain_value(_value(config, part, declared.name)), config.origins.get(name, DEFAULT))
+        for table in _TABLES
+        for part, declared in fields_of(table)
+        for name in [f"{table}.{declared.name}"]
+    ]
+
+
+def _value(config: Config, part: Part, name: str) -> Any:
+    return getattr(getattr(config, part.attribute), name)
+
+
+def _values_of(part: Part, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = get_type_hints(part.owner)
+    return {name: values[f"{part.table}.{name}"] for name in names if f"{part.table}.{name}" in values}
+
+
+def _from_file(path: Path | None) -> Iterator[_Given]:
+    if path is None:
+        return
+    text, document = _read(path)
+    for table, keys in document.items():
+        if table not in _TABLES:
+            raise Origin(str(path), find_line(text, table)).refuse(_unknown("table", table, _TABLES))
+        if not isinstance(keys, dict):
+            what = _to_come(table) if table in TABLES_TO_COME else f"{table} is a table; write [{table}]"
+            raise Origin(str(path), find_line(text, table)).refuse(what)
+        for key, value in keys.items():
+            yield _Given(table, key, value, Origin(str(path), find_line(text, table, key)), is_text=False)
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_bytes().decode().replace("\r\n", "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", origin=path) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError("is not UTF-8 text", origin=path, line=line) from error
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _SYNTAX_PLACE.search(str(error))
+        line = int(place[1]) if place and place[1] else len(text.splitlines()) or 1
+        raise ConfigError(f"not TOML: {_SYNTAX_PLACE.sub('', str(error))}", origin=path, line=line) from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
+    for name in sorted(environ):
+        if not name.upper().startswith(_PREFIX):
+            continue
+        origin = Origin(f"environment {name}")
+        table, separator, key = name[len(_PREFIX) :].lower().partition("__")
+        if separator:
+            yield _Given(table, key, environ[name], origin, is_text=True)
+        elif (guess := _two_underscores(name)) is not None:
+            raise origin.refuse(f"a table and its key are joined by two underscores; did you mean {guess}?")
+
+
+def _two_underscores(name: str) -> str | None:
+    """Return the name that was meant when a key was joined to its table by one underscore; other tools' names pass."""
+    table, _, key = name[len(_PREFIX) :].lower().partition("_")
+    known = {declared.name for _, declared in fields_of(table)}
+    return f"{_PREFIX}{table.upper()}__{key.upper()}" if key in known else None
+
+
+def _from_flags(overrides: Mapping[str, str]) -> Iterator[_Given]:
+    for name, text in overrides.items():
+        origin = Origin(f"flag {name}")
+        table, separator, key = name.partition(".")
+        if not separator:
+            raise origin.refuse("a setting is named table.key, such as bhumi.tls")
+        yield _Given(table, key, text, origin, is_text=True)
+
+
+def _admitted(given: _Given) -> Any:
+    """Return the value of one given key as its field holds it, or refuse it where it came from."""
+    if given.table not in _TABLES:
+        raise given.origin.refuse(_unknown("table", given.table, _TABLES))
+    if given.table in TABLES_TO_COME:
+        off = given.value.lower() == "false" if given.is_text else given.value is False
+        if given.key != "enabled" or not off:
+            raise given.origin.refuse(_to_come(given.table))
+        return False
+    fields = {declared.name: part.owner for part, declared in fields_of(given.table)}
+    if given.key not in fields:
+        raise given.origin.refuse(_unknown(f"key in [{given.table}]", given.key, tuple(fields)))
+    if reason := _not_in_this_version(given.table, given.key, given.value):
+        raise given.origin.refuse(reason)
+    owner = fields[given.key]
+    try:
+        value = _from_text(owner, given.key, given.value) if given.is_text else given.value
+        return admit(owner, given.key, value)
+    except LocalError as error:
+        raise given.origin.refuse(f"{given.table}.{error}") from error
+
+
+def _from_text(owner: type[Any], name: str, text: str) -> Any:
+    """Return a text from the environment or a flag as the file would have given it; what does not fit stays text."""
+    kind = get_type_hints(owner)[name]
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if kind is int and re.fullmatch(r"[+-]?[0-9][0-9_]*", text):
+        return int(text)
+    if get_origin(kind) is list:
+        return _list_from_text(text)
+    return text
+
+
+def _list_from_text(text: str) -> Any:
+    if not text.startswith("["):
+        return [entry.strip() for entry in text.split(",") if entry.strip()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _not_in_this_version(table: str, key: str, value: object) -> str | None:
+    if (table, key) == ("bus", "url") and value:
+        return "bus.url is set, but this version runs as one process and has no bus; leave it empty"
+    if (table, key) == ("store", "url") and str(value).startswith("postgres"):
+        return 'store.url names PostgreSQL, which this version cannot use; allowed: one of "sqlite", "memory"'
+    if (table, key) == ("bhumi", "require_binding") and value in (True, "true"):
+        return "bhumi.require_binding asks for the BIND extension, which this version does not have; leave it false"
+    return None
+
+
+def _to_come(table: str) -> str:
+    return f"this version has no protocol {table}; [{table}] takes only enabled = false"
+
+
+def _unknown(what: str, name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    guess = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown {what}: {name}{guess} (known: {', '.join(known)})"
+
+
+def _check_together(config: Config) -> None:
+    """Check what no single value can tell."""
+    listen = config.bhumi_listen
+    if listen.plain is not None and not listen.plain.is_loopback:
+        raise config.origins["bhumi.plain"].refuse(
+            f'bhumi.plain = "{listen.plain}" carries no encryption, so it takes only a loopback address; '
+            'allowed: 127.0.0.1:port, [::1]:port, localhost:port, or "" for off'
+        )
+    if bool(listen.cert) != bool(listen.key):
+        given = "bhumi.cert" if listen.cert else "bhumi.key"
+        raise config.origins[given].refuse("bhumi.cert and bhumi.key come together: give both, or neither")

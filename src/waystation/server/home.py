@@ -1,0 +1,297 @@
+"""The node's home: one folder that holds its key, certificates, store and journal.
+
+::
+
+    home/            0700
+      node.key       0600  Ed25519 seed, 64 hexadecimal digits: losing it is losing the node's name
+      refs.key       0600  the key behind the journal's references; a new one every week, the old one is gone for good
+      tls/           ca.pem, cert.pem, key.pem (0600); put your own cert.pem and key.pem here to replace the local ones
+      store.sqlite   durable records
+      journal/       segments for the pipeline
+      lock           held by the node that runs on this home
+
+Files appear whole or not at all: they are written beside their place, synced, then moved there.
+"""
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import decode_key_hex
+from waystation.crypto.certificates import make_local_certificates
+from waystation.crypto.signing import SEED_BYTES, KeyPair
+
+__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "did_of", "local_names"]
+
+REFERENCE_KEY_BYTES: Final = 32
+_WEEK_SECONDS: Final = 7 * 24 * 3600
+_OTHERS: Final = 0o077
+_PERMISSION_EXIT_CODE: Final = 4
+_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_ED25519_PREFIX: Final = b"\xed\x01"  # multicodec ed25519-pub; Spec: Strata digest, self-certifying DIDs
+
+
+class ReferenceKey(NamedTuple):
+    """The key that turns identities into the journal's references."""
+
+    week: int
+    """Whole weeks since 1970-01-01 (a Thursday) in UTC."""
+    key: bytes
+    """32 bytes."""
+
+    def __repr__(self) -> str:
+        return f"ReferenceKey(week={self.week})"
+
+
+class Home:
+    """The folder ``path``; nothing is read or made before a method says so.
+
+    Every method raises HostError when the disk or the permissions refuse (exit code 4 for permissions, else 1).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.key_path = path / "node.key"
+        self.references_path = path / "refs.key"
+        self.tls_path = path / "tls"
+        self.ca_path = self.tls_path / "ca.pem"
+        self.cert_path = self.tls_path / "cert.pem"
+        self.tls_key_path = self.tls_path / "key.pem"
+        self.store_path = path / "store.sqlite"
+        self.journal_path = path / "journal"
+        self.lock_path = path / "lock"
+
+    def ensure(self, now: datetime.datetime | None = None, names: Sequence[str] = ()) -> list[Path]:
+        """Make what is missing and return it; what is there stays as it is.
+
+        Args:
+            now: Aware UTC time at which certificates begin; the host's clock when None.
+            names: DNS names and addresses the certificate is for; ``local_names()`` when empty.
+        """
+        made: list[Path] = []
+        for folder in (self.path, self.journal_path):
+            if not folder.is_dir():
+                with _host(f"cannot make the folder {folder}"):
+                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                made.append(folder)
+        if not self.key_path.exists() and self._make_key():
+            made.append(self.key_path)
+        if not (self.cert_path.exists() and self.tls_key_path.exists()):
+            self._make_certificates(now or datetime.datetime.now(datetime.UTC), names or local_names())
+            made += [self.ca_path, self.cert_path, self.tls_key_path]
+        return made
+
+    def key_pair(self) -> KeyPair:
+        """Return the node's key; ``ensure`` makes it.
+
+        Raises:
+            HostError: It is missing, damaged, or others may read it.
+        """
+        try:
+            return KeyPair.from_seed(decode_key_hex(self._read_secret(self.key_path).strip()))
+        except LocalError as error:
+            raise HostError(f"{self.key_path} does not hold a key: 64 hexadecimal digits are expected") from error
+
+    def reference_key(self, now: datetime.datetime) -> ReferenceKey:
+        """Return this week's key, made and written over the last one when the week has changed.
+
+        Args:
+            now: Aware time.
+        """
+        week = int(now.timestamp()) // _WEEK_SECONDS
+        if self.references_path.exists():
+            kept = self._read_reference_key()
+            if kept.week == week:
+                return kept
+        fresh = ReferenceKey(week, secrets.token_bytes(REFERENCE_KEY_BYTES))
+        text = json.dumps({"week": fresh.week, "key": fresh.key.hex()}) + "\n"
+        with _host(f"cannot write {self.references_path}"):
+            _write_whole(self.references_path, text.encode())
+        return fresh
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the home for this process; the kernel lets go of it when the process ends, however it ends.
+
+        Raises:
+            HostError: Another node holds it (exit code 1).
+        """
+        with _host(f"cannot open {self.lock_path}"):
+            descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._take_lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def locked_by(self) -> int | None:
+        """Return the process id of the node that runs on this home, or None; 0 when it did not say."""
+        if not self.lock_path.exists():
+            return None
+        with _host(f"cannot open {self.lock_path}"):
+            descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _pid_in(descriptor)
+        finally:
+            os.close(descriptor)
+        return None
+
+    def check_secrets(self) -> None:
+        """Refuse secret files that others may read.
+
+        Raises:
+            HostError: Names the first such file and the command that mends it (exit code 4).
+        """
+        for path in (self.key_path, self.references_path, self.tls_key_path):
+            if path.exists():
+                _check_private(path)
+
+    def _make_key(self) -> bool:
+        """Make node.key unless somebody else just did; an existing key is never written over."""
+        text = secrets.token_bytes(SEED_BYTES).hex() + "\n"
+        with _host(f"cannot write {self.key_path}"):
+            temporary = _write_temporary(self.key_path, text.encode())
+            try:
+                os.link(temporary, self.key_path)
+            except FileExistsError:
+                return False
+            finally:
+                temporary.unlink()
+            _sync_folder(self.path)
+        return True
+
+    def _make_certificates(self, now: datetime.datetime, names: Sequence[str]) -> None:
+        fresh = make_local_certificates(names, now)
+        with _host(f"cannot write certificates into {self.tls_path}"):
+            folder = Path(tempfile.mkdtemp(prefix=".tls.", dir=self.path))
+            try:
+                for name, pem in (("ca.pem", fresh.ca_pem), ("cert.pem", fresh.cert_pem), ("key.pem", fresh.key_pem)):
+                    _write_whole(folder / name, pem, mode=0o600 if name == "key.pem" else 0o644)
+                # Moving onto a folder succeeds only while that folder is empty, so nobody's own key is ever lost.
+                folder.rename(self.tls_path)
+            except OSError as error:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                    raise
+                if self.cert_path.exists() and self.tls_key_path.exists():
+                    return  # another process was quicker
+                raise HostError(
+                    f"{self.tls_path} needs both cert.pem and key.pem; put the missing file back, "
+                    "or move the folder away to have both made anew"
+                ) from error
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            _sync_folder(self.path)
+
+    def _read_secret(self, path: Path) -> str:
+        with _host(f"cannot read {path}"):
+            _check_private(path)
+            return path.read_text(encoding="ascii", errors="replace")
+
+    def _read_reference_key(self) -> ReferenceKey:
+        try:
+            document = json.loads(self._read_secret(self.references_path))
+            return ReferenceKey(int(document["week"]), decode_key_hex(document["key"]))
+        except (ValueError, KeyError, TypeError, LocalError) as error:
+            raise HostError(f"{self.references_path} is damaged; remove it to have a new one made") from error
+
+    def _take_lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = _pid_in(descriptor)
+            who = f"another node (process {pid})" if pid else "another node"
+            raise HostError(
+                f"{who} runs on the home {self.path}; stop it, or give this one a --home of its own"
+            ) from error
+        with _host(f"cannot write {self.lock_path}"):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+
+
+def did_of(public: bytes) -> str:
+    """Return the self-certifying did:strata of a 32-byte public key, in its prefixed spelling."""
+    data = _ED25519_PREFIX + public
+    number = int.from_bytes(data, "big")
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_BASE58))
+        digits = _BASE58[digit] + digits
+    return f"did:strata:z{digits}"
+
+
+def local_names() -> list[str]:
+    """Return the names a local certificate is for: localhost, both loopback addresses, and the host's name."""
+    names = ["localhost", "127.0.0.1", "::1"]
+    host = socket.gethostname()
+    # A certificate holds ASCII names of at most 253 characters; a stranger host name is left out.
+    if host and host.isascii() and len(host) <= 253 and host not in names:
+        names.append(host)
+    return names
+
+
+@contextlib.contextmanager
+def _host(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        raise HostError(
+            f"{what}: {error.strerror or error}", exit_code=_PERMISSION_EXIT_CODE if denied else 1
+        ) from error
+
+
+def _check_private(path: Path) -> None:
+    mode = path.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        raise HostError(
+            f"{path} holds a secret and others may read it (mode {mode:04o}); run: chmod 600 {path}",
+            exit_code=_PERMISSION_EXIT_CODE,
+        )
+
+
+def _write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file so that a reader sees the old one or the new one, also after a power cut."""
+    temporary = _write_temporary(path, data, mode)
+    try:
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _write_temporary(path: Path, data: bytes, mode: int = 0o600) -> Path:
+    """Write ``data`` to a new, synced file beside ``path``."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    return Path(name)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _pid_in(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else 0

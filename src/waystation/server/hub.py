@@ -1,0 +1,281 @@
+"""The engine meets the sockets: inputs go in as they come, effects come out once per loop turn.
+
+Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
+effects, joins what goes to each peer into one write, and re-arms the one timer. Effects behind an ``Append`` wait in
+their protocol's stream until that record is on disk. There is no protocol decision here.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
+from waystation.engine.node import Node
+from waystation.server.commit import GroupCommit
+from waystation.transport.pipe import Pipe
+
+__all__ = ["Entrance", "Hub", "monotonic_now"]
+
+LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (abuse case 15)
+PROGRESS_MS: Final = 1_000  # how often we look whether a waiting peer takes anything
+
+_log = structlog.get_logger("waystation.server")
+
+
+def monotonic_now() -> Instant:
+    """Return the monotonic clock as the engine counts it."""
+    return Instant(time.monotonic_ns() // 1_000)
+
+
+class Entrance:
+    """The sink of one listener: says which protocol its pipes speak."""
+
+    def __init__(self, hub: "Hub", protocol: str) -> None:
+        """Lead pipes to ``protocol``."""
+        self._hub = hub
+        self._protocol = protocol
+        self.received = hub.received
+        self.congested = hub.congested
+        self.drained = hub.drained
+        self.lost = hub.lost
+
+    def connected(self, pipe: Pipe) -> None:
+        """Introduce a new pipe."""
+        self._hub.connected(self._protocol, pipe)
+
+    def admit(self, host: str) -> bool:
+        """Ask whether a connection of ``host`` may come in."""
+        return self._hub.admit(self._protocol, host)
+
+
+class Hub:
+    """Drives one engine from one event loop."""
+
+    def __init__(self, node: Node, commits: GroupCommit, clock: Callable[[], Instant] = monotonic_now) -> None:
+        """Bind an engine to the running loop's pipes.
+
+        Args:
+            node: The engine.
+            commits: Where ``Append`` effects go.
+            clock: Monotonic microseconds.
+        """
+        self._node = node
+        self._commits = commits
+        self._clock = clock
+        self._pipes: dict[Peer, Pipe] = {}
+        self._streams: dict[str, deque[Effect | int]] = {}
+        self._outgoing: dict[Pipe, list[bytes]] = {}
+        self._receipts: list[Peer] = []
+        self._closing: list[Close] = []
+        self._waiting: dict[Peer, int] = {}
+        self._lingering: OrderedDict[Pipe, Instant] = OrderedDict()
+        self._progress_at: Instant | None = None
+        self._turn_planned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Instant | None = None
+
+    # What pipes report
+
+    def admit(self, protocol: str, host: str) -> bool:
+        """Ask the engine whether ``host`` may connect."""
+        admitted = self._node.open(protocol, host, time.time_ns() // 1_000, self._clock())
+        self.plan_turn()
+        return admitted
+
+    def release(self, host: str) -> None:
+        """Give back what ``admit`` counted for a connection that never stood."""
+        self._node.release(host)
+
+    def connected(self, protocol: str, pipe: Pipe) -> None:
+        """Give a new pipe a number."""
+        peer = self._node.connect(protocol, pipe.address, self._clock())
+        pipe.peer = peer
+        self._pipes[peer] = pipe
+        self.plan_turn()
+
+    def received(self, pipe: Pipe, data: bytes) -> None:
+        """Hand bytes to the engine."""
+        try:
+            self._node.receive(Peer(pipe.peer), data, self._clock())
+        except Exception:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
+            _log.exception("engine.failed", peer=pipe.peer)
+            self._drop(pipe)
+        if not self._turn_planned:
+            self.plan_turn()
+
+    def congested(self, pipe: Pipe) -> None:
+        """Tell the engine, and watch whether the peer takes anything."""
+        peer = Peer(pipe.peer)
+        if peer not in self._pipes:
+            return
+        self._waiting[peer] = pipe.unsent_bytes
+        self._node.congested(peer, self._clock())
+        if self._progress_at is None:
+            self._progress_at = after_ms(self._clock(), PROGRESS_MS)
+        self.plan_turn()
+
+    def drained(self, pipe: Pipe) -> None:
+        """Tell the engine that nothing waits for the peer any more."""
+        peer = Peer(pipe.peer)
+        if self._waiting.pop(peer, None) is not None:
+            self._node.drained(peer, self._clock())
+            self.plan_turn()
+
+    def lost(self, pipe: Pipe, _error: Exception | None) -> None:
+        """Forget a pipe whose connection is gone."""
+        self._lingering.pop(pipe, None)
+        self._outgoing.pop(pipe, None)
+        peer = Peer(pipe.peer)
+        if self._pipes.pop(peer, None) is not None:
+            self._waiting.pop(peer, None)
+            self._node.disconnect(peer, self._clock())
+            self.plan_turn()
+
+    # Turns
+
+    def plan_turn(self) -> None:
+        """Make sure that effects are taken before the loop sleeps."""
+        if not self._turn_planned:
+            self._turn_planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def release_committed(self) -> None:
+        """Carry out what waited for records that are on disk now."""
+        for stream in self._streams.values():
+            while stream:
+                head = stream[0]
+                if isinstance(head, int):
+                    if head > self._commits.committed:
+                        break
+                    stream.popleft()
+                else:
+                    stream.popleft()
+                    self._perform(head)
+        self.plan_turn()
+
+    def idle(self) -> bool:
+        """Return whether every pipe is closed and gone."""
+        return not self._pipes and not self._lingering
+
+    def abort_all(self) -> None:
+        """Cut every connection that is still there."""
+        for pipe in (*self._pipes.values(), *self._lingering):
+            pipe.abort()
+
+    def _turn(self) -> None:
+        self._turn_planned = False
+        now = self._clock()
+        for protocol, effects in self._node.take(now):
+            stream = self._streams.get(protocol)
+            for effect in effects:
+                if type(effect) is Append:
+                    stream = self._streams.setdefault(protocol, deque())
+                    stream.append(self._commits.append(effect.record))
+                elif stream:
+                    stream.append(effect)
+                else:
+                    self._perform(effect)
+        self._commits.flush()
+        self._write_out(now)
+        self._arm_timer(now)
+
+    def _perform(self, effect: Effect) -> None:
+        if type(effect) is Send:
+            peer, data, receipt = effect
+            pipe = self._pipes.get(peer)
+            if pipe is None:
+                return
+            chunks = self._outgoing.get(pipe)
+            if chunks is None:
+                self._outgoing[pipe] = [data]
+            else:
+                chunks.append(data)
+            if receipt:
+                self._receipts.append(peer)
+        elif isinstance(effect, Close):
+            self._closing.append(effect)
+        elif isinstance(effect, Hold):
+            pipe = self._pipes.get(effect.peer)
+            if pipe is not None:
+                (pipe.pause if effect.held else pipe.resume)()
+
+    def _write_out(self, now: Instant) -> None:
+        """Write once per peer, then confirm receipts, then close."""
+        outgoing, self._outgoing = self._outgoing, {}
+        for pipe, chunks in outgoing.items():
+            pipe.write(chunks)
+        if self._receipts:
+            receipts, self._receipts = self._receipts, []
+            for peer in receipts:
+                receiver = self._pipes.get(peer)
+                if receiver is not None and not receiver.waits:
+                    self._node.drained(peer, now)
+                    self.plan_turn()
+        if self._closing:
+            closing, self._closing = self._closing, []
+            for effect in closing:
+                self._close(effect, now)
+
+    def _close(self, effect: Close, now: Instant) -> None:
+        pipe = self._pipes.pop(effect.peer, None)
+        if pipe is None:
+            return
+        self._waiting.pop(effect.peer, None)
+        _log.info("peer.closed", peer=effect.peer, reason=effect.reason.value)
+        if effect.abort:
+            pipe.abort()
+        else:
+            self._lingering[pipe] = after_ms(now, LINGER_MS)
+            pipe.close()
+
+    def _drop(self, pipe: Pipe) -> None:
+        """Cut one peer after a failure of our own; the others go on."""
+        peer = Peer(pipe.peer)
+        if self._pipes.pop(peer, None) is not None:
+            self._waiting.pop(peer, None)
+            self._node.disconnect(peer, self._clock())
+        pipe.abort()
+
+    # The one timer
+
+    def _arm_timer(self, now: Instant) -> None:
+        """Make the timer ring no later than the next deadline; it may ring early and look again."""
+        target = self._node.deadline()
+        if self._progress_at is not None and (target is None or self._progress_at < target):
+            target = self._progress_at
+        if self._lingering:
+            linger_at = next(iter(self._lingering.values()))
+            target = linger_at if target is None or linger_at < target else target
+        if target is None or (self._timer_at is not None and self._timer_at <= target):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = target
+        delay_s = max(0, target - now) / MICROSECONDS_PER_SECOND
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = None
+        now = self._clock()
+        self._node.wake(now)
+        if self._progress_at is not None and self._progress_at <= now:
+            self._look_for_progress(now)
+        while self._lingering and next(iter(self._lingering.values())) <= now:
+            pipe, _ = self._lingering.popitem(last=False)
+            pipe.abort()
+        self._turn()
+
+    def _look_for_progress(self, now: Instant) -> None:
+        """Tell the engine about waiting peers that have taken something since the last look."""
+        for peer, before in list(self._waiting.items()):
+            unsent = self._pipes[peer].unsent_bytes
+            self._waiting[peer] = unsent
+            if unsent < before:
+                self._node.congested(peer, now)
+        self._progress_at = after_ms(now, PROGRESS_MS) if self._waiting else None

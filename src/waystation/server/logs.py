@@ -1,0 +1,67 @@
+"""Logs on stderr, never on stdout: lines for people on a terminal, JSON lines otherwise.
+
+A line is an event name (dotted, stable) with key=value pairs. What other libraries send to the standard library's
+logging passes through the same renderer.
+"""
+
+import logging
+import sys
+from typing import Any, Final, TextIO
+
+import structlog
+
+from waystation.core.ids import encode_id52
+
+__all__ = ["configure_logs", "short_peer"]
+
+_SHORT_CHARS: Final = 8  # 40 bits: enough to tell peers apart in a log, too few to be an address
+_FIRST_KEYS: Final = ("ts", "level", "event")
+
+
+def configure_logs(log_format: str, log_level: str, stream: TextIO | None = None) -> None:
+    """Send all logs to ``stream``; a later call replaces the earlier one.
+
+    Args:
+        log_format: "console", "json", or "auto": console when the stream is a terminal.
+        log_level: "debug", "info", "warning" or "error".
+        stream: stderr when None.
+    """
+    target = sys.stderr if stream is None else stream
+    level = logging.getLevelNamesMapping()[log_level.upper()]
+    console = log_format == "console" or (log_format == "auto" and target.isatty())
+    shared: list[Any] = [structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso", utc=True, key="ts")]
+    rendering = _console(target) if console else _json()
+    structlog.configure(
+        processors=[*shared, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(target),
+        cache_logger_on_first_use=False,  # so that a reload reaches loggers that exist
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.WARNING) if level > logging.DEBUG else level)
+
+
+def short_peer(public: bytes) -> str:
+    """Return the first characters of a 32-byte key's id52, the one way logs name a peer."""
+    return encode_id52(public)[:_SHORT_CHARS]
+
+
+def _console(target: TextIO) -> list[Any]:
+    return [structlog.dev.ConsoleRenderer(colors=target.isatty(), timestamp_key="ts", pad_event_to=24)]
+
+
+def _json() -> list[Any]:
+    return [structlog.processors.format_exc_info, _in_order, structlog.processors.JSONRenderer(default=str)]
+
+
+def _in_order(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    first = {key: event[key] for key in _FIRST_KEYS if key in event}
+    return first | event

@@ -1,0 +1,318 @@
+"""The life of a node's process: open, listen, say so, serve, drain, close.
+
+``run`` returns the exit code of ``waystation serve``. SIGTERM and SIGINT drain: nobody new is admitted, exchanges
+under way get their outcome within ``[node] drain_ms``, then every connection closes and the journal is sealed. SIGHUP
+reloads certificates and the settings that can change while running. When the store refuses a write the node stops
+(exit 5), because it could not keep what it would acknowledge.
+"""
+
+import asyncio
+import datetime
+import json
+import os
+import random
+import signal
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from waystation.core.errors import ConfigError, HostError
+from waystation.core.ids import PublicKey, encode_id52
+from waystation.core.records import Store
+from waystation.engine.admission import Admission
+from waystation.engine.bans import Ban, BanList
+from waystation.engine.node import Node
+from waystation.engine.recorder import Recorder
+from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.server.admin import AdminServer
+from waystation.server.commit import GroupCommit
+from waystation.server.config import Config, changes, reload_config
+from waystation.server.home import Home, did_of
+from waystation.server.hub import Entrance, Hub, monotonic_now
+from waystation.server.settings import Address
+from waystation.store.memory import MemoryStore
+from waystation.store.segments import SegmentWriter
+from waystation.store.sqlite import SqliteStore
+from waystation.transport.listen import Listener
+from waystation.transport.tls import reload_certificate, server_context
+from waystation.version import __version__
+
+__all__ = ["NodeServer", "run"]
+
+_CLOCK_CHECK_S: Final = 30.0  # how often wall clock and reference key are looked at again
+_CLOSE_S: Final = 2.0  # how long closed connections may take to go before they are cut
+_DRAIN_LOOK_S: Final = 0.02
+_NODE_ID_BYTES: Final = 8  # as much of the public key as names this node among others
+_MIB: Final = 1_048_576
+
+_log = structlog.get_logger("waystation.server")
+
+
+def run(config: Config, home: Home) -> int:
+    """Serve until a signal says stop; return the process's exit code.
+
+    Raises:
+        HostError: A port, the store or a certificate cannot be used; nothing was served.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(NodeServer(config, home).serve())
+
+
+class NodeServer:
+    """One node in this process."""
+
+    def __init__(self, config: Config, home: Home) -> None:
+        """Prepare a node; ``serve`` runs it.
+
+        Args:
+            config: Checked configuration.
+            home: A home that ``ensure`` has filled and whose lock this process holds.
+        """
+        self._config = config
+        self._home = home
+        self._stop = asyncio.Event()
+        self._failure: HostError | None = None
+        self._listeners: dict[str, Listener] = {}
+        self._context: ssl.SSLContext | None = None
+        self._key_pair = home.key_pair()
+        self._store: Store = MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path)
+        self._journal = self._open_journal()
+        rng = random.SystemRandom()
+        self._recorder = Recorder(self._journal.append if self._journal is not None else None, rng)
+        self._keep_time()
+        self._bans = BanList(self._store)
+        limits = config.limits.enabled
+        relay = BhumiRelay(config.bhumi, rng, rate_limits=limits, admits=self._admits_identity)
+        relays = {"bhumi": relay} if config.bhumi_listen.enabled else {}
+        self._node = Node(relays, Admission(per_address=limits), self._bans, self._recorder)
+        self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        self._hub = Hub(self._node, self._commits)
+        self._admin: AdminServer | None = None
+        self.started_at = time.time()
+        self.draining = False
+
+    async def serve(self) -> int:
+        """Run from bound ports to the last closed file; return the exit code."""
+        try:
+            await self._open_listeners()
+            self._on_signals()
+            self._recorder.node_started(monotonic_now(), __version__)
+            self._say_ready()
+            clock = asyncio.get_running_loop().create_task(self._watch_clock())
+            await self._stop.wait()
+            clock.cancel()
+            await self._drain()
+        finally:
+            await self._close()
+        if self._failure is not None:
+            _log.error("node.failed", error=str(self._failure))
+            return self._failure.exit_code
+        _log.info("node.stopped")
+        return 0
+
+    def stop(self) -> None:
+        """Begin to drain; ``serve`` returns when that is done."""
+        self._stop.set()
+
+    # What the admin server asks
+
+    def status(self) -> dict[str, Any]:
+        """Return what an operator looks at first."""
+        return {
+            "version": __version__,
+            "name": self._config.node.name,
+            "uptime_s": round(time.time() - self.started_at, 1),
+            "draining": self.draining,
+            "node": self._identity(),
+            "listeners": self._urls(),
+            "sizes": self._node.sizes(),
+            "totals": self._recorder.totals(),
+        }
+
+    def ready(self) -> bool:
+        """Return whether peers are served: listeners bound, store writable, not draining."""
+        return not self.draining and self._failure is None
+
+    def bans(self) -> list[Ban]:
+        """Return the operator's list, oldest first."""
+        return list(self._bans)
+
+    async def ban(self, ban: Ban) -> None:
+        """Keep a ban and act on it; returns once it is on disk.
+
+        Raises:
+            LocalError: The ban is not well formed, or the list is full.
+            HostError: The store refused.
+        """
+        await self._commits.wait_for(self._commits.append(self._bans.add(ban)))
+        kind, _, rest = ban.subject.partition(":")
+        if kind == "id":
+            self._node.expel(PublicKey(bytes.fromhex(rest)), monotonic_now())
+            self._hub.plan_turn()
+        _log.info("ban.added", subject=ban.subject, reason=ban.reason)
+
+    async def lift_ban(self, subject: str) -> bool:
+        """Forget a ban; False when there was none. Returns once that is on disk."""
+        record = self._bans.lift(subject)
+        if record is None:
+            return False
+        await self._commits.wait_for(self._commits.append(record))
+        _log.info("ban.lifted", subject=subject)
+        return True
+
+    # Opening
+
+    def _open_journal(self) -> SegmentWriter | None:
+        settings = self._config.journal
+        if not settings.enabled:
+            return None
+        return SegmentWriter(
+            self._home.journal_path,
+            self._key_pair.public[:_NODE_ID_BYTES],
+            wall_us=lambda: time.time_ns() // 1_000,
+            on_error=lambda error: _log.error("journal.failed", error=str(error)),
+            segment_seconds=settings.segment_seconds,
+            segment_rows=settings.segment_rows,
+            retention_days=settings.retention_days,
+            retention_bytes=settings.retention_mib * _MIB,
+        )
+
+    async def _open_listeners(self) -> None:
+        listen = self._config.bhumi_listen
+        if listen.enabled and listen.tls is not None:
+            self._context = server_context(*self._certificate_paths(self._config))
+            await self._listen("bhumi", "bhumi", listen.tls, self._context)
+        if listen.enabled and listen.plain is not None:
+            await self._listen("bhumi_plain", "bhumi", listen.plain, None)
+        if self._config.admin.listen is not None:
+            self._admin = AdminServer(self, self._home)
+            await self._admin.open(self._config.admin.listen)
+
+    async def _listen(self, name: str, protocol: str, address: Address, context: ssl.SSLContext | None) -> None:
+        entrance = Entrance(self._hub, protocol)
+        listener = Listener(entrance, entrance.admit, self._hub.release, context)
+        await listener.open(address.host, address.port)
+        self._listeners[name] = listener
+
+    def _certificate_paths(self, config: Config) -> tuple[Path, Path]:
+        listen = config.bhumi_listen
+        cert = Path(listen.cert) if listen.cert else self._home.cert_path
+        key = Path(listen.key) if listen.key else self._home.tls_key_path
+        return cert, key
+
+    def _say_ready(self) -> None:
+        line = {
+            "event": "ready",
+            "pid": os.getpid(),
+            "version": __version__,
+            "node": self._identity(),
+            "listeners": self._urls(),
+            "home": str(self._home.path.resolve()),
+        }
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+        _log.info("node.ready", **self._urls())
+
+    def _identity(self) -> dict[str, str]:
+        public = self._key_pair.public
+        return {"public_key": public.hex(), "id52": encode_id52(public), "did": did_of(public)}
+
+    def _urls(self) -> dict[str, str]:
+        urls = {}
+        for name, listener in self._listeners.items():
+            scheme = "tcp" if name.endswith("_plain") else "tls"
+            urls[name] = f"{scheme}://{Address(listener.host, listener.port)}"
+        if self._admin is not None:
+            urls["admin"] = f"http://{self._admin.address}"
+        return urls
+
+    # While serving
+
+    def _admits_identity(self, identity: PublicKey) -> bool:
+        return not self._bans.refuses(f"id:{identity.hex()}", time.time_ns() // 1_000)
+
+    def _on_committed(self) -> None:
+        self._hub.release_committed()
+
+    def _on_store_failure(self, error: HostError) -> None:
+        self._failure = error
+        self._stop.set()
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def reload(self) -> None:
+        """Read configuration and certificates again; on any fault everything stays as it was."""
+        try:
+            new = reload_config(self._config)
+            if self._context is not None:
+                reload_certificate(self._context, *self._certificate_paths(new))
+        except (ConfigError, HostError) as error:
+            _log.error("reload.refused", error=str(error))
+            return
+        later = [change.name for change in changes(self._config, new) if not change.reloads]
+        self._config = new
+        _log.info("reload.done", needs_restart=later)
+
+    async def _watch_clock(self) -> None:
+        while True:
+            await asyncio.sleep(_CLOCK_CHECK_S)
+            self._keep_time()
+
+    def _keep_time(self) -> None:
+        """Tell the recorder what the wall clock says and which reference key is this week's."""
+        self._recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
+        self._recorder.use_key(self._home.reference_key(datetime.datetime.now(datetime.UTC)).key)
+
+    # Closing
+
+    async def _drain(self) -> None:
+        self.draining = True
+        for listener in self._listeners.values():
+            listener.close()
+        self._node.retire()
+        _log.info("node.draining", limit_ms=self._config.node.drain_ms)
+        await _until(self._node.settled, self._config.node.drain_ms / 1_000)
+        self._node.shut(monotonic_now())
+        self._hub.plan_turn()
+        if not await _until(self._hub.idle, _CLOSE_S):
+            self._hub.abort_all()
+            await _until(self._hub.idle, _CLOSE_S)
+
+    async def _close(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        if self._admin is not None:
+            await self._admin.close()
+        await self._commits.close()
+        self._recorder.node_stopped(monotonic_now())
+        if self._journal is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._journal.close)
+        self._store.close()
+
+
+async def _until(holds: Callable[[], bool], limit_s: float) -> bool:
+    """Wait until ``holds`` is true, at most ``limit_s``; return whether it is."""
+    ends_at = time.monotonic() + limit_s
+    while not holds():
+        if time.monotonic() >= ends_at:
+            return False
+        await asyncio.sleep(_DRAIN_LOOK_S)
+    return True
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's factory where it is installed; asyncio's own loop serves elsewhere."""
+    try:
+        import uvloop  # noqa: PLC0415 - optional by platform
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,50 @@
+"""A store that lives as long as the process: for tests, the simulator and nodes that promise nothing."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from waystation.core.records import Record
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Implements ``core.records.Store`` in dictionaries.
+
+    Cost: ``commit`` and ``get`` O(1) per record; ``scan`` sorts the keys of its table when they changed since the last
+    scan.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[bytes, bytes]] = {}
+        self._sorted_keys: dict[str, list[bytes]] = {}
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """Keep all records, in order; this store never refuses."""
+        for record in records:
+            table = self._tables.setdefault(record.table, {})
+            if record.value is None:
+                if table.pop(record.key, None) is not None:
+                    self._sorted_keys.pop(record.table, None)
+            else:
+                if record.key not in table:
+                    self._sorted_keys.pop(record.table, None)
+                table[record.key] = record.value
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value kept for ``key``, or None."""
+        return self._tables.get(table, {}).get(key)
+
+    def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
+        """Yield at most ``count_max`` pairs in key order, as they stood at the call, from ``start`` on."""
+        kept = self._tables.get(table, {})
+        keys = self._sorted_keys.get(table)
+        if keys is None:
+            keys = self._sorted_keys[table] = sorted(kept)
+        first = bisect_left(keys, start)
+        return iter([(key, kept[key]) for key in keys[first : first + count_max]])
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._tables.clear()
+        self._sorted_keys.clear()

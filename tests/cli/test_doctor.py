@@ -1,0 +1,116 @@
+"""Laws of ``waystation doctor``."""
+
+import datetime
+import json
+import socket
+
+import pytest
+from typer.testing import CliRunner
+
+from waystation.cli import app
+from waystation.cli.doctor import check_certificate, check_home, check_ports
+from waystation.crypto.certificates import make_local_certificates
+from waystation.server.home import Home
+from waystation.server.settings import Address
+
+RUNNER = CliRunner()
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+FREE = ["--set", "bhumi.tls=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home that is made."""
+    home = Home(tmp_path / "home")
+    home.ensure(NOW)
+    return home
+
+
+@pytest.fixture
+def taken():
+    """An address that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Address("127.0.0.1", listener.getsockname()[1])
+
+
+def _doctor(home, *more):
+    return RUNNER.invoke(app, ["doctor", "--home", str(home.path), *more])
+
+
+def test_healthy_machine_has_no_failure_and_exits_0(home):
+    """All lines are good, in text and in JSON."""
+    home_now = Home(home.path.parent / "now")
+    home_now.ensure()
+    result = _doctor(home_now, *FREE, "--json")
+    document = json.loads(result.stdout)
+
+    assert [finding for finding in document["findings"] if not finding["good"] and finding["name"] != "java"] == []
+    assert {"python", "event loop", "sqlite", "home", "certificate", "port", "java"} == {
+        finding["name"] for finding in document["findings"]
+    }
+    assert result.exit_code == (0 if document["good"] else 1)
+
+
+def test_a_failure_is_marked_and_exits_1(home):
+    """One bad line is enough, and it says what to do."""
+    home.key_path.chmod(0o644)
+    result = _doctor(home, *FREE)
+
+    assert result.exit_code == 1
+    assert any(line.startswith("FAIL  home") and "chmod 600" in line for line in result.stdout.splitlines())
+
+
+def test_home_that_is_not_made_is_no_failure(tmp_path):
+    """A new user is told what to type."""
+    finding = check_home(Home(tmp_path / "home"))
+
+    assert finding.good
+    assert f"waystation init --home {tmp_path / 'home'}" in finding.says
+
+
+def test_damaged_key_is_a_failure(home):
+    """A key that cannot be used is found before the node starts."""
+    home.key_path.write_text("junk")
+
+    assert not check_home(home).good
+
+
+@pytest.mark.parametrize(("days", "good"), [(0, True), (794, True), (796, False), (900, False)])
+def test_certificate_must_last_another_month(tmp_path, days, good):
+    """A local certificate lives 825 days; within 30 days of its end the doctor complains."""
+    path = tmp_path / "cert.pem"
+    path.write_bytes(make_local_certificates(["localhost"], NOW).cert_pem)
+
+    assert check_certificate(path, NOW + datetime.timedelta(days=days)).good is good
+
+
+def test_file_that_is_no_certificate_is_a_failure(tmp_path):
+    """Junk is named."""
+    (tmp_path / "cert.pem").write_text("junk")
+
+    assert "cannot be read" in check_certificate(tmp_path / "cert.pem", NOW).says
+
+
+def test_taken_port_is_a_failure_that_names_the_way_out(home, taken):
+    """The line holds the setting to change."""
+    (finding,) = check_ports({"bhumi.tls": taken}, home)
+
+    assert not finding.good
+    assert f"bhumi.tls {taken}: Address already in use" in finding.says
+
+
+def test_port_taken_by_the_own_node_is_right(home, taken):
+    """A running node is healthy."""
+    with home.lock():
+        (finding,) = check_ports({"bhumi.tls": taken}, home)
+
+    assert finding.good
+    assert "the node of this home runs" in finding.says
+
+
+def test_free_port_and_foreign_address(home):
+    """A port that can be bound is good, an address that is not ours is a failure."""
+    free, foreign = check_ports({"a": Address("127.0.0.1", 0), "b": Address("192.0.2.1", 0)}, home)
+
+    assert free.good
+    assert not foreign.good

@@ -1,0 +1,64 @@
+"""Laws of ``waystation init``."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from waystation.cli import app
+from waystation.core.ids import decode_id52
+
+RUNNER = CliRunner()
+
+
+def _init(home, *more):
+    return RUNNER.invoke(app, ["init", "--home", str(home), *more])
+
+
+def test_init_makes_a_home_and_tells_what_to_type_next(tmp_path):
+    """Every file made is named, and the last line is a command."""
+    home = tmp_path / "home"
+    result = _init(home)
+
+    assert result.exit_code == 0
+    assert all(f"made   {home / name}\n" in result.stdout for name in ("node.key", "tls/cert.pem", "tls/key.pem"))
+    assert result.stdout.endswith(f"next   waystation serve --home {home}\n")
+
+
+def test_init_again_keeps_the_key(tmp_path):
+    """A second init makes nothing and shows the same identity."""
+    first = json.loads(_init(tmp_path / "home", "--json").stdout)
+    second = json.loads(_init(tmp_path / "home", "--json").stdout)
+
+    assert len(first["made"]) == 6
+    assert second == first | {"made": []}
+    assert "has everything already" in _init(tmp_path / "home").stdout
+
+
+def test_json_names_one_key_in_three_spellings(tmp_path):
+    """hex, id52 and DID belong to the same key."""
+    document = json.loads(_init(tmp_path / "home", "--json").stdout)
+
+    assert decode_id52(document["id52"]).hex() == document["public_key"]
+    assert document["did"].startswith("did:strata:z6Mk")
+
+
+def test_home_may_come_from_the_configuration(tmp_path):
+    """Both init and serve agree about where the home is, and the next command says how."""
+    path = tmp_path / "node.toml"
+    path.write_text(f'[node]\nhome = "{tmp_path / "there"}"\n')
+    result = RUNNER.invoke(app, ["init", "--config", str(path)])
+
+    assert result.exit_code == 0
+    assert (tmp_path / "there" / "node.key").exists()
+    assert result.stdout.endswith(f"next   waystation serve --config {path}\n")
+
+
+@pytest.mark.parametrize(("more", "code"), [(["--set", "node.nmae=x"], 3), ([], 1)])
+def test_refusals_are_sentences(tmp_path, more, code):
+    """A bad setting exits 3, a home that cannot be made exits 1."""
+    (tmp_path / "file").write_text("")
+    result = _init(tmp_path / "file" / "home", *more)
+
+    assert result.exit_code == code
+    assert result.stderr.startswith("waystation: ")

@@ -1,0 +1,54 @@
+"""Laws of cli.output."""
+
+import pytest
+
+from waystation.cli.output import exit_code_of, print_json, report_error, split_settings
+from waystation.core.cursor import ShortError
+from waystation.core.errors import ConfigError, HostError, LocalError
+
+
+def test_settings_become_overrides():
+    """Only the first equals sign divides; spaces around it do not count."""
+    assert split_settings(["bhumi.tls=127.0.0.1:0", "node.name = a=b"]) == {
+        "bhumi.tls": "127.0.0.1:0",
+        "node.name": "a=b",
+    }
+
+
+def test_dedicated_flag_wins_over_set():
+    """--home beats --set node.home, and flags nobody gave are not there."""
+    assert split_settings(["node.home=a"], home="b", log_format=None, log_level="debug") == {
+        "node.home": "b",
+        "node.log_level": "debug",
+    }
+
+
+def test_setting_without_value_is_refused():
+    """A text without an equals sign says nothing."""
+    with pytest.raises(ConfigError, match=r"flag bhumi\.tls: a setting is given as table\.key=value"):
+        split_settings(["bhumi.tls"])
+
+
+def test_exit_code_follows_the_nearest_branch():
+    """A subclass exits as its branch does."""
+    assert exit_code_of(ShortError(4, 1)) == 1
+    assert exit_code_of(LocalError("x")) == 2
+    assert exit_code_of(ConfigError("x", origin="f")) == 3
+    assert exit_code_of(HostError("x", exit_code=5)) == 5
+
+
+def test_sentence_goes_to_stderr_and_json_to_stdout(capsys):
+    """People read stderr, programs read stdout."""
+    report_error(LocalError("wrong"), as_json=False)
+    report_error(LocalError("wrong"), as_json=True)
+    captured = capsys.readouterr()
+
+    assert captured.err == "waystation: wrong\n"
+    assert captured.out == '{"error": "wrong", "kind": "LocalError", "exit_code": 2}\n'
+
+
+def test_json_is_one_line(capsys):
+    """One document, one line, other scripts unescaped."""
+    print_json({"a": ["é"]})
+
+    assert capsys.readouterr().out == '{"a": ["é"]}\n'

@@ -1,0 +1,41 @@
+"""Laws of core.effects."""
+
+from enum import Enum
+from typing import get_args
+
+import pytest
+
+from waystation.core.effects import Append, Close, Effect, Hold, Note, Peer, Send
+from waystation.core.facts import Refused
+from waystation.core.records import Record
+
+
+class _Reason(Enum):
+    DONE = "done"
+
+
+EXAMPLES = [
+    Append(Record("posts", b"k", b"v")),
+    Send(Peer(1), b"x"),
+    Close(Peer(1), _Reason.DONE),
+    Hold(Peer(1), held=True),
+    Note(Refused("bhumi", None, "late")),
+]
+
+
+def test_effect_is_exactly_these_five():
+    """The server has one branch per effect, so a new one must be noticed."""
+    assert set(get_args(Effect)) == {type(example) for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("effect", EXAMPLES, ids=lambda effect: type(effect).__name__)
+def test_effect_cannot_change_after_it_was_asked_for(effect):
+    """What stands in the outbox is what happens."""
+    with pytest.raises(AttributeError):
+        setattr(effect, effect._fields[0], None)
+
+
+def test_quiet_defaults():
+    """A plain send wants no receipt, a plain close lets what was sent leave first."""
+    assert not Send(Peer(1), b"x").receipt
+    assert not Close(Peer(1), _Reason.DONE).abort

@@ -1,0 +1,75 @@
+"""Laws of core.ids."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.core.errors import LocalError
+from waystation.core.ids import decode_id52, decode_key_hex, encode_id52
+
+FACTS = json.loads((Path(__file__).parent.parent / "vectors" / "bhumi.json").read_text())["facts"]
+KEY_A = bytes.fromhex("bc7cbcb5636375fa1d82434d466724d92377f53b980695dd49d26d0ce12205a5")
+
+
+def test_upstream_key_has_the_upstream_text():
+    """id52 is byte-exact with the upstream protocol crate."""
+    assert encode_id52(KEY_A) == FACTS["id52 A"]
+    assert decode_id52(FACTS["id52 A"]) == KEY_A
+
+
+def test_upper_case_is_taken():
+    """Upstream reads upper case, so do we."""
+    assert decode_id52(FACTS["id52 A"].upper()) == KEY_A
+
+
+def test_trailing_bits_are_refused():
+    """Upstream refuses a last character with bits that name nothing: one key has one text."""
+    with pytest.raises(LocalError, match="must be zero"):
+        decode_id52(FACTS["id52 A"][:-1] + "h")
+
+
+@pytest.mark.parametrize("text", ["", "n" * 51, "n" * 53, FACTS["id52 A"] + "====", FACTS["id52 A"][:-1] + "="])
+def test_wrong_length_or_padding_is_refused(text):
+    """52 characters and no padding, nothing else."""
+    with pytest.raises(LocalError):
+        decode_id52(text)
+
+
+@pytest.mark.parametrize("stranger", ["w", "z", "-", " ", "ñ"])
+def test_foreign_character_is_refused(stranger):
+    """The alphabet ends at v."""
+    with pytest.raises(LocalError, match="0-9 and a-v"):
+        decode_id52(stranger + FACTS["id52 A"][1:])
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_id52_round_trip(key):
+    """Every key comes back from its text."""
+    assert decode_id52(encode_id52(key)) == key
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_key_or_a_local_error(text):
+    """A text typed by a person gives a key whose text it is, or one kind of error."""
+    try:
+        key = decode_id52(text)
+    except LocalError:
+        return
+    assert encode_id52(key) == text.lower()
+
+
+def test_hex_key_round_trip():
+    """64 digits, in any case."""
+    assert decode_key_hex(KEY_A.hex()) == decode_key_hex(KEY_A.hex().upper()) == KEY_A
+
+
+@pytest.mark.parametrize(
+    "text", ["", KEY_A.hex()[:-2], KEY_A.hex() + "00", "zz" * 32, " " + KEY_A.hex(), KEY_A.hex()[1:]]
+)
+def test_hex_that_is_no_key_is_refused(text):
+    """Spaces, other digits and other lengths are refused."""
+    with pytest.raises(LocalError):
+        decode_key_hex(text)

@@ -1,0 +1,32 @@
+"""Laws of crypto.hashing."""
+
+from waystation.crypto.hashing import REFERENCE_BYTES, hkdf_sha256, keyed_reference, sha256
+
+
+def test_sha256_of_abc():
+    """The vector of FIPS 180-4."""
+    assert sha256(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_hkdf_rfc_5869_case_1():
+    """The first 32 bytes of RFC 5869 appendix A.1."""
+    derived = hkdf_sha256(b"\x0b" * 22, salt=bytes(range(13)), info=bytes(range(0xF0, 0xFA)))
+
+    assert derived.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"
+
+
+def test_hkdf_rfc_5869_case_3():
+    """Empty salt and info, RFC 5869 appendix A.3."""
+    derived = hkdf_sha256(b"\x0b" * 22, salt=b"", info=b"")
+
+    assert derived.hex() == "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
+
+
+def test_reference_joins_only_under_one_key():
+    """The same subject has one reference per key, and other subjects have others."""
+    reference = keyed_reference(b"k" * 32, b"subject")
+
+    assert len(reference) == REFERENCE_BYTES
+    assert keyed_reference(b"k" * 32, b"subject") == reference
+    assert keyed_reference(b"l" * 32, b"subject") != reference
+    assert keyed_reference(b"k" * 32, b"subjecu") != reference

@@ -1,0 +1,248 @@
+"""Laws of server.config."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from waystation.core.errors import ConfigError
+from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.server.config import Change, Config, Origin, changes, explain, load_config, reload_config
+from waystation.server.settings import Address
+from waystation.server.tomllines import find_line
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a configuration file and return its path."""
+
+    def write(text):
+        path = tmp_path / "node.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def _refusal(path=None, environ=None, overrides=None):
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, environ or {}, overrides or {})
+    return caught.value
+
+
+def test_nothing_given_is_all_defaults():
+    """Without file, environment and flags the documented defaults hold."""
+    config = load_config(None, {}, {})
+
+    assert config == Config()
+    assert config.node.home == Path("./waystation")
+    assert (config.bhumi_listen.tls, config.bhumi_listen.plain) == (Address("0.0.0.0", 8443), None)
+    assert (config.admin.listen, config.store.url, config.bus.url) == (Address("127.0.0.1", 8081), "sqlite", "")
+    assert config.bhumi == BhumiSettings("seed", 30_000, 300_000, 65_536, True, False)
+    assert (config.journal.segment_seconds, config.journal.segment_rows, config.journal.retention_days) == (
+        60,
+        20_000,
+        14,
+    )
+
+
+def test_flag_over_environment_over_file_over_default(write):
+    """Each layer wins over the ones below it, and only for the keys it names."""
+    path = write("[bhumi]\nack_timeout_ms = 100\nresponse_ttl_ms = 100\nmax_payload_bytes = 100\n")
+    environ = {"WAYSTATION_BHUMI__RESPONSE_TTL_MS": "200", "WAYSTATION_BHUMI__MAX_PAYLOAD_BYTES": "200", "PATH": "/bin"}
+    bhumi = load_config(path, environ, {"bhumi.max_payload_bytes": "300"}).bhumi
+
+    assert (bhumi.ack_timeout_ms, bhumi.response_ttl_ms, bhumi.max_payload_bytes) == (100, 200, 300)
+    assert bhumi.deliver_layout == "seed"
+
+
+def test_every_kind_of_value_from_file_and_from_text(write):
+    """A text from the environment reads as the same value that the file writes."""
+    path = write('[node]\nhome = "/srv/w"\n[bhumi]\ntls = "[::1]:0"\nplain = ""\n[limits]\nenabled = false\n')
+    environ = {
+        "WAYSTATION_NODE__HOME": "/srv/w",
+        "WAYSTATION_BHUMI__TLS": "[::1]:0",
+        "WAYSTATION_BHUMI__PLAIN": "",
+        "WAYSTATION_LIMITS__ENABLED": "false",
+    }
+
+    assert load_config(path, {}, {}) == load_config(None, environ, {})
+    assert load_config(path, {}, {}).bhumi_listen.tls == Address("::1", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("\n[bhmi]\n", 2, "unknown table: bhmi; did you mean bhumi? (known: node, store"),
+        ("[node]\n\nnam = 'x'\n", 3, "unknown key in [node]: nam; did you mean name?"),
+        ("[bhumi]\nack_timeout_ms = 5\n", 2, "allowed: a whole number from 10 to 600000 (ms)"),
+        ("[bhumi]\nack_timeout_ms = true\n", 2, "bhumi.ack_timeout_ms = True is not allowed"),
+        ('[bhumi]\ndeliver_layout = "sed"\n', 2, 'allowed: one of "seed", "preimage"'),
+        ("[limits]\nenabled = 1\n", 2, "allowed: true or false"),
+        ('[admin]\nlisten = "8081"\n', 2, 'text "host:port"'),
+        ("[admin]\nlisten = 8081\n", 2, 'text "host:port"'),
+        ('[node]\nhome = ""\n', 2, "the path of a folder"),
+        ("node = 3\n", 1, "node is a table; write [node]"),
+        ('[bus]\nurl = "nats://x"\n', 2, "has no bus"),
+        ('[store]\n# where\nurl = "postgresql://x"\n', 3, "PostgreSQL, which this version cannot use"),
+        ('[store]\nurl = "mysql"\n', 2, 'allowed: one of "sqlite", "memory"'),
+        ("[bhumi]\nrequire_binding = true\n", 2, "BIND extension, which this version does not have"),
+        ("[lprp]\nenabled = true\n", 2, "this version has no protocol lprp"),
+        ('[strata]\nws = "0.0.0.0:8080"\n', 2, "this version has no protocol strata"),
+        ("[[bsp.groups]]\nformat = 'opaque'\n", 1, "this version has no protocol bsp"),
+        ("merk = 1\n", 1, "this version has no protocol merk"),
+        ('[bhumi]\nplain = "0.0.0.0:9000"\n', 2, "only a loopback address"),
+        ('[bhumi]\nenabled = true\ncert = "a.pem"\n', 3, "give both, or neither"),
+        ('[bhumi]\nkey = "a.pem"\n', 2, "give both, or neither"),
+        ("[node]\nname = \n", 2, "not TOML: Invalid value"),
+        ("[node]\nname = 'x", 2, "not TOML"),
+        ("[node]\nname = 1\nname = 2\n", 3, "not TOML: Cannot overwrite"),
+    ],
+)
+def test_bad_file_is_refused_with_line_and_what_is_allowed(write, text, line, says):
+    """The error begins with file and line and tells what would have been right."""
+    path = write(text)
+    error = _refusal(path)
+
+    assert str(error).startswith(f"{path}:{line}: ")
+    assert says in str(error)
+    assert error.line == line
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path):
+    """A file in another encoding is told apart from bad TOML."""
+    path = tmp_path / "node.toml"
+    path.write_bytes(b"[node]\nname = '\xff'\n")
+
+    assert str(_refusal(path)) == f"{path}:2: is not UTF-8 text"
+
+
+def test_missing_file_is_refused(tmp_path):
+    """A configuration file that was named must be there."""
+    assert "cannot be read: No such file" in str(_refusal(tmp_path / "absent.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("WAYSTATION_BHUMI__ACK_TIMEOUT_MS", "soon", "allowed: a whole number from 10 to 600000 (ms)"),
+        ("WAYSTATION_BHUMI__TSL", "x", "did you mean tls?"),
+        ("WAYSTATION_BUMI__TLS", "x", "did you mean bhumi?"),
+        ("WAYSTATION_BHUMI_TLS", "x", "did you mean WAYSTATION_BHUMI__TLS?"),
+        ("WAYSTATION_LIMITS__ENABLED", "yes", "allowed: true or false"),
+        ("WAYSTATION_LPRP__ENABLED", "true", "no protocol lprp"),
+    ],
+)
+def test_bad_variable_is_refused_by_name(name, value, says):
+    """The error names the variable and what is allowed."""
+    error = _refusal(environ={name: value})
+
+    assert str(error).startswith(f"environment {name}: ")
+    assert says in str(error)
+    assert error.line is None
+
+
+def test_other_variables_are_nobodys_business():
+    """Names of other tools pass, also when they begin alike."""
+    assert load_config(None, {"WAYSTATION_HOME_BREW": "x", "WAYSTATIONS__X": "y", "BHUMI__TLS": "z"}, {}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("tls", "named table.key"), ("bhumi.tsl", "did you mean tls?"), ("bhumi.tls", "host:port")]
+)
+def test_bad_flag_is_refused_by_name(name, says):
+    """The error names the flag."""
+    error = _refusal(overrides={name: "nonsense"})
+
+    assert str(error).startswith(f"flag {name}: ")
+    assert says in str(error)
+
+
+def test_bad_value_is_refused_even_where_a_flag_wins(write):
+    """A mistake in the file is not hidden by a flag."""
+    error = _refusal(write("[bhumi]\nack_timeout_ms = 1\n"), overrides={"bhumi.ack_timeout_ms": "1000"})
+
+    assert error.line == 2
+
+
+def test_protocols_to_come_may_be_switched_off(write):
+    """A file written for a later version loads when it switches those protocols off."""
+    path = write("[lprp]\nenabled = false\n[strata]\nenabled = false\n")
+
+    assert load_config(path, {"WAYSTATION_MERK__ENABLED": "False"}, {"bsp.enabled": "false"}) == Config()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:9000", "localhost:9000"])
+def test_plain_listener_takes_loopback(address):
+    """Unencrypted Bhumi is for programs on this machine."""
+    assert load_config(None, {}, {"bhumi.plain": address}).bhumi_listen.plain is not None
+
+
+def test_explain_names_the_origin_of_every_value(write):
+    """Each key appears once, with its value in force and where that came from."""
+    path = write("\n[bhumi]\ntls = '127.0.0.1:1'\n")
+    rows = {
+        row.name: row for row in explain(load_config(path, {"WAYSTATION_NODE__NAME": "n"}, {"limits.enabled": "false"}))
+    }
+
+    assert rows["bhumi.tls"][1:] == ("127.0.0.1:1", Origin(str(path), 3))
+    assert rows["node.name"][1:] == ("n", Origin("environment WAYSTATION_NODE__NAME"))
+    assert rows["limits.enabled"][1:] == (False, Origin("flag limits.enabled"))
+    assert rows["store.url"][1:] == ("sqlite", Origin("default"))
+
+
+def test_reload_reads_the_file_again_under_the_same_flags(write):
+    """After an edit the file's new values hold, and flags still win."""
+    path = write("[bhumi]\nack_timeout_ms = 100\n[node]\nname = 'a'\n")
+    config = load_config(path, {}, {"node.name": "flag"})
+    write("[bhumi]\nack_timeout_ms = 200\n[node]\nname = 'b'\n")
+    fresh = reload_config(config)
+
+    assert (fresh.bhumi.ack_timeout_ms, fresh.node.name) == (200, "flag")
+
+
+def test_changes_tell_what_reloads_and_what_needs_a_restart():
+    """Every differing key is named once with what SIGHUP can do about it."""
+    old = load_config(None, {}, {})
+    new = load_config(None, {}, {"node.drain_ms": "1", "bhumi.tls": "127.0.0.1:1"})
+
+    assert changes(old, new) == [Change("node.drain_ms", reloads=True), Change("bhumi.tls", reloads=False)]
+    assert changes(old, old) == []
+
+
+@given(st.text(max_size=80))
+def test_any_text_loads_or_is_a_config_error(tmp_path_factory, text):
+    """Whatever stands in the file, the outcome is a configuration or one error that names the file."""
+    path = tmp_path_factory.getbasetemp() / "fuzz.toml"
+    path.write_text(text, encoding="utf-8", errors="replace", newline="")
+    try:
+        refusal = None
+        load_config(path, {}, {})
+    except ConfigError as error:
+        refusal = str(error)
+
+    assert refusal is None or refusal.startswith(str(path))
+
+
+KEYS = st.sampled_from(["a", "b-c", "d_1"])
+SCALARS = st.sampled_from(["1", '"x = 1"', "'[a]'", '"""\n[b]\n"""', "[1, [2,\n3]]", "{ q = 1 }", "2026-01-01"])
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(KEYS, st.dictionaries(KEYS, SCALARS, max_size=3)), max_size=4, unique_by=lambda item: item[0])
+)
+def test_line_of_every_key_is_where_it_was_written(tables):
+    """For generated documents the line found is the line on which the generator put the key."""
+    lines, expected = [], {}
+    for table, keys in tables:
+        lines += ["# [c] # note", f"[{table}] # x = ["]
+        for key, value in keys.items():
+            expected[table, key] = len("\n".join(lines).splitlines()) + 1
+            lines.append(f"{key} = {value} # ] = '")
+    text = "\n".join(lines)
+    tomllib.loads(text)
+
+    assert {path: find_line(text, *path) for path in expected} == expected

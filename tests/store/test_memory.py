@@ -1,0 +1,45 @@
+"""Laws of store.memory."""
+
+import pytest
+
+from waystation.core.records import Record
+from waystation.store.memory import MemoryStore
+
+
+@pytest.fixture
+def store():
+    """An empty store."""
+    return MemoryStore()
+
+
+def test_later_record_of_a_group_wins(store):
+    """Records of one group are written in order."""
+    store.commit([Record("a", b"k", b"1"), Record("a", b"k", None), Record("a", b"k", b"2")])
+
+    assert store.get("a", b"k") == b"2"
+
+
+def test_scan_sees_what_came_after_the_last_scan(store):
+    """Sorted keys are not remembered beyond a change."""
+    store.commit([Record("a", b"1", b"x")])
+    list(store.scan("a"))
+    store.commit([Record("a", b"0", b"y"), Record("a", b"1", None)])
+
+    assert list(store.scan("a")) == [(b"0", b"y")]
+
+
+def test_scan_shows_the_moment_of_its_call(store):
+    """What is committed while a scan is read does not reach it."""
+    store.commit([Record("a", b"1", b"x"), Record("a", b"2", b"y")])
+    scan = store.scan("a")
+    store.commit([Record("a", b"2", None)])
+
+    assert list(scan) == [(b"1", b"x"), (b"2", b"y")]
+
+
+def test_close_forgets(store):
+    """Nothing outlives this store."""
+    store.commit([Record("a", b"k", b"v")])
+    store.close()
+
+    assert store.get("a", b"k") is None

@@ -1,0 +1,186 @@
+"""Laws of store.sqlite."""
+
+import sqlite3
+import threading
+
+import pytest
+
+from waystation.core.errors import HostError
+from waystation.core.records import Record
+from waystation.store.sqlite import SCHEMA_VERSION, SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where the file goes."""
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def store(path):
+    """A fresh store, closed after the test."""
+    opened = SqliteStore(path)
+    yield opened
+    opened.close()
+
+
+def _change(path, statement):
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_committed_records_are_there_after_reopening(path):
+    """What was committed outlives the process's objects."""
+    first = SqliteStore(path)
+    first.commit([Record("a", b"k", b"v"), Record("b", b"k", b"w")])
+    first.close()
+    second = SqliteStore(path)
+
+    assert (second.get("a", b"k"), second.get("b", b"k")) == (b"v", b"w")
+    second.close()
+
+
+def test_committed_records_are_there_when_nobody_closed(path, store):
+    """Another process sees a group as soon as ``commit`` returned."""
+    store.commit([Record("a", b"k", b"v")])
+    other = SqliteStore(path)
+
+    assert other.get("a", b"k") == b"v"
+    other.close()
+
+
+def test_writer_uses_wal_and_syncs_every_commit(store):
+    """The two settings that durability rests on."""
+    assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_reader_cannot_write(store):
+    """The loop's connection is for reading only."""
+    with pytest.raises(sqlite3.OperationalError):
+        store._reader.execute("DELETE FROM records")
+
+
+def test_group_is_written_whole_or_not_at_all(path, store):
+    """A record that the disk refuses takes its whole group with it, and the next group is taken again."""
+    _change(
+        path, "CREATE TRIGGER no BEFORE INSERT ON records WHEN new.key = x'62' BEGIN SELECT RAISE(ABORT, 'full'); END"
+    )
+
+    with pytest.raises(HostError, match="did not take a write: full") as caught:
+        store.commit([Record("a", b"a", b"1"), Record("a", b"b", b"2")])
+    assert caught.value.exit_code == 5
+    assert store.get("a", b"a") is None
+    store.commit([Record("a", b"c", b"3")])
+    assert store.get("a", b"c") == b"3"
+
+
+def test_full_disk_refuses_the_group_and_keeps_the_store_usable(store):
+    """When the file may not grow, the group is refused in a plain sentence and earlier records stay readable."""
+    store.commit([Record("a", b"k", b"v")])
+    (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {pages}")
+
+    with pytest.raises(HostError, match="full") as caught:
+        store.commit([Record("a", b"big", bytes(1_000_000))])
+    assert caught.value.exit_code == 5
+    assert store.get("a", b"k") == b"v"
+
+
+def test_later_record_of_a_group_wins(store):
+    """Records of one group are written in order."""
+    store.commit([Record("a", b"k", b"1"), Record("a", b"k", None), Record("a", b"k", b"2"), Record("a", b"l", b"3")])
+    store.commit([Record("a", b"l", b"4"), Record("a", b"l", None)])
+
+    assert list(store.scan("a")) == [(b"k", b"2")]
+
+
+def test_one_thread_commits_while_another_reads(store):
+    """A reader sees whole groups only, whatever the writer does meanwhile."""
+    torn = []
+
+    def write():
+        for n in range(30):
+            store.commit([Record("a", bytes([key]), bytes([n])) for key in range(8)])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        values = {value for _, value in store.scan("a")}
+        torn += [values] if len(values) > 1 else []
+    writer.join()
+
+    assert torn == []
+    assert [value for _, value in store.scan("a")] == [bytes([29])] * 8
+
+
+def test_unfinished_scan_does_not_pin_the_log(store):
+    """A scan that nobody reads to its end leaves the write-ahead log free to be folded in."""
+    store.commit([Record("a", bytes([n]), b"v") for n in range(4)])
+    scan = store.scan("a")
+    next(scan)
+    store.commit([Record("a", b"z", b"v")])
+    busy, _, _ = store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    assert busy == 0
+    assert len(list(scan)) == 3
+
+
+def test_newer_layout_is_refused(path):
+    """A store of a later version is left alone."""
+    SqliteStore(path).close()
+    _change(path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+
+    with pytest.raises(HostError, match="written by a newer waystation") as caught:
+        SqliteStore(path)
+    assert caught.value.exit_code == 5
+
+
+def test_foreign_database_is_refused_and_left_alone(path):
+    """Somebody else's database gets no table of ours."""
+    _change(path, "CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+
+    with pytest.raises(HostError, match="not a waystation store"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_file_that_is_no_database_is_refused(path):
+    """Junk in the place of the store is named as such."""
+    path.write_bytes(b"junk" * 1_000)
+
+    with pytest.raises(HostError, match="not a database") as caught:
+        SqliteStore(path)
+    assert caught.value.exit_code == 5
+
+
+def test_damaged_file_is_refused(path):
+    """A page that was overwritten is found when the store is opened."""
+    store = SqliteStore(path)
+    store.commit([Record("a", n.to_bytes(2, "big"), bytes(100)) for n in range(500)])
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[8192:12288] = b"\xff" * 4096
+    path.write_bytes(data)
+
+    with pytest.raises(HostError, match=r"damaged|malformed") as caught:
+        SqliteStore(path)
+    assert caught.value.exit_code == 5
+
+
+def test_missing_folder_is_refused(tmp_path):
+    """A path that cannot be is a plain sentence, not a traceback."""
+    with pytest.raises(HostError, match="cannot be opened"):
+        SqliteStore(tmp_path / "nowhere" / "store.sqlite")
+
+
+def test_two_processes_may_make_the_store_at_once(path, store):
+    """Opening a store that has just been made by somebody else is no error."""
+    second = SqliteStore(path)
+    second.commit([Record("a", b"k", b"v")])
+
+    assert store.get("a", b"k") == b"v"
+    second.close()
