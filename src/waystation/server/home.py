@@ -276,12 +276,17 @@ def _write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
 def _write_temporary(path: Path, data: bytes, mode: int = 0o600) -> Path:
     """Write ``data`` to a new, synced file beside ``path``."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    return Path(name)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError:
+        temporary.unlink()
+        raise
+    return temporary
 
 
 def _sync_folder(path: Path) -> None:
