@@ -11,7 +11,7 @@ from typing import NamedTuple, NewType
 from waystation.core.facts import Fact
 from waystation.core.records import Record
 
-__all__ = ["Append", "Close", "Effect", "Hold", "Note", "Peer", "Send"]
+__all__ = ["Append", "Close", "Effect", "Fact", "Hold", "Peer", "Send"]
 
 Peer = NewType("Peer", int)
 """One connection, for as long as it lives. Numbers are never used twice by one node."""
@@ -50,10 +50,6 @@ class Hold(NamedTuple):
     held: bool
 
 
-class Note(NamedTuple):
-    """Tell the node a fact. Facts reach the journal only through the engine's recorder."""
-
-    fact: Fact
-
-
-Effect = Append | Send | Close | Hold | Note
+Effect = Append | Send | Close | Hold | Fact
+"""A fact stands in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
+recorder takes them all out before the server sees the rest."""

@@ -6,9 +6,10 @@ already gone to the recorder by then and never leave this room.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
-from waystation.core.effects import Close, Effect, Note, Peer, Send
+from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.facts import Fact
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.machine import Machine
@@ -183,19 +184,22 @@ class Node:
 
     def _without_facts(self, effects: list[Effect], now: Instant) -> list[Effect]:
         kept: list[Effect] = []
+        links = self._links
         for effect in effects:
-            if type(effect) is Note:
-                self._recorder.note(effect.fact, now)
-                continue
             if type(effect) is Send:
-                link = self._links.get(effect.peer)
+                link = links.get(effect.peer)
                 if link is not None:
                     link.traffic.bytes_out += len(effect.data)
+                kept.append(effect)
             elif type(effect) is Close:
-                link = self._links.get(effect.peer)
+                link = links.get(effect.peer)
                 if link is not None:
                     self._drop(effect.peer, link)
-            kept.append(effect)
+                kept.append(effect)
+            elif type(effect) is Hold or type(effect) is Append:
+                kept.append(effect)
+            else:
+                self._recorder.note(cast("Fact", effect), now)
         return kept
 
     def _drop(self, peer: Peer, link: Link) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from waystation.core import facts
-from waystation.core.facts import Fact
+from waystation.core.facts import Fact, Outcome
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import AdmissionRefusal
@@ -63,7 +63,7 @@ class Recorder:
         self._refusals_due: Instant | None = None
         self._anonymous: dict[str, list[int]] = {}
         self._anonymous_due: Instant | None = None
-        self._delivery_totals: dict[tuple[str, str], int] = {}
+        self._delivery_totals: dict[tuple[str, Outcome], int] = {}
         self._refusal_totals: dict[tuple[str, str], int] = {}
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
@@ -78,7 +78,8 @@ class Recorder:
 
     def totals(self) -> dict[str, dict[tuple[str, str], int]]:
         """Return counts since the start: deliveries by protocol and outcome, refusals by protocol and reason."""
-        return {"deliveries": dict(self._delivery_totals), "refusals": dict(self._refusal_totals)}
+        deliveries = {(protocol, outcome.value): n for (protocol, outcome), n in self._delivery_totals.items()}
+        return {"deliveries": deliveries, "refusals": dict(self._refusal_totals)}
 
     # What the node tells
 
@@ -129,7 +130,7 @@ class Recorder:
     # Facts
 
     def _finished(self, fact: facts.DeliveryFinished, now: Instant) -> None:
-        key = (fact.protocol, fact.outcome.value)
+        key = (fact.protocol, fact.outcome)
         self._delivery_totals[key] = self._delivery_totals.get(key, 0) + 1
         if self._append is not None:
             self._append(

@@ -1,7 +1,7 @@
 """The engine meets the sockets: inputs go in as they come, effects come out once per loop turn.
 
 Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
-effects, joins what goes to each peer into one write, and re-arms the one timer. Effects behind an ``Append`` wait in
+effects, joins what goes to each peer into one write, and looks after the one timer. Effects behind an ``Append`` wait in
 their protocol's stream until that record is on disk. There is no protocol decision here.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
-from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
+from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.engine.node import Node
 from waystation.server.commit import GroupCommit
 from waystation.transport.pipe import Pipe
@@ -22,7 +22,10 @@ from waystation.transport.pipe import Pipe
 __all__ = ["Entrance", "Hub", "monotonic_now"]
 
 LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (abuse case 15)
+LOOK_MS: Final = 5  # deadlines are asked for at most this often, and so rung for at most this late
 PROGRESS_MS: Final = 1_000  # how often we look whether a waiting peer takes anything
+
+_LOOK_US: Final = LOOK_MS * MICROSECONDS_PER_MS
 
 _log = structlog.get_logger("waystation.server")
 
@@ -67,6 +70,7 @@ class Hub:
         self._node = node
         self._commits = commits
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self._pipes: dict[Peer, Pipe] = {}
         self._streams: dict[str, deque[Effect | int]] = {}
         self._outgoing: dict[Pipe, list[bytes]] = {}
@@ -142,7 +146,7 @@ class Hub:
         """Make sure that effects are taken before the loop sleeps."""
         if not self._turn_planned:
             self._turn_planned = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            self._loop.call_soon(self._turn)
 
     def release_committed(self) -> None:
         """Carry out what waited for records that are on disk now."""
@@ -182,7 +186,9 @@ class Hub:
                     self._perform(effect)
         self._commits.flush()
         self._write_out(now)
-        self._arm_timer(now)
+        if self._timer_at is None or self._timer_at - now > _LOOK_US:
+            # Asking every relay for its deadline costs as much as half an exchange, so a busy node asks every few ms.
+            self._arm_timer(Instant(now + _LOOK_US), now)
 
     def _perform(self, effect: Effect) -> None:
         if type(effect) is Send:
@@ -243,33 +249,34 @@ class Hub:
 
     # The one timer
 
-    def _arm_timer(self, now: Instant) -> None:
-        """Make the timer ring no later than the next deadline; it may ring early and look again."""
-        target = self._node.deadline()
-        if self._progress_at is not None and (target is None or self._progress_at < target):
-            target = self._progress_at
-        if self._lingering:
-            linger_at = next(iter(self._lingering.values()))
-            target = linger_at if target is None or linger_at < target else target
-        if target is None or (self._timer_at is not None and self._timer_at <= target):
+    def _arm_timer(self, at: Instant, now: Instant) -> None:
+        """Make the timer ring at ``at`` or earlier."""
+        if self._timer_at is not None and self._timer_at <= at:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = target
-        delay_s = max(0, target - now) / MICROSECONDS_PER_SECOND
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        self._timer_at = at
+        self._timer = self._loop.call_later(max(0, at - now) / MICROSECONDS_PER_SECOND, self._on_timer)
 
     def _on_timer(self) -> None:
+        """Ring for what is due, then arm for the next deadline exactly."""
         self._timer = None
         self._timer_at = None
         now = self._clock()
-        self._node.wake(now)
+        deadline = self._node.deadline()
+        if deadline is not None and deadline <= now:
+            self._node.wake(now)
+            self._turn()
+            deadline = self._node.deadline()
         if self._progress_at is not None and self._progress_at <= now:
             self._look_for_progress(now)
         while self._lingering and next(iter(self._lingering.values())) <= now:
             pipe, _ = self._lingering.popitem(last=False)
             pipe.abort()
-        self._turn()
+        linger_at = next(iter(self._lingering.values()), None)
+        candidates = [at for at in (deadline, self._progress_at, linger_at) if at is not None]
+        if candidates:
+            self._arm_timer(min(candidates), now)
 
     def _look_for_progress(self, now: Instant) -> None:
         """Tell the engine about waiting peers that have taken something since the last look."""

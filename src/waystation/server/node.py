@@ -10,7 +10,6 @@ import asyncio
 import datetime
 import json
 import os
-import random
 import signal
 import ssl
 import sys
@@ -32,6 +31,7 @@ from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.server.admin import AdminServer
 from waystation.server.commit import GroupCommit
 from waystation.server.config import Config, changes, reload_config
+from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home, did_of
 from waystation.server.hub import Entrance, Hub, monotonic_now
 from waystation.server.settings import Address
@@ -82,7 +82,7 @@ class NodeServer:
         self._key_pair = home.key_pair()
         self._store: Store = MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path)
         self._journal = self._open_journal()
-        rng = random.SystemRandom()
+        rng = SystemEntropy()
         self._recorder = Recorder(self._journal.append if self._journal is not None else None, rng)
         self._keep_time()
         self._bans = BanList(self._store)

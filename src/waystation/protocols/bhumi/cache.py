@@ -78,7 +78,9 @@ class ResponseCache:
     def find(self, recipient: bytes, preimage: bytes, now: Instant) -> CacheEntry | None:
         """Return the entry that answers this SEND, or None."""
         key = self.key_of(recipient, preimage)
-        entry = self._acked.get(key) or self._carried.get(key)
+        entry = self._acked.get(key)
+        if entry is None and self._carried:
+            entry = self._carried.get(key)
         return entry if entry is not None and entry.expires_at > now else None
 
     def keep_acked(self, recipient: bytes, preimage: bytes, response: bytes, now: Instant) -> bool:
@@ -111,11 +113,12 @@ class ResponseCache:
         del table[entry.key]
         self.total_bytes -= len(entry.response)
         if entry.carrier is not None:
-            left = self._carried_bytes[entry.carrier] - len(entry.response)
+            # An empty answer counts nothing, so the last one to leave may find its carrier's count gone already.
+            left = self._carried_bytes.get(entry.carrier, 0) - len(entry.response)
             if left:
                 self._carried_bytes[entry.carrier] = left
             else:
-                del self._carried_bytes[entry.carrier]
+                self._carried_bytes.pop(entry.carrier, None)
 
     def sweep(self, now: Instant) -> None:
         """Forget what has expired."""
@@ -129,7 +132,9 @@ class ResponseCache:
         return min(oldest, default=None)
 
     def _stands(self, key: CacheKey, now: Instant) -> bool:
-        entry = self._acked.get(key) or self._carried.get(key)
+        entry = self._acked.get(key)
+        if entry is None and self._carried:
+            entry = self._carried.get(key)
         if entry is None:
             return False
         if entry.expires_at > now:
@@ -139,6 +144,6 @@ class ResponseCache:
 
     def _count(self, response: bytes) -> None:
         self.total_bytes += len(response)
-        while self.total_bytes > TOTAL_BYTES_MAX or len(self) > ENTRIES_MAX:
+        while self.total_bytes > TOTAL_BYTES_MAX or len(self._acked) + len(self._carried) > ENTRIES_MAX:
             table = self._carried or self._acked
             self.evict(next(iter(table.values())))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from waystation.core.alarms import Alarms
-from waystation.core.effects import Close, Effect, Hold, Note, Peer, Send
+from waystation.core.effects import Close, Effect, Hold, Peer, Send
 from waystation.core.facts import DeliveryAccepted, DeliveryFinished, Fact, Outcome, PeerIdentified, PeerLeft, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
@@ -69,6 +69,7 @@ class BhumiRelay:
         self._rate_limits = rate_limits
         self._admits = admits
         self._frame_limits = wire.relay_frame_limits(settings.max_payload_bytes)
+        self._ack_timeout = settings.ack_timeout_ms * MICROSECONDS_PER_MS
         self._with_preimage = settings.deliver_layout == "preimage"
         self._sessions: dict[Peer, Session] = {}
         self._bindings: dict[bytes, Session] = {}
@@ -79,6 +80,7 @@ class BhumiRelay:
         self._runnable: deque[Session] = deque()
         self._outbox: list[Effect] = []
         self._attempts = 0
+        self._turn = 0
         self._retiring = False
         self._handlers: dict[int, Callable[[Session, bytes, Instant], None]] = {
             FrameType.I_AM: self._on_i_am,
@@ -95,6 +97,7 @@ class BhumiRelay:
         """A client connected: greet it with a fresh nonce."""
         bucket = TokenBucket(SENDS_PER_SECOND, SENDS_BURST, now) if self._rate_limits else None
         session = Session(peer, self._rng.getrandbits(32), self._frame_limits, bucket, now)
+        session.with_preimage = self._with_preimage
         self._sessions[peer] = session
         self._outbox.append(Send(peer, wire.encode(Hello(session.nonce, self._settings.max_payload_bytes))))
         self._arm(session)
@@ -108,14 +111,15 @@ class BhumiRelay:
         session.frames.feed(data)
         if not session.held:
             self._advance(session, now)
-        self._run(now)
+        if self._runnable:
+            self._run(now)
 
     def disconnect(self, peer: Peer, now: Instant) -> None:
         """A client's connection ended."""
         session = self._sessions.get(peer)
         if session is None:
             return
-        if session.frames.waiting_bytes():
+        if session.frames.waiting and not session.held:
             self._note_refused(session, Refusal.END_INSIDE_FRAME)
         self._forget(session, "disconnected", now)
         self._run(now)
@@ -133,9 +137,12 @@ class BhumiRelay:
         if session is None:
             return
         session.waiting_since = None
-        for entry in session.leases:
-            self._cache.evict(entry)
-        session.leases.clear()
+        session.unread_timeouts = 0
+        for turn, entry in session.leases:
+            if turn < self._turn:
+                self._cache.evict(entry)
+        # What nobody has taken from the outbox cannot have left; its own receipt is still to come.
+        session.leases = [lease for lease in session.leases if lease[0] == self._turn]
         if session.held:
             self._runnable.append(session)
             self._run(now)
@@ -165,6 +172,7 @@ class BhumiRelay:
         """Return the effects since the last call, in their order."""
         effects = self._outbox
         self._outbox = []
+        self._turn += 1
         return effects
 
     # Commands of the node
@@ -216,36 +224,38 @@ class BhumiRelay:
         """Take as many whole frames as the connection may have taken now."""
         if session.bucket is not None:
             session.bucket.refill(now)
+        frames = session.frames
         progressed = False
+        hold = session.held and session.must_hold()
         try:
-            while not (hold := session.must_hold()):
-                frame = session.frames.next_frame()
+            while frames.waiting and not hold:
+                frame = frames.next_frame()
                 if frame is None:
                     break
                 progressed = True
-                self._dispatch(session, frame[0], frame[1], now)
+                handler = self._handlers.get(frame[0], self._on_unknown)
+                handler(session, frame[1], now)
                 if session.state is State.CLOSED:
                     return
+                hold = session.must_hold()
         except MalformedError as error:
             self._close(session, error.refusal, now)
             return
         if hold is not session.held:
             session.held = hold
             self._outbox.append(Hold(session.peer, hold))
-        session.watch_frame(now, progressed=progressed)
-        if session.held or session.frame_since is not None:
+        if frames.waiting or hold or session.frame_since is not None:
+            session.watch_frame(now, progressed=progressed)
             self._arm(session)
 
-    def _dispatch(self, session: Session, frame_type: int, payload: bytes, now: Instant) -> None:
-        handler = self._handlers.get(frame_type)
-        if handler is None:
-            self._note_refused(session, Refusal.UNKNOWN_EXTENSION)
-        else:
-            handler(session, payload, now)
+    def _on_unknown(self, session: Session, _payload: bytes, _now: Instant) -> None:
+        """Ignore and count an extension frame that this relay does not know. Digest row 24."""
+        self._note_refused(session, Refusal.UNKNOWN_EXTENSION)
 
     def _on_options(self, session: Session, payload: bytes, _now: Instant) -> None:
-        session.features = wire.decode_options(payload).features & FEATURES
-        self._reply(session, wire.encode(Options(session.features)))
+        accepted = wire.decode_options(payload).features & FEATURES
+        session.with_preimage = self._with_preimage or Feature.DELIVER_WITH_PREIMAGE in accepted
+        self._reply(session, wire.encode(Options(accepted)))
 
     def _on_keepalive(self, session: Session, _payload: bytes, _now: Instant) -> None:
         self._reply(session, _KEEPALIVE)
@@ -311,10 +321,9 @@ class BhumiRelay:
         """Take one SEND through the steps of spec 5.3."""
         if session.bucket is not None:
             session.bucket.take(now)
-        message = wire.decode_send(payload)
+        recipient, preimage, opaque = wire.split_send(payload)
         slot = Slot(session)
         session.outstanding.append(slot)
-        recipient, preimage = message.recipient, message.preimage
         entry = self._cache.find(recipient, preimage, now)
         if entry is not None:
             slot.lease = entry
@@ -333,15 +342,16 @@ class BhumiRelay:
         if commit not in binding.commits:
             self._refuse(slot, recipient, Status.BAD_PREIMAGE, Outcome.BAD_CAPABILITY, now)
             return
-        if len(binding.pending_ids) >= PENDING_PER_RECIPIENT_MAX:
+        if len(binding.pending_ids) + binding.unread_timeouts >= PENDING_PER_RECIPIENT_MAX:
             self._note(Refused(PROTOCOL, recipient, Refusal.RECIPIENT_QUEUE_FULL.value))
             self._refuse(slot, recipient, Status.NOT_CONNECTED, Outcome.REFUSED, now)
             return
         binding.commits.discard(commit)
-        self._deliver(binding, slot, preimage, message.payload, now)
+        self._deliver(binding, slot, preimage, opaque, now)
 
     def _join(self, exchange: Exchange, slot: Slot, now: Instant) -> None:
         """Let a SEND with the preimage of an exchange under way wait for its outcome. Digest abuse case 4."""
+        exchange.slots = [waiting for waiting in exchange.slots if waiting.session.state is not State.CLOSED]
         if len(exchange.slots) > JOINERS_MAX:
             self._note(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
             self._refuse(slot, exchange.recipient, Status.BAD_PREIMAGE, Outcome.BAD_CAPABILITY, now)
@@ -355,30 +365,30 @@ class BhumiRelay:
         while self._exchanges.knows(recipient, message_id) or binding.was_answered(message_id):
             message_id = self._rng.getrandbits(32)
         self._attempts += 1
-        deadline = after_ms(now, self._settings.ack_timeout_ms)
+        deadline = Instant(now + self._ack_timeout)
         self._exchanges.add(Exchange(recipient, preimage, message_id, self._attempts, now, deadline, [slot]))
         binding.pending_ids[message_id] = None
-        shown = preimage if self._with_preimage or binding.features & FEATURES else None
+        shown = preimage if binding.with_preimage else None
         self._outbox.append(Send(binding.peer, wire.encode_deliver(message_id, payload, shown)))
-        self._note(DeliveryAccepted(PROTOCOL, self._attempts, recipient, len(payload)))
+        self._outbox.append(DeliveryAccepted(PROTOCOL, self._attempts, recipient, len(payload)))
 
     def _on_ack(self, session: Session, payload: bytes, now: Instant) -> None:
         """Match an answer with its exchange. Spec 5.5; digest rows 19, 22, abuse cases 3, 13, clarification 5."""
-        message = wire.decode_ack(payload)
-        identity, message_id = session.identity, message.message_id
+        message_id, answer = wire.split_ack(payload)
+        identity = session.identity
         if identity is not None:
             exchange = self._exchanges.find_pending(identity, message_id)
             if exchange is not None:
                 self._exchanges.remove(exchange)
-                self._cache.keep_acked(identity, exchange.preimage, message.payload, now)
-                frame = wire.encode_send_result(Status.OK, message.payload)
-                self._end(exchange, frame, Outcome.OK, len(message.payload), now)
+                self._cache.keep_acked(identity, exchange.preimage, answer, now)
+                frame = wire.encode_send_result(Status.OK, answer)
+                self._end(exchange, frame, Outcome.OK, len(answer), now)
                 session.note_answered(message_id)
                 return
             late = self._exchanges.take_late(identity, message_id)
             if late is not None:
                 if late.accepted_until > now:
-                    self._cache.keep_acked(identity, late.preimage, message.payload, now)
+                    self._cache.keep_acked(identity, late.preimage, answer, now)
                 session.note_answered(message_id)
                 return
             if session.was_answered(message_id):
@@ -394,6 +404,9 @@ class BhumiRelay:
         """Tell the senders 3; the answer may still come and be kept as long as the cache keeps any (digest row 19)."""
         until = after_ms(now, self._settings.response_ttl_ms)
         self._make_late(exchange, until, now)
+        binding = self._bindings.get(exchange.recipient)
+        if binding is not None and binding.waiting_since is not None:
+            binding.unread_timeouts += 1
         self._end(exchange, wire.encode_send_result(Status.TIMEOUT, b""), Outcome.TIMEOUT, 0, now)
 
     def _end(self, exchange: Exchange, frame: bytes, outcome: Outcome, reply_bytes: int, now: Instant) -> None:
@@ -401,7 +414,7 @@ class BhumiRelay:
         binding = self._bindings.get(exchange.recipient)
         if binding is not None:
             binding.pending_ids.pop(exchange.message_id, None)
-        self._note(
+        self._outbox.append(
             DeliveryFinished(
                 PROTOCOL,
                 exchange.attempt,
@@ -436,7 +449,7 @@ class BhumiRelay:
             lease = outstanding.popleft().lease
             session.unread_replies += 1
             if lease is not None:
-                session.leases.append(lease)
+                session.leases.append((self._turn, lease))
             self._outbox.append(Send(session.peer, ready, lease is not None))
         if session.held:
             self._runnable.append(session)
@@ -501,7 +514,7 @@ class BhumiRelay:
     # Facts
 
     def _note(self, fact: Fact) -> None:
-        self._outbox.append(Note(fact))
+        self._outbox.append(fact)
 
     def _note_refused(self, session: Session, refusal: Refusal, times: int = 1) -> None:
         self._note(Refused(PROTOCOL, session.identity, refusal.value, times))

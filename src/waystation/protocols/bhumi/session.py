@@ -22,7 +22,7 @@ from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import TokenBucket
 from waystation.protocols.bhumi.cache import CacheEntry
 from waystation.protocols.bhumi.exchanges import Slot
-from waystation.protocols.bhumi.messages import Feature, FrameType
+from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.refusals import Refusal
 from waystation.protocols.bhumi.wire import FrameBuffer
 
@@ -54,7 +54,7 @@ TRANSITIONS: Final[Mapping[tuple[State, FrameType], State]] = {
 
 OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, digest row 9
 UNREAD_REPLIES_MAX: Final = 16  # replies to a peer that does not read, before we stop reading it
-ANSWERED_REMEMBERED_MAX: Final = 256  # message numbers whose repeated ACK is harmless, clarification 5
+ANSWERED_REMEMBERED_MAX: Final = 128  # numbers whose repeated ACK is harmless, twice as many at most, clarification 5
 FRAME_TIMEOUT_MS: Final = 10_000
 IDLE_IDENTIFIED_MS: Final = 120_000
 IDLE_ANONYMOUS_MS: Final = 60_000
@@ -66,11 +66,10 @@ class Session:
 
     __slots__ = (
         "_answered",
-        "_answered_order",
+        "_answered_before",
         "active_at",
         "bucket",
         "commits",
-        "features",
         "frame_since",
         "frames",
         "held",
@@ -83,7 +82,9 @@ class Session:
         "state",
         "strikes",
         "unread_replies",
+        "unread_timeouts",
         "waiting_since",
+        "with_preimage",
     )
 
     def __init__(
@@ -104,14 +105,17 @@ class Session:
         self.bucket = bucket
         self.state = State.ANONYMOUS
         self.identity: PublicKey | None = None
-        self.features = Feature(0)
+        self.with_preimage = False
+        """Whether DELIVER shows the preimage on this connection."""
         self.commits: set[bytes] = set()
         self.outstanding: deque[Slot] = deque()
         """SENDs of this connection, oldest first; results leave in this order."""
         self.pending_ids: dict[int, None] = {}
         """Numbers of deliveries this recipient has not answered, oldest first."""
-        self.leases: list[CacheEntry] = []
-        """Cache entries whose bytes are on their way to this peer."""
+        self.leases: list[tuple[int, CacheEntry]] = []
+        """Cache entries whose bytes are on their way to this peer, and in which of the relay's turns they left."""
+        self.unread_timeouts = 0
+        """Deliveries that timed out while bytes waited for this peer: they may still fill its buffer."""
         self.strikes = 0
         self.held = False
         self.unread_replies = 0
@@ -120,7 +124,7 @@ class Session:
         self.frame_since: Instant | None = None
         self.waiting_since: Instant | None = None
         self._answered: set[int] = set()
-        self._answered_order: deque[int] = deque()
+        self._answered_before: set[int] = self._answered
 
     def __repr__(self) -> str:
         """Show what matters in a trace."""
@@ -131,9 +135,14 @@ class Session:
         self.state = TRANSITIONS[self.state, frame_type]
 
     def close(self) -> None:
-        """Move to CLOSED, where nothing is legal any more."""
+        """Move to CLOSED, where nothing is legal any more.
+
+        A SEND under way may keep this object until its exchange ends, so it lets go of everything large.
+        """
         self.state = State.CLOSED
         self.leases.clear()
+        self.commits.clear()
+        self.frames = FrameBuffer({})
 
     def note_congested(self, now: Instant) -> None:
         """Bytes wait for this peer, or fewer wait than at the last call."""
@@ -143,7 +152,8 @@ class Session:
 
     def must_hold(self) -> bool:
         """Return whether the relay must not take another frame of this connection now."""
-        if len(self.outstanding) >= OUTSTANDING_MAX:
+        # A cached result counts until it has left: one entry could otherwise be asked for a whole burst of times.
+        if len(self.outstanding) >= OUTSTANDING_MAX or len(self.leases) >= OUTSTANDING_MAX:
             return True
         if self.waiting_since is not None and self.unread_replies >= UNREAD_REPLIES_MAX:
             return True
@@ -151,14 +161,14 @@ class Session:
 
     def note_answered(self, message_id: int) -> None:
         """Remember a number whose ACK came, so that a repeated one is no strike."""
-        if len(self._answered_order) >= ANSWERED_REMEMBERED_MAX:
-            self._answered.discard(self._answered_order.popleft())
+        if len(self._answered) >= ANSWERED_REMEMBERED_MAX:
+            self._answered_before = self._answered
+            self._answered = set()
         self._answered.add(message_id)
-        self._answered_order.append(message_id)
 
     def was_answered(self, message_id: int) -> bool:
         """Return whether an ACK for this number came on this connection, as far as it is remembered."""
-        return message_id in self._answered
+        return message_id in self._answered or message_id in self._answered_before
 
     def watch_frame(self, now: Instant, *, progressed: bool) -> None:
         """Start, keep or stop the frame timer after bytes were handled.
@@ -167,7 +177,7 @@ class Session:
             now: The instant of the input.
             progressed: Whether a whole frame was taken, so that what waits belongs to the next one.
         """
-        if self.held or not self.frames.waiting_bytes():
+        if self.held or not self.frames.waiting:
             self.frame_since = None
         elif progressed or self.frame_since is None:
             self.frame_since = now

@@ -50,6 +50,8 @@ __all__ = [
     "encode_send_result",
     "relay_frame_limits",
     "signed_bytes",
+    "split_ack",
+    "split_send",
 ]
 
 FRAME_HEADER_BYTES: Final = 6
@@ -67,6 +69,10 @@ _FIXED_DELIVER: Final = 8
 _FIXED_RESULT: Final = 5
 _FIXED_RESPONSE: Final = PREIMAGE_BYTES + 4
 _OPTIONS_BYTES: Final = 6
+
+# Plain integers: reading a member off an enum class costs more than packing it.
+_DELIVER: Final = int(FrameType.DELIVER)
+_SEND_RESULT: Final = int(FrameType.SEND_RESULT)
 
 _HEADER: Final = struct.Struct(">HI")
 _HELLO: Final = struct.Struct(">BII")
@@ -112,7 +118,7 @@ class FrameBuffer:
     the stream is chunked.
     """
 
-    __slots__ = ("_data", "_limits", "_needed", "_offset", "_partial")
+    __slots__ = ("_data", "_limits", "_needed", "_offset", "_partial", "waiting")
 
     def __init__(self, limits: Mapping[int, int]) -> None:
         self._limits = limits
@@ -120,23 +126,20 @@ class FrameBuffer:
         self._offset = 0
         self._partial = bytearray()
         self._needed = FRAME_HEADER_BYTES
+        self.waiting = 0
+        """Bytes that wait here: whole frames not taken yet, and the beginning of the next one."""
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
-        if self._partial:
-            self._partial += data
-        elif self._offset == len(self._data):
+        if not self.waiting:
             self._data = data
             self._offset = 0
+        elif self._partial:
+            self._partial += data
         else:
             self._partial += self._data[self._offset :]
             self._partial += data
-            self._data = b""
-            self._offset = 0
-
-    def waiting_bytes(self) -> int:
-        """Return how many bytes wait here: whole frames not taken yet, and the beginning of the next one."""
-        return len(self._partial) + len(self._data) - self._offset
+        self.waiting += len(data)
 
     def next_frame(self) -> tuple[int, bytes] | None:
         """Return type and payload of the next whole frame, or None.
@@ -144,35 +147,34 @@ class FrameBuffer:
         Raises:
             MalformedError: The header names a type that this side never takes, or a length above its limit.
         """
+        if self.waiting < self._needed:
+            self._keep()
+            return None
         if self._partial:
-            if len(self._partial) < self._needed:
-                return None
             self._data = bytes(self._partial)
             self._offset = 0
             self._partial.clear()
         data, start = self._data, self._offset
-        body = start + FRAME_HEADER_BYTES
-        if len(data) < body:
-            self._keep(FRAME_HEADER_BYTES)
-            return None
         frame_type, length = _HEADER.unpack_from(data, start)
         limit = self._limits.get(frame_type)
         if limit is None or length > limit:
             self._check_header(frame_type, length)
-        end = body + length
-        if len(data) < end:
-            self._keep(FRAME_HEADER_BYTES + length)
+        size = FRAME_HEADER_BYTES + length
+        if self.waiting < size:
+            self._needed = size
+            self._keep()
             return None
-        self._offset = end
+        self._offset = start + size
+        self.waiting -= size
         self._needed = FRAME_HEADER_BYTES
-        return frame_type, data[body:end]
+        return frame_type, data[start + FRAME_HEADER_BYTES : start + size]
 
-    def _keep(self, needed: int) -> None:
-        """Remember how many bytes the frame at hand needs, and move its beginning where more can be added."""
-        self._needed = needed
-        self._partial += self._data[self._offset :]
-        self._data = b""
-        self._offset = 0
+    def _keep(self) -> None:
+        """Move the beginning of a frame to where more can be added."""
+        if not self._partial and self.waiting:
+            self._partial += self._data[self._offset :]
+            self._data = b""
+            self._offset = 0
 
     def _check_header(self, frame_type: int, length: int) -> None:
         limit = self._limits.get(frame_type)
@@ -216,10 +218,18 @@ def decode_i_am(payload: bytes) -> IAm:
     return IAm(identity=identity, signature=signature, commits=commits, responses=responses)
 
 
+def split_send(payload: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return recipient, preimage and opaque payload of SEND without a message object; raises MalformedError."""
+    size = len(payload)
+    if size < _FIXED_SEND or _LENGTH.unpack_from(payload, _FIXED_SEND - 4)[0] != size - _FIXED_SEND:
+        _check_inner_length("SEND", payload, _FIXED_SEND)
+    return payload[:32], payload[32:64], payload[_FIXED_SEND:]
+
+
 def decode_send(payload: bytes) -> Send:
     """Decode SEND; raises MalformedError."""
-    _check_inner_length("SEND", payload, _FIXED_SEND)
-    return Send(PublicKey(payload[:32]), payload[32:64], payload[_FIXED_SEND:])
+    recipient, preimage, opaque = split_send(payload)
+    return Send(PublicKey(recipient), preimage, opaque)
 
 
 def decode_deliver(payload: bytes, *, with_preimage: bool) -> Deliver:
@@ -231,11 +241,19 @@ def decode_deliver(payload: bytes, *, with_preimage: bool) -> Deliver:
     return Deliver(message_id=message_id, payload=payload[fixed:], preimage=preimage)
 
 
+def split_ack(payload: bytes) -> tuple[int, bytes]:
+    """Return message number and opaque payload of ACK without a message object; raises MalformedError."""
+    if len(payload) < _FIXED_ACK:
+        _check_inner_length("ACK", payload, _FIXED_ACK)
+    message_id, declared = _ID_AND_LENGTH.unpack_from(payload)
+    if declared != len(payload) - _FIXED_ACK:
+        _check_inner_length("ACK", payload, _FIXED_ACK)
+    return message_id, payload[_FIXED_ACK:]
+
+
 def decode_ack(payload: bytes) -> Ack:
     """Decode ACK; raises MalformedError."""
-    _check_inner_length("ACK", payload, _FIXED_ACK)
-    (message_id,) = _LENGTH.unpack_from(payload)
-    return Ack(message_id, payload[_FIXED_ACK:])
+    return Ack(*split_ack(payload))
 
 
 def decode_send_result(payload: bytes) -> SendResult:
@@ -272,16 +290,16 @@ def encode_deliver(message_id: int, payload: bytes, preimage: bytes | None) -> b
     """Return a whole DELIVER frame; the relay's hot path, without a message object."""
     size = len(payload)
     if preimage is None:
-        return _DELIVER_HEAD.pack(FrameType.DELIVER, _FIXED_DELIVER + size, message_id, size) + payload
+        return _DELIVER_HEAD.pack(_DELIVER, _FIXED_DELIVER + size, message_id, size) + payload
     fixed = _FIXED_DELIVER + PREIMAGE_BYTES
-    head = _HEADER.pack(FrameType.DELIVER, fixed + size) + _LENGTH.pack(message_id)
+    head = _HEADER.pack(_DELIVER, fixed + size) + _LENGTH.pack(message_id)
     return b"".join((head, preimage, _LENGTH.pack(size), payload))
 
 
 def encode_send_result(status: int, payload: bytes) -> bytes:
     """Return a whole SEND_RESULT frame; the relay's hot path, without a message object."""
     size = len(payload)
-    return _RESULT_HEAD.pack(FrameType.SEND_RESULT, _FIXED_RESULT + size, status, size) + payload
+    return _RESULT_HEAD.pack(_SEND_RESULT, _FIXED_RESULT + size, status, size) + payload
 
 
 def _take_commits(cursor: Cursor) -> tuple[bytes, ...]:
