@@ -67,6 +67,7 @@ class Channel:
         """End the connection, if there is one."""
         if self._link is not None:
             self._link.close()
+            await self._link.wait_closed()
 
     async def _open_connection(self) -> tuple[SenderClient, Link]:
         """Return a connection that stands and is greeted; raises HostError."""
@@ -86,6 +87,7 @@ class Channel:
                 link.close()
                 raise
             if not greeted.done():
+                await link.wait_closed()
                 raise HostError(f"{self.relay} did not greet us: {link.ended.result()}")
             self._machine, self._link = machine, link
             return machine, link

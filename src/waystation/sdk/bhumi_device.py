@@ -11,7 +11,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
@@ -56,9 +56,8 @@ __all__ = [
 
 SPARES_COMMAND: Final = "spares"
 SPARES_MAX: Final = 8  # ours: half of what is kept per peer, bhumi_state.ISSUED_PER_PEER_MAX
-_POLL_S: Final = 0.5  # how soon an invite made by another program can be used
 _CONNECT_TIMEOUT_S: Final = 10.0
-_LOCK_TIMEOUT_S: Final = 1.0
+_LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
 _DEFAULT_PAYLOAD_BYTES: Final = 65_536  # digest section 2, HELLO
 
 
@@ -115,7 +114,7 @@ class PeerJoined:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """A request was answered, for the first time or again."""
+    """A request was answered for the first time; the ACK has left if the connection stands."""
 
     request: Request
     ok: bool
@@ -130,6 +129,13 @@ class Trouble:
 
 
 DeviceEvent = Listening | Disconnected | PeerJoined | Handled | Trouble
+
+
+class _Done(NamedTuple):
+    """An answer that is on disk, and what to tell about it once it has left."""
+
+    answer: bytes
+    event: DeviceEvent | None
 
 
 @dataclass(slots=True, eq=False)
@@ -156,6 +162,7 @@ class Device:
         on_event: Callable[[DeviceEvent], None] | None = None,
         rng: random.Random | None = None,
         backoff: Backoff | None = None,
+        poll_s: float = 0.5,
     ) -> None:
         """Describe a device.
 
@@ -170,6 +177,7 @@ class Device:
             on_event: Told what happens.
             rng: Source of secrets; the system's by default.
             backoff: Delays between connections; half a second up to 30 s by default.
+            poll_s: How soon an invite made by another program can be used.
 
         Raises:
             LocalError: An address cannot be read.
@@ -184,12 +192,13 @@ class Device:
         self._on_event = on_event or _ignore
         self._rng = rng or random.SystemRandom()
         self._backoff = backoff or Backoff(self._rng, first_s=0.5, cap_s=30.0)
+        self._poll_s = poll_s
         self._connection: _Connection | None = None
         self._relay = ""
         self._payload_bytes_max = _DEFAULT_PAYLOAD_BYTES
         self._changes = (0, 0)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._running: dict[bytes, asyncio.Task[bytes]] = {}
+        self._running: dict[bytes, asyncio.Task[_Done]] = {}
 
     async def run(self) -> None:
         """Listen and answer, reconnecting for ever.
@@ -212,9 +221,10 @@ class Device:
                 await self._stop()
 
     async def _stop(self) -> None:
-        if self._connection is not None:
-            self._connection.link.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.link.close()
+            await connection.link.wait_closed()
         tasks = [*self._tasks, *self._running.values()]
         for task in tasks:
             task.cancel()
@@ -238,11 +248,12 @@ class Device:
             return str(error)
         self._connection = connection
         while not link.ended.done():
-            await asyncio.wait([link.ended], timeout=_POLL_S)
+            await asyncio.wait([link.ended], timeout=self._poll_s)
             if self._state.changes() != self._changes:
                 self._register_new(connection)
                 link.flush()
         self._connection = None
+        await link.wait_closed()
         return link.ended.result()
 
     def _register_new(self, connection: _Connection) -> None:
@@ -266,28 +277,30 @@ class Device:
 
     async def _handle(self, connection: _Connection, delivered: Delivered) -> None:
         try:
-            answer = await self._answer_to(delivered)
+            answer, event = await self._answer_to(delivered)
         except HostError as error:  # without the promise on disk there is no answer: the sender sees a timeout
             self._on_event(Trouble(str(error)))
             return
         self._acknowledge(connection, delivered.message_id, answer)
+        if event is not None:
+            self._on_event(event)
 
-    async def _answer_to(self, delivered: Delivered) -> bytes:
+    async def _answer_to(self, delivered: Delivered) -> _Done:
         """Return the answer's bytes: stored ones, those of the work under way, or those of new work."""
         preimage = delivered.preimage
         if preimage is None and self._dialect is Dialect.E2E:
             preimage = self._state.find_by_hint(delivered.payload[:HINT_BYTES])
         if preimage is None:
-            self._on_event(Trouble("a request came without a preimage that we gave out"))
-            return b""
+            return _Done(b"", Trouble("a request came without a preimage that we gave out"))
         stored = self._state.response_to(preimage)
         if stored is not None:
-            return stored
+            return _Done(stored, None)
         work = self._running.get(preimage)
-        if work is None:
-            work = asyncio.get_running_loop().create_task(self._work(preimage, delivered.payload))
-            self._running[preimage] = work
-            work.add_done_callback(lambda _: self._running.pop(preimage, None))
+        if work is not None:
+            return _Done((await asyncio.shield(work)).answer, None)
+        work = asyncio.get_running_loop().create_task(self._work(preimage, delivered.payload))
+        self._running[preimage] = work
+        work.add_done_callback(lambda _: self._running.pop(preimage, None))
         return await asyncio.shield(work)
 
     def _acknowledge(self, connection: _Connection, message_id: int, answer: bytes) -> None:
@@ -304,26 +317,24 @@ class Device:
             current.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())
             current.link.flush()
 
-    async def _work(self, preimage: bytes, payload: bytes) -> bytes:
+    async def _work(self, preimage: bytes, payload: bytes) -> _Done:
         """Handle a request seen for the first time and return the answer, which is on disk by then."""
         grant = self._state.grant_of(preimage)
         if grant is None:
-            self._on_event(Trouble("a request came with a preimage that we did not give out, or that is spent"))
-            return b""
+            return _Done(b"", Trouble("a request came with a preimage that we did not give out, or that is spent"))
         request = read_request(self._dialect, self._state.key_pair, payload)
         if grant.peer is None:
             return self._welcome(grant, request)
         if not isinstance(request, DeviceMessage):
-            self._on_event(Trouble(f"{self._name_of(grant.peer)} sent something that makes no sense here"))
-            return self._keep(grant.peer, preimage, self._refusal(request), None)
+            trouble = Trouble(f"{self._name_of(grant.peer)} sent something that makes no sense here")
+            return _Done(self._keep(grant.peer, preimage, self._refusal(request), None), trouble)
         return await self._respond(grant.peer, preimage, request)
 
-    def _welcome(self, grant: Grant, request: object) -> bytes:
+    def _welcome(self, grant: Grant, request: object) -> _Done:
         """Answer whoever uses an invite."""
         if not isinstance(request, HandshakeInit) or request.sender == self._state.identity:
-            self._on_event(Trouble("an invite was used for something that is no handshake"))
             self._state.withdraw(grant.preimage)
-            return b""
+            return _Done(b"", Trouble("an invite was used for something that is no handshake"))
         sender = request.sender
         admitted = self._admit is None or self._admit(sender, grant.alias)
         answer = HandshakeComplete(ResponseStatus.REFUSED)
@@ -334,25 +345,22 @@ class Device:
         try:
             sealed = self._keep(sender, grant.preimage, answer, facts)
         except WeakKeyError as error:
-            self._on_event(Trouble(f"an invite was used with an identity that cannot be: {error}"))
             self._state.withdraw(grant.preimage)
-            return b""
-        if admitted:
-            self._on_event(PeerJoined(sender, self._name_of(sender)))
-        return sealed
+            return _Done(b"", Trouble(f"an invite was used with an identity that cannot be: {error}"))
+        return _Done(sealed, PeerJoined(sender, self._name_of(sender)) if admitted else None)
 
-    async def _respond(self, peer: PublicKey, preimage: bytes, message: DeviceMessage) -> bytes:
+    async def _respond(self, peer: PublicKey, preimage: bytes, message: DeviceMessage) -> _Done:
         spares_count = _spares_asked(message)
         if spares_count:
             spares = [self._rng.randbytes(PREIMAGE_BYTES) for _ in range(spares_count)]
             data = {"spares": [spare.hex() for spare in spares]}
             content = encode_command_answer(CommandAnswer(ok=True, data=data))
-            return self._keep(peer, preimage, self._response(ResponseStatus.OK, content), None, spares)
+            response = self._response(ResponseStatus.OK, content)
+            return _Done(self._keep(peer, preimage, response, None, spares), None)
         request = Request(peer, self._name_of(peer), message.content_type, message.content)
         response = await self._call_handler(request)
-        kept = self._keep(peer, preimage, response, None)
-        self._on_event(Handled(request, response.status == ResponseStatus.OK))
-        return kept
+        handled = Handled(request, response.status == ResponseStatus.OK)
+        return _Done(self._keep(peer, preimage, response, None), handled)
 
     async def _call_handler(self, request: Request) -> MessageResponse:
         is_command = request.content_type is ContentType.COMMAND

@@ -22,7 +22,7 @@ class Outcome(Enum):
     OFFLINE = auto()
     """Status 1: not connected, nothing was delivered by this try."""
     SPENT = auto()
-    """Status 2: the relay does not know the commit (any more)."""
+    """Status 2: the relay does not know the commit any more, or not yet."""
     IN_DOUBT = auto()
     """Status 3, 4 or unknown, or the connection broke after the SEND: it may have been delivered."""
     NOT_SENT = auto()
@@ -47,8 +47,8 @@ class Patience:
     """For a recipient that is offline, or a relay that cannot be reached."""
     doubt_s: float = 60.0
     """For the outcome of a request in doubt; relays keep answers for 300 s."""
-    settle_s: float = 3.0
-    """For a late answer, once the relay has said that the commit of a request in doubt is gone."""
+    settle_s: float = 2.0
+    """For a late answer, or a device that is just handing its commits over, once a relay says it has no such commit."""
 
 
 class Backoff:
@@ -117,9 +117,7 @@ class Retry:
         return Verdict.OFFLINE if outcome is Outcome.OFFLINE else Verdict.UNREACHABLE
 
     def _after_spent(self, elapsed_s: float) -> float | Verdict:
-        """Give a request in doubt time: its answer may be on the way into a relay's cache."""
-        if not self.in_doubt:
-            return Verdict.SPENT
+        """Give it time: the commit, or the answer for the cache, may be on its way to the relay."""
         if self._spent_since_s is None:
             self._spent_since_s = elapsed_s
         if elapsed_s - self._spent_since_s < self._patience.settle_s:

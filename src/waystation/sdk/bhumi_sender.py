@@ -1,9 +1,9 @@
 """A Bhumi sender: pairs by invite, asks, and retries without asking twice.
 
 Before a request leaves, its preimage and its exact bytes are on disk as pending; they stay there until the outcome is
-known, so a process that dies can ``recover``. Tries repeat the same preimage and bytes, and relay and device answer from
-memory. Only when the relay says that the commit is gone is the next spare preimage spent. Requests to
-different peers run side by side, those to one peer one after the other.
+known, so a process that dies can ``recover``. Tries repeat the same preimage and bytes, and relay and device answer
+from memory. Only when the relay says that the commit is gone is the next spare preimage spent. Requests to different
+peers run side by side, those to one peer one after the other.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from waystation.core.errors import HostError, LocalError, RemoteError
+from waystation.core.errors import HostError, LocalError, RemoteError, WaystationError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.invite import decode_invite
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
@@ -223,10 +223,10 @@ class Sender:
         return [await self._resume(each) for each in waiting if each.preimage not in self._active]
 
     async def _resume(self, pending: Pending) -> Recovered:
-        ended = await self._deliver(pending, in_doubt=True)
         reply = None
         note = "has no outcome yet"
         try:
+            ended = await self._deliver(pending, in_doubt=True)
             if pending.kind is PendingKind.HANDSHAKE:
                 self._finish_handshake(pending, ended, b"")
                 note = "the handshake is complete"
@@ -236,7 +236,7 @@ class Sender:
             elif ended.verdict is Verdict.SPENT:
                 self._state.finish(pending.preimage, pending.peer, ())
                 note = "has ended, and its answer is lost"
-        except (RemoteError, HostError) as error:
+        except WaystationError as error:  # one request that cannot be recovered must not keep the others
             note = str(error)
         return Recovered(pending.peer, pending.kind, reply, note)
 
@@ -308,7 +308,8 @@ class Sender:
             with contextlib.suppress(AnswerError):  # an unreadable answer ends like a refusal
                 answer = read_answer(self._dialect, self._state.key_pair, ended.answer)
                 if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
-                    self._state.finish(preimage, peer, (answer.preimage,), HandshakeFacts(pending.alias, answer.url))
+                    gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
+                    self._state.finish(preimage, peer, gained, HandshakeFacts(pending.alias, answer.url))
                     return
         self._state.finish(preimage, peer, ())
         self._state.withdraw(back)
@@ -316,7 +317,9 @@ class Sender:
             raise OfflineError("the inviter is not connected to the relay; try the token again later")
         if ended.verdict is Verdict.UNREACHABLE:
             raise RelayUnreachableError(ended.reason)
-        raise InviteRefusedError("the invite was refused: it was used already, or the inviter does not know it")
+        raise InviteRefusedError(
+            "the invite was refused: it was used already, the inviter does not know it, or uses another --e2e"
+        )
 
     async def _top_up(self, peer: bytes) -> None:
         """Ask a peer for spare preimages when there are fewer than two besides the next one."""
@@ -353,7 +356,8 @@ def _spares_of(reply: Reply) -> list[bytes]:
     listed = data.get("spares") if isinstance(data, dict) else None
     if not isinstance(listed, list):
         return []
-    texts = [text for text in listed[:SPARES_WANTED] if isinstance(text, str) and len(text) == 2 * PREIMAGE_BYTES]
-    with contextlib.suppress(ValueError):
-        return [bytes.fromhex(text) for text in texts]
+    with contextlib.suppress(ValueError, TypeError):
+        spares = [bytes.fromhex(text) for text in listed[:SPARES_WANTED]]
+        if all(len(spare) == PREIMAGE_BYTES for spare in spares):
+            return spares
     return []

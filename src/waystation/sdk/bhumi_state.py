@@ -152,10 +152,7 @@ class BhumiState:
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.key_pair = _read_or_make_key(home / "node.key")
-            self._database = sqlite3.connect(home / "bhumi.db", timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.executescript(_SCHEMA)
+            self._database = _open_database(home / "bhumi.db")
         except (OSError, sqlite3.Error) as error:
             raise HostError(f"cannot use {home}: {error}", exit_code=_EXIT_STORE) from error
 
@@ -400,6 +397,18 @@ class BhumiState:
 
     def _refused(self, error: sqlite3.Error) -> HostError:
         return HostError(f"cannot use {self.home / 'bhumi.db'}: {error}", exit_code=_EXIT_STORE)
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.executescript(_SCHEMA)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
 
 
 def _peer_of(row: Any) -> PeerRecord:

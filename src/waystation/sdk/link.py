@@ -18,6 +18,7 @@ from waystation.transport.pipe import Pipe
 __all__ = ["ClientMachine", "Link", "now"]
 
 _PEER: Final = Peer(0)  # a client machine has exactly one
+_LINGER_S: Final = 1.0  # for the relay's half of the TLS goodbye
 
 
 class ClientMachine(Machine, Protocol):
@@ -46,6 +47,7 @@ class Link:
         self._on_event = on_event
         self._pipe: Pipe | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the result says why."""
 
@@ -62,7 +64,7 @@ class Link:
                 chunks.append(effect.data)
             elif isinstance(effect, Close):
                 closing = str(effect.reason.value)
-        if chunks and self._pipe is not None:
+        if chunks and self._pipe is not None and not self.ended.done():
             self._pipe.write(chunks)
         if closing:
             self._end(f"we closed the connection: {closing}")
@@ -75,6 +77,16 @@ class Link:
         self._machine.disconnect(_PEER, now())
         self._end("closed")
         self.flush()
+
+    async def wait_closed(self) -> None:
+        """Return once nothing of an ended connection is left; one that lingers is cut."""
+        if self._pipe is None:
+            return
+        try:
+            await asyncio.wait_for(self._gone.wait(), _LINGER_S)
+        except TimeoutError:
+            self._pipe.abort()
+            await self._gone.wait()
 
     def connected(self, pipe: Pipe) -> None:
         """Take the pipe over."""
@@ -98,16 +110,17 @@ class Link:
 
     def lost(self, pipe: Pipe, error: Exception | None) -> None:  # noqa: ARG002
         """Note the end of the connection."""
+        self._gone.set()
         self._machine.disconnect(_PEER, now())
         self._end(f"the connection broke: {error}" if error else "the relay closed the connection")
         self.flush()
 
     def _end(self, reason: str) -> None:
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            pipe.close()
-        if not self.ended.done():
-            self.ended.set_result(reason)
+        if self.ended.done():
+            return
+        self.ended.set_result(reason)
+        if self._pipe is not None:
+            self._pipe.close()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

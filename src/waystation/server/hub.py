@@ -1,8 +1,8 @@
 """The engine meets the sockets: inputs go in as they come, effects come out once per loop turn.
 
 Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
-effects, joins what goes to each peer into one write, and looks after the one timer. Effects behind an ``Append`` wait in
-their protocol's stream until that record is on disk. There is no protocol decision here.
+effects, joins what goes to each peer into one write, and looks after the one timer. Effects behind an ``Append`` wait
+in their protocol's stream until that record is on disk. There is no protocol decision here.
 """
 
 import asyncio

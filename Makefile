@@ -1,0 +1,61 @@
+# Plain words. `make demo` and `make test` set everything up by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check soak bench shape docs lock clean
+
+help:
+	@echo "make demo   a node, two devices, a sender and a Spark report, in a few minutes"
+	@echo "make test   the quick suite, Spark included"
+	@echo "make check  format, lint, strict types, generated docs, and the quick suite without Spark"
+	@echo "make soak   the long tests: 1,000 simulated hours, 1,000,000 fuzz inputs"
+	@echo "make bench  ratios against floors of the same run"
+	@echo "make shape  what the code measures (docs: CONTRIBUTING.md)"
+	@echo "make docs   write the generated pages again"
+	@echo "make lock   pin the dependencies anew"
+
+demo: $(READY)
+	$(BIN)/waystation demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m pytest -m "not slow and not spark"
+
+soak: $(READY)
+	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
+	$(BIN)/python -m fuzz.run --inputs 1000000 --seed 1
+	$(BIN)/python -m pytest -m slow --timeout 7200
+
+bench: $(READY)
+	$(BIN)/python -m bench.bhumi
+
+shape: $(READY)
+	$(BIN)/python -m tools.shape
+
+docs: $(READY)
+	$(BIN)/python -m tools.docs
+
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check ".[spark,dev]" hatchling editables
+	build/lock/bin/pip freeze --exclude waystation > requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "waystation needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "this Python cannot make virtual environments (on Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --requirement requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	@touch $(READY)

@@ -1,0 +1,274 @@
+"""``waystation demo``: everything once, on loopback, with what happens shown as it happens.
+
+A node in a process of its own, devices and senders from the SDK in this one, all over TLS. The demo knows what every
+step must give and ends with exit code 1 when one gives something else, so it is also the shortest end-to-end test.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import random
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from waystation.core.errors import HostError, WaystationError
+from waystation.protocols.bhumi.client import Answered, Greeted, SenderClient
+from waystation.protocols.bhumi.messages import Status
+from waystation.sdk.bhumi import BhumiState, Device, Invite, Listening, Request, Sender, encode_invite
+from waystation.sdk.errors import OfflineError
+from waystation.sdk.link import Link, now
+from waystation.transport.dial import RelayUrl
+from waystation.transport.tls import client_context
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+_STEP_TIMEOUT_S: Final = 20.0
+_READY_TIMEOUT_S: Final = 30.0
+_STOP_TIMEOUT_S: Final = 15.0
+_REQUESTS: Final = 60
+_SLOW_S: Final = 0.5
+
+_rng = random.SystemRandom()
+_console = Console(highlight=False)
+
+
+@app.command()
+def demo(
+    keep: Annotated[Path | None, typer.Option(help="Work in this folder, which must be new or empty.")] = None,
+    *,
+    report: Annotated[bool, typer.Option(help="Run the Spark pipeline at the end.")] = True,
+) -> None:
+    """Show a node at work: pairing, requests, a lost answer, an offline device, a replay, and the report.
+
+    Ends by itself and leaves no process behind; the folder with the journal and the report stays.
+
+    Example: waystation demo --keep ./my-demo
+    """
+    folder = _folder(keep)
+    began = time.monotonic()
+    failures = asyncio.run(_Demo(folder).run())
+    if report:
+        failures += _run_pipeline(folder / "node")
+    _console.print(f"\nEverything is in {folder}  ({time.monotonic() - began:.0f} s)", soft_wrap=True)
+    if failures:
+        for failure in failures:
+            _console.print(f"[red]not as it should be:[/red] {failure}")
+        raise typer.Exit(1)
+
+
+def _folder(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="waystation-demo-"))
+    if keep.exists() and any(keep.iterdir()):
+        raise HostError(f"{keep} is not empty; name a folder that is")
+    keep.mkdir(parents=True, exist_ok=True)
+    return keep.resolve()
+
+
+class _Demo:
+    """One run; ``failures`` gathers what went otherwise than promised."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._failures: list[str] = []
+        self._relay = ""
+        self._tls: ssl.SSLContext
+        self._asked: dict[str, int] = {"thermometer": 0, "lamp": 0}
+        self._slow = asyncio.Event()
+
+    async def run(self) -> list[str]:
+        """Run all steps; return what went wrong."""
+        async with self._node():
+            thermometer, lamp, visitor = (self._state(name) for name in ("thermometer", "lamp", "visitor"))
+            async with self._device("thermometer", thermometer), self._device("lamp", lamp) as lamp_task:
+                await self._pair(thermometer, visitor, "thermometer")
+                await self._pair(lamp, visitor, "lamp")
+                await self._talk(visitor)
+                await self._lose_an_answer(visitor)
+                await self._switch_off(visitor, lamp_task)
+                await self._replay(thermometer, visitor)
+            for state in (thermometer, lamp, visitor):
+                state.close()
+        return self._failures
+
+    # The cast
+
+    @contextlib.asynccontextmanager
+    async def _node(self) -> AsyncIterator[None]:
+        home = self._folder / "node"
+        command = [sys.executable, "-m", "waystation", "serve", "--home", str(home), "--log-level", "warning"]
+        for setting in ("bhumi.tls=127.0.0.1:0", "admin.listen=127.0.0.1:0"):
+            command += ["--set", setting]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            line = await asyncio.wait_for(process.stdout.readline(), _READY_TIMEOUT_S)
+            if not line:
+                raise HostError("the node did not start; its reason stands above")
+            ready = json.loads(line)
+            self._relay = ready["listeners"]["bhumi"]
+            self._tls = client_context(home / "tls" / "ca.pem")
+            _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
+            yield
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
+        self._expect(process.returncode == 0, f"the node ended with {process.returncode}, not 0")
+        _say("node", "drained and stopped, journal sealed")
+
+    @contextlib.asynccontextmanager
+    async def _device(self, name: str, state: BhumiState) -> AsyncIterator[asyncio.Task[None]]:
+        listening = asyncio.Event()
+
+        async def answer(request: Request) -> str:
+            self._asked[name] += 1
+            if request.text == "slow":
+                self._slow.set()
+                await asyncio.sleep(_SLOW_S)
+            return f"{name} heard {request.text!r} from {request.alias}"
+
+        def on_event(event: object) -> None:
+            if isinstance(event, Listening):
+                listening.set()
+
+        device = Device(state, self._relay, answer, tls=self._tls, on_event=on_event)
+        task = asyncio.create_task(device.run())
+        try:
+            await asyncio.wait_for(listening.wait(), _STEP_TIMEOUT_S)
+            _say(name, "connected over TLS, identity proved, commits registered")
+            yield task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def _state(self, name: str) -> BhumiState:
+        return BhumiState(self._folder / name)
+
+    # The plot
+
+    async def _pair(self, device: BhumiState, visitor: BhumiState, name: str) -> None:
+        preimage = device.add_invite("visitor", _rng)
+        token = encode_invite(Invite(device.identity, preimage))
+        async with Sender(visitor, self._relay, tls=self._tls) as sender:
+            for _ in range(5):  # the device looks for new invites twice a second
+                await asyncio.sleep(_SLOW_S + 0.1)
+                with contextlib.suppress(WaystationError):
+                    peer = await sender.accept(token, alias=name)
+                    _say("visitor", f"paired with {peer.name} by invite {token[:10]}… (86 characters, used up now)")
+                    return
+        self._expect(holds=False, otherwise=f"the visitor could not pair with {name}")
+
+    async def _talk(self, visitor: BhumiState) -> None:
+        latencies = []
+        async with Sender(visitor, self._relay, tls=self._tls) as sender:
+            for number in range(_REQUESTS):
+                name = "thermometer" if number % 3 else "lamp"
+                reply = await sender.send(name, f"request {number}")
+                latencies.append(reply.latency_s)
+                self._expect("heard" in reply.text, f"answer {reply.text!r}")
+        latencies.sort()
+        median_ms, worst_ms = latencies[len(latencies) // 2] * 1_000, latencies[-1] * 1_000
+        _say(
+            "visitor",
+            f"{_REQUESTS} requests answered, encrypted end to end: median {median_ms:.1f} ms, worst {worst_ms:.1f} ms",
+        )
+
+    async def _lose_an_answer(self, visitor: BhumiState) -> None:
+        before = self._asked["thermometer"]
+        async with Sender(visitor, self._relay, tls=self._tls) as sender:
+            request = asyncio.create_task(sender.send("thermometer", "slow"))
+            await asyncio.wait_for(self._slow.wait(), _STEP_TIMEOUT_S)
+            request.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await request
+        _say("visitor", "lost its connection while the thermometer was still thinking")
+        await asyncio.sleep(2 * _SLOW_S)
+        async with Sender(visitor, self._relay, tls=self._tls) as sender:
+            recovered = await sender.recover()
+        replies = [each.reply.text for each in recovered if each.reply is not None]
+        asked = self._asked["thermometer"] - before
+        self._expect(len(replies) == 1, f"{len(replies)} answers recovered, expected one")
+        self._expect(asked == 1, f"the thermometer was asked {asked} times, expected once")
+        _say("relay", f"answered the retry from its cache; the thermometer was asked {asked} time")
+
+    async def _switch_off(self, visitor: BhumiState, lamp: asyncio.Task[None]) -> None:
+        lamp.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await lamp
+        _say("lamp", "went offline")
+        try:
+            async with Sender(visitor, self._relay, tls=self._tls) as sender:
+                await sender.send("lamp", "still there?")
+        except OfflineError as error:
+            _say("visitor", f"knows at once: status 1, {error}")
+        else:
+            self._expect(holds=False, otherwise="a request to an offline lamp was answered")
+
+    async def _replay(self, thermometer: BhumiState, visitor: BhumiState) -> None:
+        """Present a preimage that was used up when the pairing was done."""
+        del visitor
+        used = thermometer.add_invite("nobody", _rng)
+        token = encode_invite(Invite(thermometer.identity, used))
+        async with Sender(self._state("stranger"), self._relay, tls=self._tls) as stranger:
+            await asyncio.sleep(2 * _SLOW_S)
+            await stranger.accept(token, alias="thermometer")
+        statuses = [await self._send_raw(thermometer.identity, used) for _ in range(2)]
+        self._expect(statuses[-1] == Status.BAD_PREIMAGE, f"a replayed preimage got {statuses}")
+        _say("relay", f"refused a replayed preimage: status {statuses[-1]}, the thermometer never saw it")
+
+    async def _send_raw(self, recipient: bytes, preimage: bytes) -> int:
+        """Send one SEND without the SDK's care and return its status."""
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        machine = SenderClient()
+
+        def on_event(event: Any) -> None:
+            if isinstance(event, Greeted):
+                machine.send(recipient, preimage, b"replay", now())
+                asyncio.get_running_loop().call_soon(link.flush)
+            elif isinstance(event, Answered):
+                outcome.set_result(event.status)
+
+        link = Link(machine, on_event)
+        await link.open(RelayUrl.parse(self._relay), self._tls, _STEP_TIMEOUT_S)
+        try:
+            return await asyncio.wait_for(outcome, _STEP_TIMEOUT_S)
+        finally:
+            link.close()
+            await link.wait_closed()
+
+    def _expect(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self._failures.append(otherwise)
+
+
+def _say(who: str, what: str) -> None:
+    _console.print(f"  [bold]{who:>12}[/bold]  {what}", soft_wrap=True)
+
+
+def _run_pipeline(home: Path) -> list[str]:
+    """Run the Spark job on the journal; return what went wrong."""
+    if importlib.util.find_spec("pyspark") is None:
+        _console.print('  no Spark here; install it with: pip install "waystation\\[spark]"')
+        return []
+    _say("pipeline", "reading the journal with Spark (the first start takes some seconds)")
+    command = [sys.executable, "-m", "waystation", "pipeline", "run", "--home", str(home)]
+    code = subprocess.run(command, check=False).returncode  # noqa: S603 - our own program
+    report = home / "report.html"
+    if code or not report.exists():
+        return [f"the pipeline ended with {code}"]
+    _say("report", f"open {report}")
+    return []

@@ -1,0 +1,153 @@
+"""The only place that opens Spark.
+
+A session the caller already has wins; settings then travel with each read and write as far as Spark allows. Under
+spark-submit the JVM exists already and master and Java are the submitter's. Otherwise one local JVM is started on as
+many threads as there are processors, quiet, bound to loopback, with a collector that is safe on every Java chosen here.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from waystation.core.errors import HostError
+from waystation.pipeline.java import JavaChoice, choose_java, write_launcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Opened", "open_session"]
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python program it starts
+_COLLECTOR: Final = "-XX:+UseSerialGC"  # never G1: JDK-8377811; and the smallest and quickest to start of the others
+_SHUFFLE_PARTITIONS_PER_CPU: Final = 2
+
+_LOG: Final = "spark.log"
+_LOG_CHARS_SHOWN: Final = 2_000
+_VARIABLES: Final = ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")
+
+_EVERYWHERE: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session and where it comes from."""
+
+    spark: "SparkSession"
+    java: JavaChoice | None
+    """The Java we started, or None when the JVM was there before us."""
+    why: str
+    """One clause for people."""
+
+
+@contextmanager
+def open_session(*, cpus: int | None = None, extra: dict[str, str] | None = None) -> Iterator[Opened]:
+    """Yield a Spark session in UTC; stop it afterwards if it was opened here.
+
+    Args:
+        cpus: Threads of a local session; None takes as many as the machine has.
+        extra: Settings that win over ours.
+
+    Raises:
+        HostError: No usable Java.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is an extra
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield Opened(_isolated(active), None, "the caller's session")
+        return
+    submitted = _SUBMITTED in os.environ
+    java = None if submitted else choose_java(os.environ)
+    with tempfile.TemporaryDirectory(prefix="waystation-spark-") as folder, _environment(java, Path(folder)):
+        settings = _settings(Path(folder), cpus or os.cpu_count() or 1, submitted=submitted) | (extra or {})
+        spark = _start(settings, Path(folder) / _LOG)
+        try:
+            why = "spark-submit" if java is None else f"Java {java.version}: {java.why}"
+            yield Opened(spark, java, why)
+        finally:
+            spark.stop()
+
+
+def _start(settings: dict[str, str], log: Path) -> "SparkSession":
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is an extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    builder = SparkSession.builder.appName("waystation").config(map=dict(settings))
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, RuntimeError) as error:
+        said = log.read_text(errors="replace")[-_LOG_CHARS_SHOWN:] if log.exists() else ""
+        raise HostError(f"Spark did not start: {error} {said}".rstrip()) from error
+
+
+def _isolated(active: "SparkSession") -> "SparkSession":
+    """Return a sibling of the caller's session, so that its settings stay as they are."""
+    spark = active.newSession()
+    for key, value in _EVERYWHERE.items():
+        spark.conf.set(key, value)
+    return spark
+
+
+def _settings(scratch: Path, cpus: int, *, submitted: bool) -> dict[str, str]:
+    settings = _EVERYWHERE | {"spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    if submitted:
+        return settings
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_LOG4J)
+    return (
+        settings
+        | _LOCAL
+        | {
+            "spark.master": f"local[{cpus}]",
+            "spark.sql.shuffle.partitions": str(cpus * _SHUFFLE_PARTITIONS_PER_CPU),
+            "spark.local.dir": str(scratch),
+            "spark.driver.extraJavaOptions": f"{_COLLECTOR} -Dlog4j2.configurationFile={logging.as_uri()}",
+        }
+    )
+
+
+@contextmanager
+def _environment(java: JavaChoice | None, folder: Path) -> Iterator[None]:
+    """Set what PySpark reads from the environment, and put it back."""
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    # The default is python3 on PATH, which is not this one inside a virtual environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if java is not None:
+        write_launcher(java, folder, folder / _LOG)
+        os.environ["JAVA_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_LOG4J: Final = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n
+"""

@@ -1,0 +1,178 @@
+"""Every dataset of the lake: its columns, key, partition, retention and privacy.
+
+Schemas that Spark reads and writes with derive from here; nothing is ever inferred. Columns are only added (nullable)
+or widened; anything else is a new version of the dataset in a folder of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from waystation.journal.contract import COLUMNS, Privacy
+from waystation.journal.contract import Column as JournalColumn
+
+__all__ = ["BRONZE_EVENTS", "DATASETS", "GOLD_OUTCOMES", "OPS_RUNS", "SILVER_CONNECTIONS", "SILVER_DELIVERIES"]
+__all__ += ["UNFINISHED", "Column", "Dataset"]
+
+UNFINISHED: Final = "unfinished"
+"""Outcome of attempts that have none yet, in ``gold.delivery_outcomes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a dataset."""
+
+    name: str
+    type: str
+    """Spark SQL type."""
+    nullable: bool
+    privacy: Privacy
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One dataset and what is promised about it."""
+
+    layer: str
+    name: str
+    grain: str
+    """What one row is."""
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    retention_days: int
+    """How long rows are meant to be kept."""
+    version: int = 1
+
+    @property
+    def full_name(self) -> str:
+        """Layer and name, such as ``silver.deliveries``."""
+        return f"{self.layer}.{self.name}"
+
+    @property
+    def folder(self) -> str:
+        """Where it lies below the root of the lake."""
+        return f"{self.layer}/{self.name}/v={self.version}"
+
+    def names(self) -> list[str]:
+        """Return the column names in order, without the partition columns."""
+        return [column.name for column in self.columns]
+
+    def ddl(self) -> str:
+        """Return the Spark schema of the files, partition columns included."""
+        columns = [f"`{column.name}` {column.type}" for column in self.columns]
+        return ", ".join([*columns, "`event_date` date", "`batch` string"])
+
+
+def _from_journal(column: JournalColumn) -> Column:
+    return Column(column.name, column.lake_type, column.nullable, column.privacy, column.meaning)
+
+
+_PUBLIC, _OPERATIONAL, _PSEUDONYMOUS = Privacy.PUBLIC, Privacy.OPERATIONAL, Privacy.PSEUDONYMOUS
+_NODE: Final = Column("node_id", "string", False, _PUBLIC, "Node that saw it, 16 hexadecimal digits.")
+_PROTOCOL: Final = Column("protocol", "string", False, _PUBLIC, "Protocol.")
+
+BRONZE_EVENTS: Final = Dataset(
+    "bronze",
+    "events",
+    "one event of one node",
+    (
+        Column("event_id", "binary", False, _PUBLIC, "16-byte BLAKE2b of segment and seq: the same for every copy."),
+        _NODE,
+        Column("segment", "string", False, _PUBLIC, "Segment it was read from."),
+        *(_from_journal(column) for column in COLUMNS),
+    ),
+    ("event_id",),
+    14,
+)
+
+SILVER_CONNECTIONS: Final = Dataset(
+    "silver",
+    "connections",
+    "one identified connection",
+    (
+        _NODE,
+        Column("conn_ref", "binary", False, _PSEUDONYMOUS, "Reference of the connection."),
+        _PROTOCOL,
+        Column("peer_ref", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's key."),
+        Column("opened_at", "timestamp", True, _OPERATIONAL, "When it identified itself; null when that was not kept."),
+        Column("closed_at", "timestamp", True, _OPERATIONAL, "When it ended; null while it lives or when not kept."),
+        Column("close_reason", "string", True, _OPERATIONAL, "Why it ended."),
+        Column("bytes_in", "bigint", True, _OPERATIONAL, "Bytes received."),
+        Column("bytes_out", "bigint", True, _OPERATIONAL, "Bytes sent."),
+    ),
+    ("node_id", "conn_ref"),
+    14,
+)
+
+SILVER_DELIVERIES: Final = Dataset(
+    "silver",
+    "deliveries",
+    "one delivery attempt",
+    (
+        _NODE,
+        Column("attempt_ref", "binary", False, _PSEUDONYMOUS, "Reference of the attempt."),
+        _PROTOCOL,
+        Column("dest_ref", "binary", True, _PSEUDONYMOUS, "Keyed hash of the recipient's key."),
+        Column("accepted_at", "timestamp", True, _OPERATIONAL, "When it was handed on; null for immediate outcomes."),
+        Column("finished_at", "timestamp", True, _OPERATIONAL, "When its outcome was known; null without one."),
+        Column("outcome", "string", True, _OPERATIONAL, "How it ended; null without an outcome."),
+        Column("latency_us", "bigint", True, _OPERATIONAL, "Microseconds from acceptance to outcome."),
+        Column("tries", "bigint", True, _OPERATIONAL, "How many requests the outcome answered."),
+        Column("bytes", "bigint", True, _OPERATIONAL, "Bytes of request and reply."),
+    ),
+    ("node_id", "attempt_ref"),
+    14,
+)
+
+GOLD_OUTCOMES: Final = Dataset(
+    "gold",
+    "delivery_outcomes",
+    "one hour, protocol and outcome",
+    (
+        Column("hour", "timestamp", False, _PUBLIC, "Hour in which the attempts began."),
+        _PROTOCOL,
+        Column("outcome", "string", False, _PUBLIC, f"Outcome, or `{UNFINISHED}`."),
+        Column("n", "bigint", False, _PUBLIC, "Attempts."),
+        Column("bytes", "bigint", False, _PUBLIC, "Bytes of requests and replies."),
+        Column("histogram", "map<int,bigint>", False, _PUBLIC, "Latency bucket to attempts; see rules/histogram.py."),
+    ),
+    ("hour", "protocol", "outcome"),
+    365,
+)
+
+OPS_RUNS: Final = Dataset(
+    "ops",
+    "runs",
+    "one run of the pipeline",
+    (
+        Column("run_id", "string", False, _PUBLIC, "Name of the run."),
+        Column("started_at", "string", False, _PUBLIC, "UTC, ISO 8601."),
+        Column("finished_at", "string", False, _PUBLIC, "UTC, ISO 8601."),
+        Column("engine", "string", False, _PUBLIC, "Versions of Spark and Java."),
+        Column(
+            "steps",
+            "array<struct<name:string,rows_in:bigint,rows_out:bigint,rows_rejected:bigint,seconds:double>>",
+            False,
+            _PUBLIC,
+            "What each step did.",
+        ),
+        Column(
+            "segments",
+            "array<struct<segment:string,problem:string>>",
+            False,
+            _PUBLIC,
+            "Segments that were not in order.",
+        ),
+        Column(
+            "rejections",
+            "array<struct<segment:string,reason:string,hash:string>>",
+            False,
+            _PUBLIC,
+            "Rows that were not taken: reason and SHA-256, never the row.",
+        ),
+    ),
+    ("run_id",),
+    90,
+)
+
+DATASETS: Final = (BRONZE_EVENTS, SILVER_CONNECTIONS, SILVER_DELIVERIES, GOLD_OUTCOMES, OPS_RUNS)

@@ -1,0 +1,107 @@
+"""From lines of segments to rows of ``bronze.events``, and to the reasons why a line is none."""
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BinaryType
+
+from waystation.journal.contract import COLUMNS, TS_US_END, allowed_attributes, line_ddl
+from waystation.journal.segment import event_id
+from waystation.pipeline.tables import BRONZE_EVENTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["accept", "parse_lines", "reject"]
+
+_BAD: Final = "_bad"
+_NODE_ID_CHARS: Final = 16
+
+
+def parse_lines(lines: "DataFrame") -> "DataFrame":
+    """Read JSON lines by the contract and say of each why it cannot be taken.
+
+    Takes ``value: string`` (the line) and ``segment: string``; blank lines fall away. Adds the contract's columns as
+    lines carry them, and ``rejection: string``, null for a good line. Unknown fields are never read.
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
+    parsed = F.from_json("value", f"{line_ddl()}, `{_BAD}` string", options)
+    rows = lines.where(F.length(F.trim("value")) > 0).select("value", "segment", parsed.alias("row"))
+    return rows.select("value", "segment", "row.*").withColumn("rejection", _rejection()).drop(_BAD)
+
+
+def accept(parsed: "DataFrame") -> "DataFrame":
+    """Return the good rows as ``bronze.events`` has them, each event once.
+
+    Takes what ``parse_lines`` gives. Adds ``event_id: binary``, ``node_id: string`` and ``event_date: date``; turns
+    ``ts`` into a timestamp and references into binary; drops ``value``, ``rejection`` and attributes the kind does not
+    allow.
+    """
+    good = parsed.where(F.col("rejection").isNull()).dropDuplicates(["segment", "seq"])
+    typed = good.select("segment", *(_lake_value(column.name, column.lake_type) for column in COLUMNS))
+    named = typed.withColumn("event_id", _event_ids("segment", "seq")).withColumn(
+        "node_id", F.substring("segment", 1, _NODE_ID_CHARS)
+    )
+    return named.select(*BRONZE_EVENTS.names(), F.to_date("ts").alias("event_date"))
+
+
+def reject(parsed: "DataFrame") -> "DataFrame":
+    """Return the lines that were not taken, without their text.
+
+    Takes what ``parse_lines`` gives. Leaves ``segment: string``, ``reason: string`` and ``hash: string``, the SHA-256
+    of the line in hexadecimal.
+    """
+    bad = parsed.where(F.col("rejection").isNotNull())
+    return bad.select("segment", F.col("rejection").alias("reason"), F.sha2("value", 256).alias("hash"))
+
+
+def _rejection() -> "Column":
+    kinds = sorted(allowed_attributes())
+    required = [column.name for column in COLUMNS if not column.nullable]
+    numbers = [column.name for column in COLUMNS if column.line_type == "bigint"]
+    references = [(column.name, column.size_bytes) for column in COLUMNS if column.size_bytes is not None]
+    return (
+        F.when(F.col(_BAD).isNotNull(), "unparsable")
+        .when(F.col("kind").isNull(), "missing_kind")
+        .when(~F.col("kind").isin(kinds), "unknown_kind")
+        .when(_any([F.col(name).isNull() for name in required]), "missing_column")
+        .when(_any([F.col(name) < 0 for name in numbers]) | (F.col("ts") >= TS_US_END), "bad_number")
+        .when(_any([~F.col(name).rlike(f"^[0-9a-f]{{{2 * size}}}$") for name, size in references]), "bad_reference")
+    )
+
+
+def _any(conditions: "list[Column]") -> "Column":
+    found = F.lit(False)
+    for condition in conditions:
+        found = found | F.coalesce(condition, F.lit(False))
+    return found
+
+
+def _lake_value(name: str, lake_type: str) -> "Column":
+    if lake_type == "timestamp":
+        return F.timestamp_micros(name).alias(name)
+    if lake_type == "binary":
+        return F.unhex(name).alias(name)
+    if lake_type.startswith("map"):
+        return _allowed_only(name).alias(name)
+    return F.col(name)
+
+
+def _allowed_only(name: str) -> "Column":
+    allowed = F.create_map(
+        *(
+            item
+            for kind, keys in sorted(allowed_attributes().items())
+            for item in (F.lit(kind), F.array(*map(F.lit, keys)).cast("array<string>"))
+        )
+    )
+    keys_of_kind = F.element_at(allowed, F.col("kind"))
+    return F.map_filter(name, lambda key, _: F.array_contains(keys_of_kind, key))
+
+
+@arrow_udf(BinaryType())  # type: ignore[call-overload, untyped-decorator]
+def _event_ids(segments: pa.Array, seqs: pa.Array) -> pa.Array:
+    pairs = zip(segments.to_pylist(), seqs.to_pylist(), strict=True)
+    return pa.array([event_id(segment, seq) for segment, seq in pairs], pa.binary())

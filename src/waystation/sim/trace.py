@@ -1,0 +1,78 @@
+"""The fingerprint of a run: one line per thing that happened, and a hash over all of them.
+
+Two runs of one seed must have the same hash, on every machine and with every ``PYTHONHASHSEED``; a difference means
+that something read a clock, an entropy source or the order of a set.
+"""
+
+import hashlib
+import zlib
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
+
+__all__ = ["Trace", "canonical"]
+
+LINES_KEPT: Final = 40
+_BATCH_LINES: Final = 512
+_SHOWN_BYTES: Final = 8
+
+
+class Trace:
+    """Gathers lines; remembers their hash and the last few of them."""
+
+    def __init__(self, sink: Callable[[str], None] | None = None) -> None:
+        """Begin an empty trace; ``sink`` gets every line without its newline."""
+        self._hash = hashlib.sha256()
+        self._batch: list[str] = []
+        self._last: deque[str] = deque(maxlen=LINES_KEPT)
+        self._sink = sink
+        self.lines_count = 0
+
+    def note(self, now: Instant, text: str) -> None:
+        """Add one line about the instant ``now``."""
+        seconds, micros = divmod(now, MICROSECONDS_PER_SECOND)
+        line = f"{seconds}.{micros:06d} {text}"
+        self.lines_count += 1
+        self._last.append(line)
+        self._batch.append(line)
+        if len(self._batch) >= _BATCH_LINES:
+            self._absorb()
+        if self._sink is not None:
+            self._sink(line)
+
+    def hash_hex(self) -> str:
+        """Return the SHA-256 over all lines so far, each ended by a newline."""
+        self._absorb()
+        return self._hash.hexdigest()
+
+    def last_lines(self) -> tuple[str, ...]:
+        """Return the last 40 lines, oldest first."""
+        return tuple(self._last)
+
+    def _absorb(self) -> None:
+        if self._batch:
+            self._batch.append("")
+            self._hash.update("\n".join(self._batch).encode())
+            self._batch.clear()
+
+
+def canonical(happening: tuple[Any, ...]) -> str:
+    """Return one line for a named tuple: its class and fields, bytes shortened to 8 bytes, length and checksum."""
+    return " ".join([type(happening).__name__, *map(_show, happening)])
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bytes):
+        if len(value) <= _SHOWN_BYTES:
+            return value.hex() or "-"
+        return f"{value[:_SHOWN_BYTES].hex()}..{len(value)}/{zlib.crc32(value):08x}"
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, dict):
+        return "{" + " ".join(f"{key}={_show(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, tuple):
+        return "(" + " ".join(map(_show, value)) + ")"
+    return str(value)

@@ -1,0 +1,388 @@
+"""One whole node with a virtual network around it.
+
+The world is what the server's hub is on a real host: it gives streams to the engine, carries effects out once per turn,
+holds everything behind an ``Append`` until the store has it, and rings one timer. It keeps the hub's contract,
+and adds what no hub can do: the node dies and comes back with nothing but its store.
+"""
+
+import random
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.ids import PublicKey
+from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.core.records import Record
+from waystation.engine.admission import Admission
+from waystation.engine.bans import BanList
+from waystation.engine.node import Node, Relay
+from waystation.engine.recorder import Recorder
+from waystation.journal.events import Event
+from waystation.sim.link import End, LinkSettings, Port, Stream
+from waystation.sim.schedule import Schedule
+from waystation.sim.trace import Trace
+from waystation.store.memory import MemoryStore
+
+__all__ = ["MakeRelays", "World", "WorldSettings"]
+
+WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
+LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
+PROGRESS_US: Final = 1_000 * MICROSECONDS_PER_MS  # as in the server's hub
+VERSION: Final = "simulated"
+_KEY_BYTES: Final = 32
+
+MakeRelays = Callable[[random.Random, Callable[[PublicKey], bool]], Mapping[str, Relay]]
+"""Makes fresh relays by protocol name, from entropy and from what asks whether an identity is admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSettings:
+    """How the node's host behaves."""
+
+    turn_delay_us: int = 0
+    """How long inputs gather before effects are carried out, in microseconds."""
+    commit_delay_us: int = 2_000
+    """How long the store takes for a group of records, in microseconds."""
+
+
+class World:
+    """A node, its store, its journal, and every connection to it."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        rng: random.Random,
+        trace: Trace,
+        make_relays: MakeRelays,
+        *,
+        settings: WorldSettings | None = None,
+        on_event: Callable[[Event], None] = lambda _event: None,
+        on_life: Callable[[int], None] = lambda _life: None,
+    ) -> None:
+        """Start a node.
+
+        Args:
+            schedule: The clock.
+            rng: Source of everything drawn here; the caller's other draws do not disturb it.
+            trace: Gets a line for every input and effect of the node.
+            make_relays: Called at the start and after every restart.
+            settings: How the host behaves.
+            on_event: Gets every journal event.
+            on_life: Told the number of each life that begins, 1 for the first.
+        """
+        self.schedule = schedule
+        self.trace = trace
+        self.store = MemoryStore()
+        self.recorder_key = rng.randbytes(_KEY_BYTES)
+        """Key of the references in the journal; 32 bytes, the same after a restart."""
+        self.life = 0
+        """How often the node was started."""
+        self._rng = rng
+        self._make_relays = make_relays
+        self.settings = settings or WorldSettings()
+        self._on_event = on_event
+        self._on_life = on_life
+        self._ends: dict[Peer, _NodeEnd] = {}
+        self._streams: dict[int, Stream] = {}
+        self._dialled = 0
+        self._node: Node | None = None
+        self._begin()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the node runs."""
+        return self._node is not None
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Return the node's sizes; empty while it is down."""
+        return self._node.sizes() if self._node is not None else {}
+
+    def streams(self) -> list[Stream]:
+        """Return the streams that are not over, oldest first."""
+        self._streams = {number: stream for number, stream in self._streams.items() if not stream.is_over}
+        return list(self._streams.values())
+
+    def dial(self, protocol: str, host: str, end: End, settings: LinkSettings) -> Port:
+        """Connect a client; the node hears of it one latency later, or refuses and ends the stream.
+
+        Args:
+            protocol: One of the node's.
+            host: The client's address.
+            end: Told what arrives.
+            settings: What the connection is like.
+        """
+        node_end = _NodeEnd(self)
+        stream = Stream(self.schedule, self._rng, settings, end, node_end)
+        node_end.port = stream.node
+        self._dialled += 1
+        self._streams[self._dialled] = stream
+        self.schedule.after(settings.latency_us, lambda: self._accept(protocol, host, node_end))
+        return stream.client
+
+    def crash(self, down_us: int) -> None:
+        """Kill the node: connections break, soft state and uncommitted records are gone; it is back later."""
+        if self._node is not None:
+            self.trace.note(self.schedule.now, f"crash for {down_us}")
+            self._end_life(down_us)
+
+    def stop(self, down_us: int) -> None:
+        """End the node in good order, as SIGTERM does, and start it again later."""
+        if self._node is None:
+            return
+        now = self.schedule.now
+        self.trace.note(now, f"stop for {down_us}")
+        self._node.retire()
+        self._node.shut(now)
+        self._turn()
+        self._recorder.node_stopped(now)
+        self._end_life(down_us)
+
+    def commit_all(self) -> None:
+        """Let the store have what waits for it, and carry out what stood behind."""
+        group, self._outbox.uncommitted = self._outbox.uncommitted, []
+        self.store.commit(group)
+        self._outbox.committed += len(group)
+        for stream in self._outbox.behind.values():
+            while stream and (not isinstance(stream[0], int) or stream[0] <= self._outbox.committed):
+                head = stream.popleft()
+                if not isinstance(head, int):
+                    self._perform(head)
+        self._plan_turn()
+
+    # Lives of the node
+
+    def _begin(self) -> None:
+        now = self.schedule.now
+        self.life += 1
+        self._on_life(self.life)
+        entropy = random.Random(self._rng.getrandbits(64))  # noqa: S311 - a simulation must be repeatable
+        self._recorder = Recorder(self._on_event, entropy)
+        self._recorder.set_wall(now, WALL_START_US + now)
+        self._recorder.use_key(self.recorder_key)
+        bans = BanList(self.store)
+        relays = self._make_relays(
+            entropy, lambda identity: not bans.refuses(f"id:{identity.hex()}", WALL_START_US + self.schedule.now)
+        )
+        self._node = Node(relays, Admission(), bans, self._recorder)
+        self._recorder.node_started(now, VERSION)
+        self._outbox = _Outbox()
+
+    def _end_life(self, down_us: int) -> None:
+        for number in (self._outbox.turn_number, self._outbox.timer_number, self._outbox.progress_number):
+            if number is not None:
+                self.schedule.cancel(number)
+        self._node = None
+        for end in list(self._ends.values()):
+            end.port.abort()
+        self._ends.clear()
+        self.schedule.after(down_us, self._begin)
+
+    # What streams report
+
+    def _accept(self, protocol: str, host: str, end: "_NodeEnd") -> None:
+        now = self.schedule.now
+        if self._node is None or not end.port.is_open:
+            end.port.abort()
+            return
+        if not self._node.open(protocol, host, WALL_START_US + now, now):
+            self.trace.note(now, f"refused {protocol} {host}")
+            end.port.abort()
+            return
+        end.peer = self._node.connect(protocol, host, now)
+        self._ends[end.peer] = end
+        self.trace.note(now, f"connect {end.peer} {protocol} {host}")
+        self._plan_turn()
+        waiting, end.early = end.early, []
+        for data in waiting:
+            self.received(end, data)
+
+    def received(self, end: "_NodeEnd", data: bytes) -> None:
+        """Hand bytes to the engine; called by ends of the node."""
+        if self._node is None or end.peer is None:
+            end.early.append(data)
+            return
+        now = self.schedule.now
+        self.trace.note(now, f"in {end.peer} {len(data)} {zlib.crc32(data):08x}")
+        self._node.receive(end.peer, data, now)
+        self._plan_turn()
+
+    def congested(self, end: "_NodeEnd") -> None:
+        """Tell the engine, and watch whether the peer takes anything; called by ends of the node."""
+        if self._node is not None and end.peer in self._ends:
+            end.waiting_bytes = end.port.unsent_bytes
+            self._node.congested(end.peer, self.schedule.now)
+            if self._outbox.progress_number is None:
+                self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
+            self._plan_turn()
+
+    def drained(self, end: "_NodeEnd") -> None:
+        """Tell the engine that nothing waits any more; called by ends of the node."""
+        if self._node is not None and end.peer in self._ends:
+            end.waiting_bytes = 0
+            self._node.drained(end.peer, self.schedule.now)
+            self._plan_turn()
+
+    def ended(self, end: "_NodeEnd") -> None:
+        """Tell the engine that a client is gone; called by ends of the node."""
+        if self._node is not None and end.peer is not None and self._ends.pop(end.peer, None) is not None:
+            self.trace.note(self.schedule.now, f"lost {end.peer}")
+            self._node.disconnect(end.peer, self.schedule.now)
+            self._plan_turn()
+
+    # Turns
+
+    def _plan_turn(self) -> None:
+        if self._outbox.turn_number is None and self._node is not None:
+            self._outbox.turn_number = self.schedule.after(self.settings.turn_delay_us, self._turn)
+
+    def _turn(self) -> None:
+        if self._outbox.turn_number is not None:
+            self.schedule.cancel(self._outbox.turn_number)
+            self._outbox.turn_number = None
+        assert self._node is not None
+        for protocol, effects in self._node.take(self.schedule.now):
+            behind = self._outbox.behind.setdefault(protocol, deque())
+            for effect in effects:
+                if type(effect) is Append:
+                    behind.append(self._append(effect.record))
+                elif behind:
+                    behind.append(effect)
+                else:
+                    self._perform(effect)
+        self._write_out()
+        self._arm_timer()
+
+    def _append(self, record: Record) -> int:
+        if not self._outbox.uncommitted:
+            life = self.life
+            self.schedule.after(
+                self.settings.commit_delay_us,
+                lambda: self.commit_all() if life == self.life and self.is_up else None,
+            )
+        self._outbox.uncommitted.append(record)
+        self._outbox.appended += 1
+        return self._outbox.appended
+
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            end = self._ends.get(effect.peer)
+            if end is not None:
+                self._outbox.outgoing.setdefault(end, []).append(effect.data)
+                if effect.receipt:
+                    self._outbox.receipts.append(end)
+        elif isinstance(effect, Close):
+            self._outbox.closing.append(effect)
+        elif isinstance(effect, Hold):
+            end = self._ends.get(effect.peer)
+            self.trace.note(self.schedule.now, f"hold {effect.peer} {effect.held}")
+            if end is not None:
+                (end.port.pause if effect.held else end.port.resume)()
+
+    def _write_out(self) -> None:
+        """Write once per peer, then confirm receipts, then close: the order of the server's hub."""
+        now = self.schedule.now
+        outgoing, self._outbox.outgoing = self._outbox.outgoing, {}
+        for end, chunks in outgoing.items():
+            data = b"".join(chunks)
+            self.trace.note(now, f"out {end.peer} {len(data)} {zlib.crc32(data):08x}")
+            end.port.write(data)
+        receipts, self._outbox.receipts = self._outbox.receipts, []
+        for end in receipts:
+            if end.peer in self._ends and not end.port.waits:
+                self.drained(end)
+        closing, self._outbox.closing = self._outbox.closing, []
+        for effect in closing:
+            self._close(effect)
+
+    def _close(self, effect: Close) -> None:
+        end = self._ends.pop(effect.peer, None)
+        if end is None:
+            return
+        self.trace.note(self.schedule.now, f"close {effect.peer} {effect.reason.value} {effect.abort}")
+        if effect.abort:
+            end.port.abort()
+        else:
+            end.port.close()
+            self.schedule.after(LINGER_US, lambda: end.port.abort() if end.port.unsent_bytes else None)
+
+    def _arm_timer(self) -> None:
+        assert self._node is not None
+        target = self._node.deadline()
+        if target is None or (self._outbox.timer_at is not None and self._outbox.timer_at <= target):
+            return
+        if self._outbox.timer_number is not None:
+            self.schedule.cancel(self._outbox.timer_number)
+        self._outbox.timer_at = target
+        self._outbox.timer_number = self.schedule.at(target, self._on_timer)
+
+    def _on_timer(self) -> None:
+        assert self._node is not None
+        self._outbox.timer_at = None
+        self._outbox.timer_number = None
+        self._node.wake(self.schedule.now)
+        self._turn()
+
+    def _look_for_progress(self) -> None:
+        """Tell the engine about waiting peers that have taken something since the last look."""
+        assert self._node is not None
+        self._outbox.progress_number = None
+        waiting = [end for end in self._ends.values() if end.port.waits]
+        for end in waiting:
+            unsent, before = end.port.unsent_bytes, end.waiting_bytes
+            end.waiting_bytes = unsent
+            if unsent < before and end.peer is not None:
+                self._node.congested(end.peer, self.schedule.now)
+        if waiting:
+            self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
+        self._plan_turn()
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """What one life of the node still has to do; a crash forgets all of it."""
+
+    behind: dict[str, deque[Effect | int]] = field(default_factory=dict)
+    """Effects that wait for records, by protocol; a number stands for the record that has it."""
+    uncommitted: list[Record] = field(default_factory=list)
+    appended: int = 0
+    committed: int = 0
+    outgoing: "dict[_NodeEnd, list[bytes]]" = field(default_factory=dict)
+    receipts: "list[_NodeEnd]" = field(default_factory=list)
+    closing: list[Close] = field(default_factory=list)
+    turn_number: int | None = None
+    timer_number: int | None = None
+    timer_at: Instant | None = None
+    progress_number: int | None = None
+
+
+class _NodeEnd:
+    """The node's end of one stream."""
+
+    __slots__ = ("_world", "early", "peer", "port", "waiting_bytes")
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.peer: Peer | None = None
+        self.port: Port
+        self.early: list[bytes] = []
+        """What arrived before the connection stood."""
+        self.waiting_bytes = 0
+
+    def received(self, data: bytes) -> None:
+        """Pass bytes on."""
+        self._world.received(self, data)
+
+    def congested(self) -> None:
+        """Pass on that bytes wait."""
+        self._world.congested(self)
+
+    def drained(self) -> None:
+        """Pass on that nothing waits."""
+        self._world.drained(self)
+
+    def ended(self) -> None:
+        """Pass the end on."""
+        self._world.ended(self)

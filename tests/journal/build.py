@@ -1,0 +1,73 @@
+"""Events and segments that journal and pipeline tests share."""
+
+import random
+
+from waystation.core.facts import Outcome
+from waystation.journal.contract import FORMAT_VERSION
+from waystation.journal.events import (
+    AnonymousCounted,
+    DeliveryAccepted,
+    DeliveryFinished,
+    Event,
+    NodeStarted,
+    NodeStopped,
+    PeerIdentified,
+    PeerLeft,
+    Refused,
+    SegmentOpened,
+    SegmentSealed,
+)
+from waystation.journal.segment import SegmentName, encode_lines
+
+NODE_ID = "00112233445566ff"
+NOON_US = 1_780_056_000_000_000
+"""2026-05-29 12:00 UTC."""
+DAY_US = 86_400_000_000
+
+ONE_OF_EACH: tuple[Event, ...] = (
+    NodeStarted(NOON_US, "0.1.0"),
+    PeerIdentified(NOON_US + 1, "bhumi", b"c" * 8, b"p" * 16),
+    PeerLeft(NOON_US + 2, "bhumi", b"c" * 8, b"p" * 16, "idle_timeout", 12, 34),
+    DeliveryAccepted(NOON_US + 3, "bhumi", b"a" * 16, b"p" * 16, 256),
+    DeliveryFinished(NOON_US + 4, "bhumi", b"a" * 16, b"p" * 16, Outcome.OK, 1, 128, 2),
+    AnonymousCounted(NOON_US, "bhumi", 3, 2),
+    Refused(NOON_US + 5, "bhumi", None, "truncated", 4),
+    NodeStopped(NOON_US + 6, "signal"),
+)
+
+
+def name_at(start_us: int = NOON_US, number: int = 1) -> SegmentName:
+    """Return the name of a segment of the one test node."""
+    return SegmentName(NODE_ID, start_us, number)
+
+
+def segment_bytes(name: SegmentName, events: tuple[Event, ...] | list[Event], *, sealed: bool = True) -> bytes:
+    """Return the whole file of a segment."""
+    rows: list[Event] = [SegmentOpened(name.start_us, FORMAT_VERSION, name.node_id, name.text), *events]
+    if sealed:
+        rows.append(SegmentSealed(name.start_us, len(rows) + 1))
+    return encode_lines(rows, 0)
+
+
+def traffic(seed: int, start_us: int, attempts: int) -> list[Event]:
+    """Return what a node may record in a few hours: every fifth attempt unfinished, some connections left open."""
+    rng = random.Random(seed)
+    events: list[Event] = [NodeStarted(start_us, "0.1.0")]
+    for index in range(attempts):
+        at = start_us + index * 60_000_000
+        attempt, peer, conn = rng.randbytes(16), rng.randbytes(16), rng.randbytes(8)
+        if index % 4 == 0:
+            events.append(PeerIdentified(at, "bhumi", conn, peer))
+        if index % 8 == 0:
+            events.append(PeerLeft(at + 5, "bhumi", conn, peer, "replaced", index, None))
+        outcome = rng.choice(list(Outcome))
+        if outcome in {Outcome.OK, Outcome.TIMEOUT}:
+            latency_us = int(rng.lognormvariate(7, 2))
+            events.append(DeliveryAccepted(at, "bhumi", attempt, peer, 256))
+            if index % 5:
+                events.append(DeliveryFinished(at + latency_us, "bhumi", attempt, peer, outcome, latency_us, 64))
+        else:
+            events.append(DeliveryFinished(at, "bhumi", attempt, peer, outcome, None, 0))
+        if index % 10 == 0:
+            events += [AnonymousCounted(at, "bhumi", index, 1), Refused(at, "bhumi", None, "oversize", 2)]
+    return events

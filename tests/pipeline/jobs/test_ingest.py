@@ -1,0 +1,42 @@
+"""Ingest over several runs."""
+
+import pytest
+
+from tests.journal.build import DAY_US, NOON_US, name_at, segment_bytes, traffic
+from tests.pipeline.build import put, put_events
+from waystation.pipeline.jobs.ingest import ingest
+from waystation.pipeline.lake import Lake
+from waystation.pipeline.tables import BRONZE_EVENTS
+
+pytestmark = pytest.mark.spark
+
+
+def test_later_segments_are_added_once(spark, tmp_path) -> None:
+    """Each run takes what is new, a copy of a known segment is not new, and both dates are listed."""
+    lake, journal = Lake(tmp_path / "lake"), tmp_path / "journal"
+    first, second = name_at(NOON_US, 1), name_at(NOON_US + DAY_US, 2)
+    put_events(journal, first, traffic(1, NOON_US, 10))
+    taken = [ingest(spark, lake, journal).rows_out]
+    put_events(journal, second, traffic(2, second.start_us, 10))
+    copy = put_events(journal, first, traffic(1, NOON_US, 10))
+    copy.rename(tmp_path / "journal" / second.folder / copy.name)
+    taken += [ingest(spark, lake, journal).rows_out for _ in range(2)]
+    rows = lake.read(spark, BRONZE_EVENTS).selectExpr("count(*)", "count(distinct event_id)").first()
+
+    assert taken[0] > 10
+    assert taken[2] == 0
+    assert tuple(rows) == (sum(taken), sum(taken))
+    assert len(lake.manifest(BRONZE_EVENTS).dates()) == 2
+
+
+def test_better_copy_is_read(spark, tmp_path) -> None:
+    """Of a torn and a whole copy of one segment the whole one is taken."""
+    lake, journal, name = Lake(tmp_path / "lake"), tmp_path / "journal", name_at()
+    data = segment_bytes(name, traffic(1, NOON_US, 10))
+    (journal / "a").mkdir(parents=True)
+    (journal / "a" / f"{name.text}.jsonl").write_bytes(data[: len(data) // 2])
+    put(journal, name, data)
+    counts = ingest(spark, lake, journal)
+
+    assert counts.rows_out == data.count(b"\n")
+    assert [problem.problem.partition(":")[0] for problem in counts.problems] == ["duplicate"]

@@ -1,0 +1,59 @@
+"""The journal's folder as the pipeline finds it."""
+
+import fcntl
+
+from tests.journal.build import NOON_US, ONE_OF_EACH, name_at, segment_bytes
+from tests.pipeline.build import put
+from waystation.journal.segment import SegmentState
+from waystation.pipeline.journal_files import LOCK_FILE, discover, seal_left_overs
+
+NAME = name_at()
+WHOLE = segment_bytes(NAME, ONE_OF_EACH)
+
+
+def test_states_are_told_from_the_ends(tmp_path) -> None:
+    """Each file gets the state that its name and its two ends show."""
+    put(tmp_path, NAME, WHOLE)
+    torn = name_at(NOON_US, 2)
+    put(tmp_path, torn, segment_bytes(torn, ONE_OF_EACH)[:-5])
+    put(tmp_path, name_at(NOON_US, 3), b"")
+
+    assert [(file.segment, file.state, file.rows_promised) for file in discover(tmp_path)] == [
+        (NAME.text, SegmentState.COMPLETE, 10),
+        (torn.text, SegmentState.TORN, None),
+        (name_at(NOON_US, 3).text, SegmentState.FOREIGN, None),
+    ]
+
+
+def test_best_copy_comes_first(tmp_path) -> None:
+    """Of two files that are one segment, the finished one is found first."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / f"{NAME.text}.jsonl").write_bytes(WHOLE[:-5])
+    best = put(tmp_path, NAME, WHOLE)
+
+    assert next(iter(discover(tmp_path))).path == best
+
+
+def test_large_segment_is_told_by_its_ends_alone(tmp_path) -> None:
+    """The state of a segment of many rows does not depend on reading it whole."""
+    path = put(tmp_path, NAME, segment_bytes(NAME, ONE_OF_EACH * 1_000))
+
+    assert [(file.path, file.rows_promised) for file in discover(tmp_path)] == [(path, 8_002)]
+
+
+def test_left_over_is_sealed_when_its_writer_is_gone(tmp_path) -> None:
+    """Nobody holds the lock: the open segment gets its final name, content unchanged."""
+    path = put(tmp_path, NAME, WHOLE[:-5], ".jsonl.open")
+
+    assert seal_left_overs(tmp_path) == 0
+    assert path.with_suffix("").read_bytes() == WHOLE[:-5]
+
+
+def test_growing_segment_is_left_alone(tmp_path) -> None:
+    """While a writer holds the lock its open segment stays open and is not read."""
+    path = put(tmp_path, NAME, WHOLE, ".jsonl.open")
+    with (tmp_path / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        left = seal_left_overs(tmp_path)
+
+    assert (left, path.exists(), discover(tmp_path)) == (1, True, [])

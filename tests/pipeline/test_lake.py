@@ -1,0 +1,97 @@
+"""Manifests: what counts, and what does not."""
+
+import datetime
+
+import pytest
+
+from waystation.core.errors import HostError
+from waystation.pipeline.lake import Batch, Lake, Manifest
+from waystation.pipeline.tables import GOLD_OUTCOMES, OPS_RUNS
+
+DAYS = [datetime.date(2026, 5, day) for day in (28, 29)]
+SCHEMA = ", ".join([*(f"{column.name} {column.type}" for column in GOLD_OUTCOMES.columns), "event_date date"])
+
+
+def frame(spark, counts: dict[datetime.date, int]):
+    """Give one row per date."""
+    rows = [(None, "bhumi", "ok", n, 0, {1: n}, date) for date, n in counts.items()]
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def numbers(spark, lake: Lake) -> dict[datetime.date, int]:
+    """Return what a reader sees."""
+    return {row["event_date"]: row["n"] for row in lake.read(spark, GOLD_OUTCOMES).collect()}
+
+
+def test_unwritten_table_is_empty(tmp_path) -> None:
+    """A table nobody wrote has an empty manifest."""
+    assert Lake(tmp_path).manifest(GOLD_OUTCOMES) == Manifest()
+
+
+def test_lock_keeps_a_second_writer_out(tmp_path) -> None:
+    """One writer at a time; afterwards the next may come."""
+    lake = Lake(tmp_path / "lake")
+    with lake.locked(), pytest.raises(HostError, match="another pipeline"), lake.locked():
+        pass
+    with lake.locked():
+        held = True
+
+    assert held
+
+
+def test_unusable_folder_is_said(tmp_path) -> None:
+    """A lake that cannot be made is one sentence with the exit code of the store."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError, match="cannot use the lake") as caught, Lake(tmp_path / "file" / "lake").locked():
+        pass
+
+    assert caught.value.exit_code == 5
+
+
+def test_run_report_is_one_line(tmp_path) -> None:
+    """A run report is a file of one line of JSON below its date."""
+    path = Lake(tmp_path).write_run(OPS_RUNS, "r1", DAYS[0], {"run_id": "r1"})
+
+    assert path.read_text() == '{"run_id": "r1"}\n'
+    assert str(path.relative_to(tmp_path)) == "ops/runs/v=1/event_date=2026-05-28/r1.json"
+
+
+@pytest.mark.spark
+def test_whole_dates_are_replaced(spark, tmp_path) -> None:
+    """Overwriting a date replaces it alone; a date that became empty is gone."""
+    lake = Lake(tmp_path)
+    lake.overwrite(frame(spark, {DAYS[0]: 1, DAYS[1]: 2}), GOLD_OUTCOMES, "one", DAYS)
+    lake.overwrite(frame(spark, {DAYS[1]: 5}), GOLD_OUTCOMES, "two", [DAYS[1]])
+    replaced = numbers(spark, lake)
+    lake.overwrite(frame(spark, {DAYS[1]: 6}), GOLD_OUTCOMES, "three", DAYS)
+
+    assert replaced == {DAYS[0]: 1, DAYS[1]: 5}
+    assert numbers(spark, lake) == {DAYS[1]: 6}
+    assert lake.manifest(GOLD_OUTCOMES).batches == (Batch(DAYS[1], "three", 1),)
+
+
+@pytest.mark.spark
+def test_files_of_a_dead_run_do_not_count(spark, tmp_path) -> None:
+    """What a run wrote without listing it is not read, and the next run removes it."""
+    lake = Lake(tmp_path)
+    lake.append(frame(spark, {DAYS[0]: 1}), GOLD_OUTCOMES, "good", ["s1"])
+    listed = (lake.folder(GOLD_OUTCOMES) / "MANIFEST.json").read_bytes()
+    lake.append(frame(spark, {DAYS[0]: 9}), GOLD_OUTCOMES, "dead", ["s2"])
+    (lake.folder(GOLD_OUTCOMES) / "MANIFEST.json").write_bytes(listed)
+    seen = numbers(spark, lake)
+    lake.append(frame(spark, {DAYS[1]: 3}), GOLD_OUTCOMES, "next", ["s3"])
+
+    assert seen == {DAYS[0]: 1}
+    assert not list(tmp_path.rglob("batch=dead"))
+    assert lake.manifest(GOLD_OUTCOMES).segments == {"s1", "s3"}
+
+
+@pytest.mark.spark
+def test_same_batch_again_replaces_itself(spark, tmp_path) -> None:
+    """Appending a batch of the same name twice leaves it once."""
+    lake = Lake(tmp_path)
+    for _ in range(2):
+        lake.append(frame(spark, {DAYS[0]: 1}), GOLD_OUTCOMES, "good", ["s1"])
+
+    assert lake.read(spark, GOLD_OUTCOMES).count() == 1
+    assert lake.manifest(GOLD_OUTCOMES).batches == (Batch(DAYS[0], "good", 1),)

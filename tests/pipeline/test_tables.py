@@ -1,0 +1,39 @@
+"""What is promised about every dataset."""
+
+import pytest
+
+from waystation.journal.contract import COLUMNS, Privacy
+from waystation.pipeline.tables import BRONZE_EVENTS, DATASETS, Dataset
+
+
+@pytest.mark.parametrize("dataset", DATASETS, ids=lambda dataset: dataset.full_name)
+def test_dataset_is_fully_declared(dataset: Dataset) -> None:
+    """A dataset has a grain, a retention, a key out of its own columns, and no forbidden column."""
+    names = dataset.names()
+
+    assert len(set(names)) == len(names)
+    assert set(dataset.key) <= set(names)
+    assert dataset.grain
+    assert dataset.retention_days > 0
+    assert Privacy.FORBIDDEN not in {column.privacy for column in dataset.columns}
+
+
+def test_bronze_carries_the_journal() -> None:
+    """bronze.events has every column of the journal with the journal's meaning and class."""
+    carried = {column.name: (column.type, column.privacy) for column in BRONZE_EVENTS.columns}
+
+    assert {column.name: (column.lake_type, column.privacy) for column in COLUMNS}.items() <= carried.items()
+
+
+def test_gold_holds_nothing_personal() -> None:
+    """What is kept for a year are counts only."""
+    classes = {column.privacy for dataset in DATASETS if dataset.layer == "gold" for column in dataset.columns}
+
+    assert classes == {Privacy.PUBLIC}
+
+
+def test_schema_ends_with_the_partition() -> None:
+    """Files are read with the columns in order and the two partition columns."""
+    assert BRONZE_EVENTS.ddl().startswith("`event_id` binary, `node_id` string, `segment` string, `ts` timestamp")
+    assert BRONZE_EVENTS.ddl().endswith("`event_date` date, `batch` string")
+    assert BRONZE_EVENTS.folder == "bronze/events/v=1"

@@ -1,0 +1,386 @@
+import asyncio
+import random
+
+import pytest
+
+from tests.sdk.build import LoopbackRelay, RunningDevice, ScriptedRelay, echo, paired
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi.client import commit_of
+from waystation.protocols.bhumi.envelope import open_envelope
+from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.payloads import (
+    ContentType,
+    DeviceMessage,
+    HandshakeComplete,
+    HandshakeInit,
+    ResponseStatus,
+    decode_payload,
+)
+from waystation.sdk.bhumi import BhumiState, Device, Dialect, Disconnected, Handled, PeerJoined, Trouble
+from waystation.sdk.bhumi_dialect import write_request
+from waystation.sdk.errors import HomeBusyError
+
+BOB = KeyPair.from_seed(bytes([0xB2]) * 32)
+BACK = bytes([0x77]) * 32
+
+
+def handshake(device, preimage):
+    """Return the sealed handshake of Bob with an invite's preimage."""
+    request = HandshakeInit(BOB.public, BACK, "tcp://bob:1")
+    return write_request(Dialect.E2E, device.state.identity, preimage, request, random.Random(1))
+
+
+def message(device, preimage, content=b"hi", content_type=ContentType.TEXT):
+    """Return a sealed message."""
+    request = DeviceMessage(content_type, content)
+    return write_request(Dialect.E2E, device.state.identity, preimage, request, random.Random(2))
+
+
+def opened(ack_payload):
+    """Return what an ACK's payload says to Bob."""
+    return decode_payload(open_envelope(BOB, wire.decode_ack(ack_payload).payload))
+
+
+async def introduced(relay):
+    """Return the device's connection at a scripted relay, with deliveries carrying preimages from now on."""
+    ((peer, _),) = await relay.wait_for(FrameType.I_AM)
+    relay.send(peer, messages.Options(messages.Feature.DELIVER_WITH_PREIMAGE))
+    relay.send(peer, messages.Keepalive())
+    return peer
+
+
+def test_commits_leave_before_the_answer(tmp_path):
+    """For every answer the relay hears UPDATE_COMMITS first, with the commit of the preimage the answer gives."""
+
+    async def scenario():
+        async with LoopbackRelay() as relay, paired(tmp_path, relay) as (_, bob, _state):
+            await bob.send("alice", "hi")
+            (device,) = relay.identified
+            return [kind for peer, kind, _ in relay.frames if peer == device]
+
+    kinds = asyncio.run(scenario())
+
+    start = kinds.index(FrameType.UPDATE_COMMITS)
+    assert kinds[:start] == [FrameType.OPTIONS, FrameType.I_AM, FrameType.KEEPALIVE]
+    assert kinds[start:] == [FrameType.UPDATE_COMMITS, FrameType.ACK] * 3
+
+
+def test_answer_is_on_disk_before_it_leaves(tmp_path):
+    """When the relay sees an ACK, another program reads the same bytes from the device's state."""
+
+    async def scenario():
+        async with LoopbackRelay() as relay:
+            kept = []
+
+            def look():
+                if relay.frames[-1][1] == FrameType.ACK:
+                    reader = BhumiState(tmp_path / "alice")
+                    answer = wire.decode_ack(relay.frames[-1][2]).payload
+                    kept.append(answer in [each.response for each in reader.recent_responses()])
+                    reader.close()
+
+            relay.on_frames = look
+            async with paired(tmp_path, relay) as (_, bob, _state):
+                await bob.send("alice", "hi")
+            return kept
+
+    assert asyncio.run(scenario()) == [True] * 3
+
+
+def test_handshake_gives_and_takes_a_preimage(tmp_path):
+    """An invite makes a peer of whoever shakes hands: it gets a registered preimage, and its own one is kept."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            invite = device.state.add_invite("bob", random.Random(1))
+            peer = await introduced(relay)
+            relay.send(peer, messages.Deliver(1, handshake(device, invite), invite))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            (joined,) = await device.until(PeerJoined)
+            answer = opened(ack)
+            updates = [wire.decode_update_commits(each).commits for _, each in relay.of_type(FrameType.UPDATE_COMMITS)]
+            known = device.state.peer(BOB.public)
+            return (
+                answer,
+                updates,
+                joined,
+                known,
+                device.state.next_right(BOB.public),
+                device.state.grant_of(invite),
+                invite,
+            )
+
+    answer, updates, joined, known, right, grant, _invite = asyncio.run(scenario())
+
+    assert isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK
+    assert updates == [(commit_of(answer.preimage),)]
+    assert (joined.alias, known.url, right, grant) == ("bob", "tcp://bob:1", BACK, None)
+
+
+def test_refused_handshake_gives_nothing(tmp_path):
+    """Whom the owner does not admit gets status 1, no preimage, no URL, and is not remembered."""
+
+    async def scenario():
+        async with (
+            ScriptedRelay() as relay,
+            RunningDevice(tmp_path, relay.url, echo, admit=lambda _key, alias: alias != "bob") as device,
+        ):
+            invite = device.state.add_invite("bob", random.Random(1))
+            peer = await introduced(relay)
+            relay.send(peer, messages.Deliver(1, handshake(device, invite), invite))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            return opened(ack), device.state.peers(), device.state.preimages()
+
+    assert asyncio.run(scenario()) == (HandshakeComplete(ResponseStatus.REFUSED), [], [])
+
+
+def test_same_preimage_twice_is_handled_once(tmp_path):
+    """Deliveries of one preimage, side by side or later, get the same bytes; the handler works once."""
+
+    async def scenario():
+        calls, called, gate = [], asyncio.Event(), asyncio.Event()
+
+        async def slow(request):
+            calls.append(request)
+            called.set()
+            await gate.wait()
+            return "done"
+
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, slow) as device:
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            peer = await introduced(relay)
+            for number in (1, 2):
+                relay.send(peer, messages.Deliver(number, message(device, preimage), preimage))
+            await called.wait()
+            gate.set()
+            await relay.wait_for(FrameType.ACK, 2)
+            relay.send(peer, messages.Deliver(3, message(device, preimage), preimage))
+            acks = [wire.decode_ack(payload) for _, payload in await relay.wait_for(FrameType.ACK, 3)]
+            return acks, len(calls), len(await device.until(Handled))
+
+    acks, calls_count, handled_count = asyncio.run(scenario())
+
+    assert sorted(ack.message_id for ack in acks) == [1, 2, 3]
+    assert len({ack.payload for ack in acks}) == 1
+    assert (calls_count, handled_count) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content"),
+    [(ContentType.TEXT, b""), (ContentType.COMMAND, b'{"ok":false,"error":"no bulb"}')],
+)
+def test_failing_handler_is_the_peers_error(tmp_path, content_type, content):
+    """A handler that raises answers with status 1 (a command with its error), and the device goes on."""
+
+    async def scenario():
+        async def broken(_request):
+            raise RuntimeError("no bulb")
+
+        async with LoopbackRelay() as relay, paired(tmp_path, relay, broken) as (alice, bob, _):
+            first = await bob.send("alice", '{"cmd":"led"}', content_type)
+            second = await bob.send("alice", '{"cmd":"led"}', content_type)
+            return first, second, await alice.until(Trouble)
+
+    first, second, troubles = asyncio.run(scenario())
+
+    assert (first.status, first.content) == (second.status, second.content) == (1, content)
+    assert "no bulb" in troubles[0].reason
+
+
+def test_commands_get_json(tmp_path):
+    """What a handler returns for a command is JSON data, whether it is JSON or plain words."""
+
+    async def scenario():
+        async def answer(request):
+            return '{"t":21.5}' if request.command().cmd == "temp" else "plain words"
+
+        async with LoopbackRelay() as relay, paired(tmp_path, relay, answer) as (_, bob, _state):
+            return await bob.command("alice", "temp"), await bob.command("alice", "say", {"x": 1})
+
+    assert asyncio.run(scenario()) == ({"t": 21.5}, "plain words")
+
+
+def test_answer_over_the_limit_is_an_error(tmp_path):
+    """An answer that the relay would not take is replaced by an error that it takes."""
+
+    async def scenario():
+        async def long(_request):
+            return bytes(1_000)
+
+        async with ScriptedRelay(max_payload_bytes=600) as relay, RunningDevice(tmp_path, relay.url, long) as device:
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            peer = await introduced(relay)
+            relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            return opened(ack)
+
+    answer = asyncio.run(scenario())
+
+    assert (answer.status, answer.content) == (ResponseStatus.REFUSED, b"")
+    assert any(answer.next_preimage)
+
+
+def test_largest_answer_fits(tmp_path):
+    """The size check leaves exactly the room that envelope and structure need."""
+
+    async def scenario():
+        sizes = []
+        for size in (300, 600):
+            async with ScriptedRelay(max_payload_bytes=size) as relay:
+                room = size - 80 - 40 - len(relay.url)
+
+                async def exact(_request, room=room):
+                    return bytes(room)
+
+                async with RunningDevice(tmp_path / str(size), relay.url, exact) as device:
+                    preimage = bytes([1]) * 32
+                    device.state.issue(BOB.public, [preimage])
+                    peer = await introduced(relay)
+                    relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
+                    ((_, ack),) = await relay.wait_for(FrameType.ACK)
+                    sizes.append(len(wire.decode_ack(ack).payload))
+        return sizes
+
+    assert asyncio.run(scenario()) == [300, 600]
+
+
+def test_hint_finds_the_preimage(tmp_path):
+    """A relay that ignores OPTIONS delivers without preimage; the envelope's hint tells which one it is."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            preimages = [bytes([number]) * 32 for number in range(1, 6)]
+            device.state.issue(BOB.public, preimages)
+            ((peer, _),) = await relay.wait_for(FrameType.I_AM)
+            relay.send(peer, messages.Deliver(1, message(device, preimages[2], b"third")))
+            await relay.wait_for(FrameType.ACK)
+            relay.send(peer, messages.Deliver(2, message(device, preimages[2], b"third")))
+            acks = [wire.decode_ack(each).payload for _, each in await relay.wait_for(FrameType.ACK, 2)]
+            return acks, device.state.grant_of(preimages[2]), relay.of_type(FrameType.ACK)[0][1]
+
+    acks, grant, first = asyncio.run(scenario())
+
+    assert opened(first).content == b"third"
+    assert acks[0] == acks[1]
+    assert grant is None
+
+
+@pytest.mark.parametrize("payload", [b"", b"nonsense", bytes(200)])
+def test_unknown_preimage_is_answered_empty(tmp_path, payload):
+    """A request whose preimage was never given out gets an empty answer, and trouble is reported."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            peer = await introduced(relay)
+            relay.send(peer, messages.Deliver(1, payload, bytes([9]) * 32))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            return wire.decode_ack(ack), await device.until(Trouble)
+
+    ack, troubles = asyncio.run(scenario())
+
+    assert ack == messages.Ack(1, b"")
+    assert len(troubles) == 1
+
+
+def test_nonsense_from_a_peer_renews_its_right(tmp_path):
+    """A known peer that sends nonsense gets an error and the next preimage; the handler sees nothing."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            peer = await introduced(relay)
+            relay.send(peer, messages.Deliver(1, b"nonsense", preimage))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            return opened(ack), device.state.preimages(), await device.until(Trouble)
+
+    answer, preimages, _ = asyncio.run(scenario())
+
+    assert answer.status == ResponseStatus.REFUSED
+    assert preimages == [answer.next_preimage]
+
+
+def test_invite_made_by_another_program_is_registered(tmp_path):
+    """A listening device notices what another program wrote and tells the relay the new commit."""
+
+    async def scenario():
+        async with LoopbackRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            await device.listening()
+            other = BhumiState(tmp_path)
+            preimage = other.add_invite("late", random.Random(1))
+            other.close()
+            ((_, update),) = await relay.wait_for(FrameType.UPDATE_COMMITS)
+            return wire.decode_update_commits(update).commits, preimage
+
+    commits, preimage = asyncio.run(scenario())
+
+    assert commits == (commit_of(preimage),)
+
+
+def test_reconnects_and_carries_recent_answers(tmp_path):
+    """After its relay goes away the device registers with the next one, and brings its commits and last answers."""
+
+    async def scenario():
+        async with (
+            LoopbackRelay() as first,
+            ScriptedRelay() as second,
+            RunningDevice(tmp_path, [first.url, second.url], echo) as device,
+        ):
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            await device.listening()
+            device.state.answered(preimage, BOB.public, b"the answer", [bytes([2]) * 32], None)
+            first.stop()
+            ((_, introduction),) = await second.wait_for(FrameType.I_AM)
+            return wire.decode_i_am(introduction), preimage, await device.until(Disconnected)
+
+    introduction, preimage, _ = asyncio.run(scenario())
+
+    assert introduction.responses == (messages.RecentResponse(preimage, b"the answer"),)
+    assert introduction.commits == (commit_of(bytes([2]) * 32),)
+
+
+def test_late_answer_goes_to_the_next_connection(tmp_path):
+    """An answer that is ready after its connection broke is offered to the relay by a refreshed I_AM."""
+
+    async def scenario():
+        called, gate = asyncio.Event(), asyncio.Event()
+
+        async def slow(_request):
+            called.set()
+            await gate.wait()
+            return "late"
+
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, slow) as device:
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            peer = await introduced(relay)
+            await device.listening()
+            relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
+            await called.wait()
+            relay.cut(peer)
+            ((_, again),) = (await relay.wait_for(FrameType.I_AM, 2))[1:]
+            gate.set()
+            refreshed = (await relay.wait_for(FrameType.I_AM, 3))[2][1]
+            return wire.decode_i_am(again), wire.decode_i_am(refreshed), relay.of_type(FrameType.ACK), preimage
+
+    again, refreshed, acks, preimage = asyncio.run(scenario())
+
+    assert again.responses == ()
+    assert [response.preimage for response in refreshed.responses] == [preimage]
+    assert acks == []
+
+
+def test_one_listener_per_identity(tmp_path):
+    """A second listener for one identity is refused: the two would push each other off the relay for ever."""
+
+    async def scenario():
+        async with LoopbackRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            await device.listening()
+            with pytest.raises(HomeBusyError):
+                await Device(device.state, relay.url, echo).run()
+
+    asyncio.run(scenario())

@@ -1,0 +1,153 @@
+import asyncio
+import datetime
+import socket
+
+import pytest
+
+from waystation.core.errors import HostError, LocalError
+from waystation.crypto.certificates import make_local_certificates
+from waystation.transport.dial import DEFAULT_PORT, RelayUrl, dial
+from waystation.transport.listen import Listener
+from waystation.transport.tls import client_context, server_context
+
+
+class Side:
+    """One side of a connection that remembers what it was told."""
+
+    def __init__(self):
+        self.heard = b""
+        self.pipe = None
+        self.told = asyncio.Event()
+
+    def connected(self, pipe):
+        self.pipe = pipe
+
+    def received(self, _pipe, data):
+        self.heard += data
+        self.told.set()
+
+    def congested(self, pipe):
+        pass
+
+    def drained(self, pipe):
+        pass
+
+    def lost(self, _pipe, _error):
+        self.told.set()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Certificates for localhost."""
+    path = tmp_path_factory.mktemp("tls")
+    made = make_local_certificates(["localhost", "127.0.0.1"], datetime.datetime.now(datetime.UTC))
+    for name, pem in (("ca", made.ca_pem), ("cert", made.cert_pem), ("key", made.key_pem)):
+        (path / name).write_bytes(pem)
+    return path
+
+
+async def conversation(context, url_of, client):
+    """Listen, dial, say one thing each way, and return what both sides heard with the client's pipe."""
+    server, caller = Side(), Side()
+    listener = Listener(server, lambda _: True, lambda _: None, context)
+    await listener.open("127.0.0.1", 0)
+    try:
+        pipe = await dial(url_of(listener.port), caller, client, 5)
+        pipe.write([b"ping"])
+        await server.told.wait()
+        server.pipe.write([b"pong"])
+        await caller.told.wait()
+        no_delay = pipe._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        facts = server.heard, caller.heard, pipe.tls_version, bool(no_delay), caller.pipe is pipe
+        pipe.close()
+    finally:
+        listener.close()
+    return facts
+
+
+def test_tcp():
+    """A tcp address is dialled without TLS, with TCP_NODELAY, and its pipe is the one the sink was told of."""
+    facts = asyncio.run(conversation(None, lambda port: f"tcp://127.0.0.1:{port}", None))
+
+    assert facts == (b"ping", b"pong", "", True, True)
+
+
+def test_tls(folder):
+    """A tls address is dialled with TLS and the authority given."""
+    server = server_context(folder / "cert", folder / "key")
+
+    facts = asyncio.run(conversation(server, lambda port: f"tls://127.0.0.1:{port}", client_context(folder / "ca")))
+
+    assert facts == (b"ping", b"pong", "TLSv1.3", True, True)
+
+
+def test_untrusted_certificate_names_the_flag(folder):
+    """A certificate that nobody vouches for is refused, and the sentence says what to do."""
+    server = server_context(folder / "cert", folder / "key")
+
+    with pytest.raises(HostError, match=r"not trusted.*--ca"):
+        asyncio.run(conversation(server, lambda port: f"tls://127.0.0.1:{port}", client_context()))
+
+
+def test_wrong_name_is_not_trusted(folder, tmp_path):
+    """A certificate for another host is refused although its authority is trusted."""
+    made = make_local_certificates(["elsewhere.example"], datetime.datetime.now(datetime.UTC))
+    for name, pem in (("ca", made.ca_pem), ("cert", made.cert_pem), ("key", made.key_pem)):
+        (tmp_path / name).write_bytes(pem)
+    server = server_context(tmp_path / "cert", tmp_path / "key")
+
+    with pytest.raises(HostError, match="not trusted"):
+        asyncio.run(conversation(server, lambda port: f"tls://127.0.0.1:{port}", client_context(tmp_path / "ca")))
+
+
+def test_nobody_listens():
+    """A closed port is named in the sentence."""
+    with pytest.raises(HostError, match=r"nobody listens on tcp://127\.0\.0\.1:1;"):
+        asyncio.run(dial("tcp://127.0.0.1:1", Side(), None, 5))
+
+
+def test_silence_is_a_timeout():
+    """A host that accepts and never completes the TLS handshake is given up in time."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(HostError, match=r"did not answer within 0\.05 s"):
+            asyncio.run(dial(f"tls://127.0.0.1:{port}", Side(), client_context(), 0.05))
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("tls://relay.example:443", "tls://relay.example:443"),
+        ("tcp://127.0.0.1:80/", "tcp://127.0.0.1:80"),
+        ("relay.example:443", "tls://relay.example:443"),
+        ("relay.example", f"tls://relay.example:{DEFAULT_PORT}"),
+        ("tls://[::1]:9", "tls://[::1]:9"),
+        ("[2001:db8::1]", f"tls://[2001:db8::1]:{DEFAULT_PORT}"),
+        ("TLS://Relay.Example:443", "tls://relay.example:443"),
+    ],
+)
+def test_address(text, full):
+    """An address has one full spelling, which reads back as the same address."""
+    assert str(RelayUrl.parse(text)) == full
+    assert RelayUrl.parse(full) == RelayUrl.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tls://",
+        "tls://:443",
+        "http://x:1",
+        "tls://x:70000",
+        "tls://x:a",
+        "tls://x/y",
+        "tls://x?y",
+        "tls://u@x",
+        "::1:9",
+    ],
+)
+def test_anything_else_is_no_address(text):
+    """Other schemes, missing hosts, impossible ports and extra parts are refused with a sentence."""
+    with pytest.raises(LocalError, match="not a relay address"):
+        RelayUrl.parse(text)
