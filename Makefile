@@ -54,6 +54,7 @@ clean:
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "waystation needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV): about 600 MB to download the first time, a minute or two"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "this Python cannot make virtual environments (on Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --requirement requirements.lock

@@ -55,9 +55,7 @@ def test_facts_never_leave_the_engine():
     assert "DeliveryAccepted" in rig.kinds()
 
 
-@pytest.mark.parametrize(
-    "how", ["disconnect", "close by the relay", "close, then disconnect", "disconnect before take"]
-)
+@pytest.mark.parametrize("how", ["disconnect", "relay closes", "close, then disconnect", "disconnect before take"])
 def test_every_end_releases_the_address_exactly_once(how):
     """Whoever ends a connection, and however often its end is told, it is counted out once."""
     rig = Rig()

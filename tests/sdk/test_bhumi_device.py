@@ -384,3 +384,79 @@ def test_one_listener_per_identity(tmp_path):
                 await Device(device.state, relay.url, echo).run()
 
     asyncio.run(scenario())
+
+
+def sealed_init(recipient, preimage, sender):
+    """Return a handshake that claims an identity."""
+    return write_request(Dialect.E2E, recipient, preimage, HandshakeInit(sender, BACK), random.Random(1))
+
+
+@pytest.mark.parametrize("case", ["message", "nonsense", "weak identity", "own identity"])
+def test_wasted_invite_is_withdrawn(tmp_path, case):
+    """An invite used for anything but a proper handshake gets an empty answer and is gone."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            invite = device.state.add_invite("bob", random.Random(1))
+            own = device.state.identity
+            peer = await introduced(relay)
+            payload = {
+                "message": lambda: message(device, invite),
+                "nonsense": lambda: b"nonsense",
+                "weak identity": lambda: sealed_init(own, invite, bytes(32)),
+                "own identity": lambda: sealed_init(own, invite, own),
+            }[case]()
+            relay.send(peer, messages.Deliver(1, payload, invite))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            await device.until(Trouble)
+            return wire.decode_ack(ack).payload, device.state.preimages(), device.state.peers()
+
+    assert asyncio.run(scenario()) == (b"", [], [])
+
+
+def test_handshake_of_a_known_peer_is_refused(tmp_path):
+    """A handshake needs an invite; with an ordinary preimage it is refused, and spends it."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            peer = await introduced(relay)
+            relay.send(peer, messages.Deliver(1, handshake(device, preimage), preimage))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            return opened(ack), device.state.preimages()
+
+    assert asyncio.run(scenario()) == (HandshakeComplete(ResponseStatus.REFUSED), [])
+
+
+def test_delivery_without_preimage_or_hint(tmp_path):
+    """A delivery that names no preimage and hints at none gets an empty answer."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
+            ((peer, _),) = await relay.wait_for(FrameType.I_AM)
+            relay.send(peer, messages.Deliver(1, bytes(100)))
+            ((_, ack),) = await relay.wait_for(FrameType.ACK)
+            return wire.decode_ack(ack).payload, len(await device.until(Trouble))
+
+    assert asyncio.run(scenario()) == (b"", 1)
+
+
+def test_no_answer_without_the_disk(tmp_path):
+    """When the state cannot be written nothing is answered: the sender sees a timeout, not a broken promise."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo, poll_s=60) as device:
+            preimage = bytes([1]) * 32
+            device.state.issue(BOB.public, [preimage])
+            peer = await introduced(relay)
+            await device.listening()
+            device.state._database.execute("PRAGMA query_only = ON")
+            relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
+            (trouble,) = await device.until(Trouble)
+            return trouble.reason, relay.of_type(FrameType.ACK)
+
+    reason, acks = asyncio.run(scenario())
+
+    assert "bhumi.db" in reason
+    assert acks == []

@@ -151,3 +151,31 @@ def test_anything_else_is_no_address(text):
     """Other schemes, missing hosts, impossible ports and extra parts are refused with a sentence."""
     with pytest.raises(LocalError, match="not a relay address"):
         RelayUrl.parse(text)
+
+
+class Greeter(Side):
+    """A plain relay's side: speaks first."""
+
+    def connected(self, pipe):
+        pipe.write([bytes.fromhex("000100000009010102030400010000")])
+
+
+def test_plain_listener_is_recognised():
+    """Dialling a plain port with TLS says what is probably wrong."""
+
+    async def scenario():
+        listener = Listener(Greeter(), lambda _: True, lambda _: None, None)
+        await listener.open("127.0.0.1", 0)
+        try:
+            await dial(f"tls://127.0.0.1:{listener.port}", Side(), client_context(), 5)
+        finally:
+            listener.close()
+
+    with pytest.raises(HostError, match=r"TLS handshake.*plain tcp://"):
+        asyncio.run(scenario())
+
+
+def test_impossible_host():
+    """A name that can be no host is named, without asking anybody."""
+    with pytest.raises(HostError, match=r"cannot find the host of tcp://a\.\.b:1"):
+        asyncio.run(dial("tcp://a..b:1", Side(), None, 5))

@@ -36,7 +36,6 @@ COMMANDS: Final = {
     "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
     "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
     "sim": _Listed("sim", "Run whole nodes on a virtual clock with faults."),
-    "bench": _Listed("bench", "Measure the node on this machine."),
 }
 
 

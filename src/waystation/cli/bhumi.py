@@ -51,7 +51,9 @@ _LOCAL_CA: Final = Path("waystation/tls/ca.pem")  # what `waystation init` makes
 _DEFAULT_RELAY: Final = "tls://127.0.0.1:8443"  # design.md, Outside face
 _DEFAULT_HOME: Final = Path("bhumi-me")
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help="Listen and send as a Bhumi device.")
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="Listen and send as a Bhumi device."
+)
 
 RelayOption = Annotated[
     list[str] | None,

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.journal.contract import COLUMNS, FORMAT_VERSION, KINDS, TS_US_END, kind_of
+from waystation.journal.contract import COLUMNS, FORMAT_VERSION, KINDS, TS_US_END, Kind
 from waystation.journal.events import Event
 
 __all__ = [
@@ -167,20 +167,18 @@ def read_rows(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _row(event: Event, seq: int) -> dict[str, Any]:
-    kind = kind_of(event)
-    row: dict[str, Any] = {"seq": seq, "kind": kind.name}
-    if kind.protocol is not None:
-        row["protocol"] = kind.protocol
-    attrs: dict[str, str] = {}
-    for name, value in zip(event._fields, event, strict=True):
-        if value is None:
-            continue
-        if name in kind.attributes:
-            attrs[kind.attributes[name]] = str(_plain(value))
-        else:
-            row[kind.columns.get(name, name)] = _plain(value)
-    if attrs:
-        row["attrs"] = attrs
+    plan = _PLANS[type(event)]
+    row: dict[str, Any] = {"seq": seq, "kind": plan.kind}
+    if plan.protocol is not None:
+        row["protocol"] = plan.protocol
+    for index, column in plan.columns:
+        value = event[index]
+        if value is not None:
+            row[column] = value if type(value) is int else _plain(value)
+    if plan.attributes:
+        attrs = {key: str(_plain(event[index])) for index, key in plan.attributes if event[index] is not None}
+        if attrs:
+            row["attrs"] = attrs
     return row
 
 
@@ -238,5 +236,24 @@ def _is_reference(text: str, size_bytes: int | None) -> bool:
 
 _HEX_DIGITS: Final = frozenset("0123456789abcdef")
 _COLUMN: Final = {column.name: column for column in COLUMNS}
+
+
+class _Plan(NamedTuple):
+    """Where the fields of one kind of event go, by their index: encoding is too frequent to look names up."""
+
+    kind: str
+    protocol: str | None
+    columns: tuple[tuple[int, str], ...]
+    attributes: tuple[tuple[int, str], ...]
+
+
+def _plan(kind: Kind) -> _Plan:
+    fields = list(enumerate(kind.event._fields))
+    columns = [(index, kind.columns.get(name, name)) for index, name in fields if name not in kind.attributes]
+    attributes = [(index, kind.attributes[name]) for index, name in fields if name in kind.attributes]
+    return _Plan(kind.name, kind.protocol, tuple(columns), tuple(attributes))
+
+
+_PLANS: Final = {kind.event: _plan(kind) for kind in KINDS}
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder()

@@ -1,7 +1,7 @@
 """A Bhumi town: one node, devices, senders, hostile peers, and what happens to their links.
 
-``BhumiTown`` is the scenario that ``run`` drives through its phases: trouble, calm, a last request of everybody, and the empty
-town. A protocol author writes a class with these methods and gets everything else.
+``BhumiTown`` is the scenario that ``run`` drives through its phases: trouble, calm, a last request of everybody, and
+the empty town. A protocol author writes a class with these methods and gets everything else.
 """
 
 import random
@@ -166,10 +166,10 @@ class BhumiTown:
         key = self._world.recorder_key
         receivers = [device.identity for device in self._devices] + [hostile.identity for hostile in self._hostiles]
         senders = [sender.key_pair.public for sender in self._senders]
-        hosts = [sender.host.encode() for sender in self._senders]
-        hidden = [*receivers, *senders, *hosts, *(keyed_reference(key, sender) for sender in senders)]
+        hosts = tuple(sender.host for sender in self._senders)
+        hidden = (*receivers, *senders, *(keyed_reference(key, sender) for sender in senders))
         references = frozenset(keyed_reference(key, identity) for identity in receivers)
-        self._watch.observe(Everybody(references, tuple(hidden)), self._schedule.now)
+        self._watch.observe(Everybody(references, hidden, hosts), self._schedule.now)
 
     def _measure(self) -> None:
         if not self._is_measuring:

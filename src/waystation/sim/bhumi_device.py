@@ -22,7 +22,7 @@ from waystation.sim.observations import AnswerArrived, Delivered, Offered
 
 __all__ = ["Device"]
 
-ISSUED_MAX: Final = 1_024  # given out and not seen yet; older ones are given up
+ISSUED_MAX: Final = 256  # given out and not seen yet; older ones are given up
 HINTS_MAX: Final = 8_192
 CARRIED_MAX: Final = 16
 
@@ -130,8 +130,7 @@ class Device:
             self._driver.settle(lambda _stands: self._ready.extend(fresh))
 
     def _offer(self, preimages: list[bytes]) -> None:
-        for preimage in preimages:
-            self._commons.observe(Offered(self._connection, self.identity, preimage))
+        self._commons.observe(Offered(self._connection, self.identity, tuple(preimages)))
 
     def _offer_all(self) -> None:
         self._offer(list(self._issued))

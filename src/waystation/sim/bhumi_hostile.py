@@ -14,10 +14,10 @@ from waystation.sim.link import Port
 
 __all__ = ["Hostile"]
 
-BACK_US: Final = 60 * MICROSECONDS_PER_SECOND
+BACK_US: Final = 180 * MICROSECONDS_PER_SECOND
 DRIP_US: Final = MICROSECONDS_PER_SECOND
 GARBAGE_BYTES_MAX: Final = 2_000
-FLOOD_SENDS: Final = 600  # more than the burst of 400 that a relay allows
+FLOOD_SENDS: Final = 500  # more than the burst of 400 that a relay allows
 DEAF_SENDS: Final = 64
 SPOOFED_ACKS: Final = 20  # more than the 16 strikes
 

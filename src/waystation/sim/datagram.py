@@ -1,8 +1,8 @@
 """A path of datagrams: late, lost, doubled, out of order, or cut.
 
-Each fault is a decorator around whatever takes the datagram next, so a path is exactly the faults somebody stacked, and a
-fault that nobody wanted costs nothing. ``FaultyLink`` stacks all of them in the order of a real network: the cut
-is at the sender's interface, copies and losses happen on the way, and every copy has a latency of its own.
+Each fault is a decorator around whatever takes the datagram next, so a path is exactly the faults somebody stacked, and
+a fault that nobody wanted costs nothing. ``FaultyLink`` stacks all of them in the order of a real network: the cut is
+at the sender's interface, copies and losses happen on the way, and every copy has a latency of its own.
 """
 
 import random

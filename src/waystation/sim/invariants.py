@@ -114,7 +114,7 @@ class DeliveredOnce(Invariant):
         self._delivered.clear()
 
     def _on_offered(self, observation: seen.Offered, _now: Instant) -> None:
-        self._offered[observation.recipient, observation.preimage] += 1
+        self._offered.update((observation.recipient, preimage) for preimage in observation.preimages)
 
     def _on_delivered(self, observation: seen.Delivered, _now: Instant) -> None:
         if observation.preimage is None:
@@ -141,7 +141,8 @@ class CommitFirst(Invariant):
         return {seen.Offered: self._on_offered, seen.Delivered: self._on_delivered}
 
     def _on_offered(self, observation: seen.Offered, _now: Instant) -> None:
-        self._offered.setdefault(observation.preimage, set()).add(observation.connection)
+        for preimage in observation.preimages:
+            self._offered.setdefault(preimage, set()).add(observation.connection)
 
     def _on_delivered(self, observation: seen.Delivered, _now: Instant) -> None:
         if observation.preimage is None:
@@ -266,7 +267,7 @@ class AnswersSurvive(Invariant):
 
     def _on_arrived(self, observation: seen.AskArrived, now: Instant) -> None:
         place = (observation.connection, observation.token)
-        key = self._asked.get(place)
+        key = self._asked.pop(place, None)
         answered_at = self._answered.get(key) if key is not None else None
         if key is None or answered_at is None:
             return
@@ -276,7 +277,6 @@ class AnswersSurvive(Invariant):
 
     def _on_concluded(self, observation: seen.Concluded, _now: Instant) -> None:
         place = (observation.connection, observation.token)
-        self._asked.pop(place, None)
         if place in self._must_succeed:
             self._must_succeed.discard(place)
             if observation.status != Status.OK:
@@ -324,7 +324,9 @@ class SenderHidden(Invariant):
 
     def __init__(self) -> None:
         self._references: frozenset[bytes] = frozenset()
-        self._secrets: tuple[bytes, ...] = ()
+        self._hosts: tuple[str, ...] = ()
+        self._hidden_bytes: set[bytes] = set()
+        self._harmless_words: set[str] = set()
         self._connections: set[bytes] = set()
 
     def handlers(self) -> dict[type[Observation], Handler]:
@@ -332,18 +334,20 @@ class SenderHidden(Invariant):
         return {seen.Everybody: self._on_everybody, seen.Journalled: self._on_event}
 
     def _on_everybody(self, observation: seen.Everybody, _now: Instant) -> None:
-        self._references, self._secrets = observation.references, observation.secrets
+        self._references, self._hosts = observation.references, observation.hosts
+        # A reference has 8 or 16 bytes; an identity cut to that length would still be one.
+        self._hidden_bytes = {secret[:size] for secret in observation.secrets for size in (8, REFERENCE_BYTES)}
 
     def _on_event(self, observation: seen.Journalled, _now: Instant) -> None:
         event = observation.event
         for value in event:
-            data = value.encode() if isinstance(value, str) else value
-            if not isinstance(data, bytes):
-                continue
-            if any(secret in data for secret in self._secrets):
-                raise self.broken(f"{type(event).__name__} shows an identity or an address")
-            if isinstance(value, bytes) and len(value) > REFERENCE_BYTES:
-                raise self.broken(f"{type(event).__name__} has {len(value)} bytes, more than any reference")
+            if type(value) is bytes:
+                if len(value) > REFERENCE_BYTES or value in self._hidden_bytes:
+                    raise self.broken(f"{type(event).__name__} shows who a sender is, or an identity: {value.hex()}")
+            elif isinstance(value, str) and value not in self._harmless_words:
+                if any(host in value for host in self._hosts):
+                    raise self.broken(f"{type(event).__name__} shows an address: {value}")
+                self._harmless_words.add(value)
         if isinstance(event, events.PeerIdentified | events.PeerLeft):
             self._on_peer(event)
         elif isinstance(event, events.DeliveryAccepted | events.DeliveryFinished) and (

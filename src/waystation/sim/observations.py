@@ -33,12 +33,13 @@ class LifeBegan(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A device put a preimage's commit on its way to the node; one for every I_AM and update that carries it."""
+    """A device put commits on their way to the node; one for every I_AM and update."""
 
     connection: int
     """Number of the device's connection; numbers are never used twice."""
     recipient: bytes
-    preimage: bytes
+    preimages: tuple[bytes, ...]
+    """What the commits stand for."""
 
 
 class Asked(NamedTuple):
@@ -121,7 +122,9 @@ class Everybody(NamedTuple):
     references: frozenset[bytes]
     """16-byte references of every identity that may receive."""
     secrets: tuple[bytes, ...]
-    """Strings of at least 4 bytes that must appear in no event: identities, and addresses of senders."""
+    """Must appear in no event, cut or whole, at least 16 bytes each: identities, and references of senders."""
+    hosts: tuple[str, ...]
+    """Addresses of senders; must appear in no event either."""
 
 
 class Probed(NamedTuple):

@@ -16,7 +16,8 @@ from waystation.sim.world import WorldSettings
 __all__ = ["DeviceHabits", "FaultRates", "Plan", "SenderHabits", "draw_plan"]
 
 KIND_STAYS: Final = 0.6  # chance that a kind of trouble takes part in a plan
-EXCHANGES_PER_HOUR: Final = (400, 3_000)
+LATENCY_LONG_US: Final = 20_000  # from here on a small window is not enough for the relay's minimum rate
+EXCHANGES_PER_HOUR: Final = (300, 2_500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def draw_plan(rng: random.Random) -> Plan:
         exchanges_per_hour=rng.uniform(*EXCHANGES_PER_HOUR),
         payload_bytes=(1, size),
         envelope=rng.random() < 1 / 16,
-        spares=rng.choice((1, 8, 64)),
+        spares=rng.choice((1, 8, 32)),
         link=_draw_link(rng),
         host=WorldSettings(turn_delay_us=rng.choice((0, 0, 50, 2_000))),
         relay=_draw_relay(rng),
@@ -130,11 +131,13 @@ def _chance(rng: random.Random, most: float) -> float:
 
 
 def _draw_link(rng: random.Random) -> LinkSettings:
+    """Draw a link on which the largest frame of a device passes within the relay's 10 s for one frame."""
+    latency_us = rng.choice((100, 5_000, 20_000, 150_000))
     return LinkSettings(
-        latency_us=rng.choice((100, 5_000, 20_000, 150_000)),
-        jitter_us=rng.choice((0, 100, 5_000, 100_000)),
-        bytes_per_second=rng.choice((0, 0, 20_000, 1_000_000)),
-        window_bytes=rng.choice((1_024, 4_096, 65_536, 65_536)),
+        latency_us=latency_us,
+        jitter_us=rng.choice((0, 100, 5_000)),
+        bytes_per_second=rng.choice((0, 0, 100_000, 1_000_000)),
+        window_bytes=rng.choice((2_048, 16_384, 65_536)) if latency_us < LATENCY_LONG_US else 65_536,
         pieces=rng.choice((0.0, 0.1, 0.5)),
     )
 

@@ -60,19 +60,26 @@ class Trace:
 
 
 def canonical(happening: tuple[Any, ...]) -> str:
-    """Return one line for a named tuple: its class and fields, bytes shortened to 8 bytes, length and checksum."""
+    """Return one line for a named tuple: its class and fields.
+
+    Long bytes are shown as their first 8, their length and their checksum, tuples of bytes as their number and what they
+    are joined.
+    """
     return " ".join([type(happening).__name__, *map(_show, happening)])
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, bytes):
+    kind = type(value)
+    if kind is int or kind is str or kind is bool:
+        return str(value)
+    if kind is bytes:
         if len(value) <= _SHOWN_BYTES:
             return value.hex() or "-"
         return f"{value[:_SHOWN_BYTES].hex()}..{len(value)}/{zlib.crc32(value):08x}"
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, dict):
+    if kind is dict:
         return "{" + " ".join(f"{key}={_show(value[key])}" for key in sorted(value)) + "}"
-    if isinstance(value, tuple):
-        return "(" + " ".join(map(_show, value)) + ")"
+    if kind is tuple:
+        return f"{len(value)}*{_show(b''.join(value))}"
     return str(value)

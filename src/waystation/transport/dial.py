@@ -79,7 +79,7 @@ async def dial(url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, 
                 ssl=tls,
                 ssl_handshake_timeout=timeout_s if tls is not None else None,
             )
-    except (OSError, asyncio.IncompleteReadError) as error:  # TimeoutError and ssl.SSLError are OSErrors
+    except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
     carrier = transport.get_extra_info("socket")
     if carrier is not None:
@@ -96,8 +96,8 @@ def _reason(target: RelayUrl, error: Exception, timeout_s: float) -> str:
         return f"{target} did not answer within {timeout_s:g} s"
     if isinstance(error, ConnectionRefusedError):
         return f"nobody listens on {target}; is the relay running?"
-    if isinstance(error, socket.gaierror):
-        return f"cannot find the host of {target}: {error.strerror}"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return f"cannot find the host of {target}: {error}"
     if isinstance(error, ssl.SSLError | ConnectionResetError):
         return f"{target} did not complete the TLS handshake ({error}); is it a plain tcp:// listener?"
     return f"cannot reach {target}: {error}"

@@ -98,7 +98,7 @@ def test_one_byte_at_a_time_has_the_same_effects():
 
 
 class Model:
-    """The relay of spec section 5.3 as dictionaries and loops. It knows no time: scripts here stay below any timeout."""
+    """The relay of spec section 5.3 as dictionaries and loops; it knows no time, scripts stay below any timeout."""
 
     def __init__(self):
         self.online = {}

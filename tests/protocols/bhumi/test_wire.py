@@ -303,10 +303,10 @@ def test_any_payload_is_decoded_or_malformed(name, payload):
     frame = vector(name)[:6] + payload
     try:
         message = decode(name, frame)
-    except MalformedError as error:
-        assert error.refusal in Refusal
-    else:
-        assert wire.encode(message)[6:] == payload
+    except MalformedError:
+        return
+
+    assert wire.encode(message)[6:] == payload
 
 
 def test_signed_bytes_are_nonce_and_identity():

@@ -66,7 +66,7 @@ def cut(stream, sizes):
 
 
 _types = st.sampled_from([3, 5, 6, 8, 0x40, 0x41, 0x4C, 4, 9])
-_frames = st.builds(lambda kind, body: raw(kind, body), _types, st.binary(max_size=40))
+_frames = st.builds(raw, _types, st.binary(max_size=40))
 
 
 @given(st.lists(_frames | st.just(raw(6)), max_size=8).map(b"".join), st.lists(st.integers(0, 30), max_size=40))

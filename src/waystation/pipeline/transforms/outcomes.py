@@ -20,7 +20,7 @@ def bucket(latency_us: "Column") -> "Column":
     """
     value = F.greatest(latency_us, F.lit(1))
     guess = F.greatest(F.least(F.floor(F.ln(value) * 10), F.lit(BUCKETS_COUNT - 1)), F.lit(0)).cast("int")
-    borders = F.array(*map(F.lit, THRESHOLDS_US)).cast("array<bigint>")
+    borders = F.expr(f"array({', '.join(f'{border}L' for border in THRESHOLDS_US)})")
     after = F.try_element_at(borders, guess + 2)
     at = F.try_element_at(borders, guess + 1)
     moved = F.when(value >= after, guess + 1).when(value < at, guess - 1).otherwise(guess)

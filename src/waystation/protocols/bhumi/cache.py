@@ -95,9 +95,10 @@ class ResponseCache:
     def keep_carried(self, carrier: bytes, preimage: bytes, response: bytes, now: Instant) -> Refusal | None:
         """Keep a carried answer, or say why not: one stands already, or the carrier's quota is used up."""
         key = self.key_of(carrier, preimage)
-        carried_bytes = self._carried_bytes.get(carrier, 0) + len(response)
         if self._stands(key, now):
             return Refusal.CARRIED_DUPLICATE
+        # Counted only now: looking at the key may have evicted an expired entry of this carrier.
+        carried_bytes = self._carried_bytes.get(carrier, 0) + len(response)
         if len(response) > ENTRY_BYTES_MAX or carried_bytes > CARRIED_LIVE_BYTES_MAX:
             return Refusal.CARRIED_OVER_QUOTA
         self._carried[key] = CacheEntry(key, response, Instant(now + self._ttl), carrier)
