@@ -53,6 +53,9 @@ class Device:
         self._connections: dict[Driver[DeviceClient], int] = {}
         self._issued: OrderedDict[bytes, bytes] = OrderedDict()
         """Preimages without a request yet, with the sender they were given to, or empty."""
+        self._given: OrderedDict[bytes, bytes] = OrderedDict()
+        """To whom each preimage was given, seen or not: a request may come once more, on a connection that offered its
+        commit before the first one was seen."""
         self._ready: deque[bytes] = deque()
         self._hints: OrderedDict[bytes, bytes] = OrderedDict()
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
@@ -95,7 +98,7 @@ class Device:
         if not self._ready:
             return None
         preimage = self._ready.popleft()
-        self._issued[preimage] = sender
+        self._give(preimage, sender)
         if len(self._ready) < (self._commons.plan.spares + 1) // 2:
             self._issue(self._commons.plan.spares - len(self._ready))
         return preimage
@@ -103,13 +106,19 @@ class Device:
     def issue_for(self, sender: bytes, then: Callable[[bytes], None]) -> None:
         """Give a sender a preimage as soon as the node certainly knows its commit."""
         (preimage,) = self._draw(1)
-        self._issued[preimage] = sender
+        self._give(preimage, sender)
         if self._driver is not None:
             self._offer([preimage])
             self._driver.machine.add_commits([commit_of(preimage)])
             self._driver.settle(lambda stands: then(preimage) if stands else None)
 
     # Preimages
+
+    def _give(self, preimage: bytes, sender: bytes) -> None:
+        self._issued[preimage] = sender
+        self._given[preimage] = sender
+        while len(self._given) > HINTS_MAX:
+            self._given.popitem(last=False)
 
     def _draw(self, count: int) -> list[bytes]:
         fresh = [self._rng.randbytes(PREIMAGE_BYTES) for _ in range(count)]
@@ -200,8 +209,8 @@ class Device:
         self._commons.observe(Delivered(connection, self.identity, preimage, event.payload))
         if preimage is None:
             return
-        task = _Task(driver, event.message_id, preimage, self._issued.pop(preimage, b""))
-        self._consider(task)
+        self._issued.pop(preimage, None)
+        self._consider(_Task(driver, event.message_id, preimage, self._given.get(preimage, b"")))
 
     def _consider(self, task: _Task) -> None:
         """Decide what becomes of a request: one draw, so that habits exclude each other."""

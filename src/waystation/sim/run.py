@@ -79,7 +79,7 @@ class SimResult:
     @property
     def command(self) -> str:
         """The command line that repeats this run."""
-        return f"waystation sim --protocol {self.protocol} --seed {self.seed} --hours {self.hours:g}"
+        return f"waystation sim --protocol {self.protocol} --seed {self.seed} --hours {self.hours}"
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""

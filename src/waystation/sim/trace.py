@@ -62,8 +62,8 @@ class Trace:
 def canonical(happening: tuple[Any, ...]) -> str:
     """Return one line for a named tuple: its class and fields.
 
-    Long bytes are shown as their first 8, their length and their checksum, tuples of bytes as their number and what they
-    are joined.
+    Long bytes are shown as their first 8, their length and their checksum, tuples of bytes as their number and what
+    they are when joined.
     """
     return " ".join([type(happening).__name__, *map(_show, happening)])
 

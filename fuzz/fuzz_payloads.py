@@ -1,0 +1,114 @@
+"""Targets: what arrives inside a payload, from a peer that holds a preimage: payloads, commands, envelopes, invites."""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from fuzz.corpus import KEYS, PREIMAGES
+from fuzz.mutate import mutate_bytes
+from fuzz.target import expect
+from waystation.core.errors import LocalError
+from waystation.protocols.bhumi import envelope, invite, payloads
+from waystation.protocols.bhumi.payloads import MalformedPayloadError
+
+_URL: Final = "relay.example:443"
+_PAYLOADS: Final = tuple(
+    payloads.encode_payload(payload)
+    for payload in (
+        payloads.HandshakeInit(KEYS[0].public, PREIMAGES[0], _URL),
+        payloads.HandshakeComplete(payloads.ResponseStatus(0), PREIMAGES[1], _URL),
+        payloads.DeviceMessage(payloads.ContentType(0), "hé".encode(), _URL),
+        payloads.MessageResponse(0, PREIMAGES[2], b"ok", _URL),
+    )
+)
+_COMMANDS: Final = (
+    payloads.encode_command(payloads.Command("led", {"on": True, "n": [1, 2.5, None]})),
+    payloads.encode_command_answer(payloads.CommandAnswer(ok=True, data={"a": "b"})),
+    payloads.encode_command_answer(payloads.CommandAnswer(ok=False, error="no")) + PREIMAGES[3],
+    b'{"ok":true,"data":' + b"[" * 40 + b"]" * 40 + b"}",
+    b'{"cmd":"x","args":NaN}',
+)
+_CORPUS: Final = _PAYLOADS + _COMMANDS
+_DECODERS: Final[tuple[Callable[[bytes], object], ...]] = (
+    payloads.decode_payload,
+    payloads.decode_command,
+    payloads.decode_command_answer,
+    payloads.split_command_answer,
+)
+
+
+class PayloadTarget:
+    """The first byte chooses the decoder; the rest is what it gets."""
+
+    name = "payloads"
+
+    def make(self, rng: random.Random) -> bytes:
+        """Return a payload, mostly for the right decoder, mostly bent."""
+        data = rng.choice(_CORPUS)
+        if rng.random() < 0.9:
+            data = mutate_bytes(rng, data, _CORPUS)
+        return bytes([rng.randrange(256)]) + data
+
+    def run(self, data: bytes) -> str:
+        """Decode; what decodes as a payload must encode to the same bytes."""
+        which, body = (data[0] if data else 0) % len(_DECODERS), data[1:]
+        try:
+            decoded = _DECODERS[which](body)
+        except MalformedPayloadError:
+            return f"malformed:{_DECODERS[which].__name__}"
+        if which == 0:
+            expect(payloads.encode_payload(decoded) == body, "decoded, but not to what was said")  # type: ignore[arg-type]
+        return f"accepted:{_DECODERS[which].__name__}"
+
+
+def _sealed() -> bytes:
+    rng = random.Random(1)
+    return envelope.seal(KEYS[0].public, PREIMAGES[0], b"plaintext", rng)
+
+
+class EnvelopeTarget:
+    """Whatever is opened is opened to the plaintext or to nothing."""
+
+    name = "envelope"
+    _good: Final = _sealed()
+
+    def make(self, rng: random.Random) -> bytes:
+        """Return an envelope, mostly bent, and sometimes one with a weak key."""
+        if rng.random() < 0.1:
+            return self._good
+        if rng.random() < 0.1:
+            return self._good[:8] + bytes([rng.randrange(2)]) + bytes(31) + self._good[40:]
+        return mutate_bytes(rng, self._good, (self._good, bytes(80)))
+
+    def run(self, data: bytes) -> str:
+        """Open; nothing but the sealed plaintext may come out, and the hint is the only part left unprotected."""
+        opened = envelope.open_envelope(KEYS[0], data)
+        if opened is None:
+            return "closed"
+        expect(opened == b"plaintext", "a forged envelope opened")
+        expect(len(data) == len(self._good), "an envelope of another length opened")
+        return "opened"
+
+
+class InviteTarget:
+    """A token that a person copied, perhaps not whole."""
+
+    name = "invite"
+    _good: Final = invite.encode_invite(invite.Invite(KEYS[0].public, PREIMAGES[0])).encode()
+
+    def make(self, rng: random.Random) -> bytes:
+        """Return a token, mostly bent, mostly of the right length."""
+        if rng.random() < 0.1:
+            return self._good
+        data = mutate_bytes(rng, self._good, (self._good, b"====", b"+/" * 43))
+        return data[: len(self._good)].ljust(len(self._good), b"A") if rng.random() < 0.7 else data
+
+    def run(self, data: bytes) -> str:
+        """Decode; one invite has one token."""
+        text = data.decode("latin-1")
+        try:
+            decoded = invite.decode_invite(text)
+        except LocalError:
+            return "refused"
+        expect(invite.encode_invite(decoded) == text, "two tokens for one invite")
+        return "accepted"

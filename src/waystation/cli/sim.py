@@ -1,0 +1,138 @@
+"""``waystation sim``: run whole nodes on a virtual clock, one or many seeds."""
+
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
+from waystation.core.errors import HostError, LocalError
+
+if TYPE_CHECKING:
+    from waystation.sim.run import SimResult
+
+__all__ = ["app", "describe", "describe_failure"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+_HOUR_US: Final = 3_600_000_000
+_HASH_CHARS_SHOWN: Final = 16
+
+
+@app.command()
+def sim(
+    protocol: Annotated[str, typer.Option("--protocol", help="Which protocol's world to run.")] = "bhumi",
+    seed: Annotated[int, typer.Option("--seed", help="The first seed; it decides everything.")] = 1,
+    hours: Annotated[float, typer.Option("--hours", help="Simulated hours of traffic and faults per seed.")] = 1.0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counting up from the first.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes to share the seeds.")] = 1,
+    trace: Annotated[Path | None, typer.Option("--trace", help="Write the trace of a single seed here.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a node, its clients and its faults on a virtual clock; exit 1 when an invariant is violated.
+
+    A seed gives the same run, and the same trace hash, on every machine.
+
+    Example: waystation sim --protocol bhumi --seed 1 --seeds 100 --hours 1 --jobs 2
+    """
+    if trace is not None and seeds > 1:
+        raise LocalError("a trace is written for one seed; leave --seeds away")
+    started = time.monotonic()
+    failed, simulated_us, outcomes = 0, 0, Counter[str]()
+    for result, wall_s in _with_progress(_run_all(protocol, range(seed, seed + seeds), hours, jobs, trace), seeds):
+        failed += result.failure is not None
+        simulated_us += result.simulated_us
+        outcomes.update(result.exchanges)
+        if as_json:
+            print_json({**result.document(), "wall_s": round(wall_s, 3), "hours_per_wall_s": _speed(result, wall_s)})
+        else:
+            typer.echo(describe(result, wall_s))
+            if result.failure is not None:
+                typer.echo(describe_failure(result))
+    if seeds > 1:
+        speed = simulated_us / _HOUR_US / max(time.monotonic() - started, 1e-9)
+        if as_json:
+            print_json({"seeds": seeds, "failed": failed, "exchanges": dict(outcomes), "hours_per_wall_s": speed})
+        else:
+            verdict = f"{failed} of {seeds} seeds failed" if failed else f"{seeds} seeds, no invariant violated"
+            typer.echo(f"{verdict}; {_outcomes(outcomes)}; {speed:.2f} simulated hours per second")
+    if failed:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def describe(result: "SimResult", wall_s: float) -> str:
+    """Return one line about a run that took ``wall_s`` seconds."""
+    verdict = "FAIL" if result.failure is not None else "ok  "
+    return (
+        f"{verdict}  seed {result.seed}  trace {result.trace_hash[:_HASH_CHARS_SHOWN]}  {result.events} events  "
+        f"{_outcomes(result.exchanges)}  {_speed(result, wall_s):.2f} simulated hours per second"
+    )
+
+
+def describe_failure(result: "SimResult") -> str:
+    """Return what somebody needs to find the cause of a failed run, on several lines."""
+    failure = result.failure
+    assert failure is not None
+    return "\n".join(
+        (
+            f"      invariant  {failure.invariant}",
+            f"      what       {failure.detail}",
+            f"      when       {failure.at_us / 1_000_000:.6f} simulated seconds",
+            f"      again      {result.command}",
+            "      trace, last lines:",
+            *(f"        {line}" for line in failure.last_lines),
+        )
+    )
+
+
+def _run_all(
+    protocol: str, seeds: range, hours: float, jobs: int, trace: Path | None
+) -> "Iterator[tuple[SimResult, float]]":
+    """Yield result and wall seconds of each seed, in their order however many processes share them."""
+    if jobs == 1 or len(seeds) == 1:
+        yield from (_run_one(protocol, seed, hours, trace) for seed in seeds)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        count = len(seeds)
+        yield from pool.map(_run_one, [protocol] * count, seeds, [hours] * count, [None] * count)
+
+
+def _run_one(protocol: str, seed: int, hours: float, trace: Path | None) -> "tuple[SimResult, float]":
+    from waystation.sim.run import run_seed  # noqa: PLC0415 - only this command needs it
+
+    started = time.monotonic()
+    if trace is None:
+        result = run_seed(protocol, seed, hours)
+    else:
+        try:
+            with trace.open("w", encoding="utf-8") as file:
+                result = run_seed(protocol, seed, hours, sink=lambda line: print(line, file=file))
+        except OSError as error:
+            raise HostError(f"cannot write the trace to {trace}: {error.strerror}") from error
+    return result, time.monotonic() - started
+
+
+def _with_progress(results: "Iterator[tuple[SimResult, float]]", count: int) -> "Iterator[tuple[SimResult, float]]":
+    """Show a bar on stderr while many seeds run and somebody watches."""
+    if count == 1 or not sys.stderr.isatty():
+        yield from results
+        return
+    from rich.console import Console  # noqa: PLC0415 - a third of a second that only a terminal needs
+    from rich.progress import track  # noqa: PLC0415
+
+    yield from track(results, "simulating", total=count, console=Console(stderr=True), transient=True)
+
+
+def _speed(result: "SimResult", wall_s: float) -> float:
+    """Return simulated hours per wall second."""
+    return round(result.simulated_us / _HOUR_US / max(wall_s, 1e-9), 3)
+
+
+def _outcomes(exchanges: "dict[str, int] | Counter[str]") -> str:
+    return " ".join(f"{name}={number}" for name, number in sorted(exchanges.items())) or "no exchanges"

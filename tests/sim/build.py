@@ -1,0 +1,146 @@
+"""What the tests of the simulator share: an end that remembers, and relays with one mistake each."""
+
+import random
+
+from waystation.core.effects import Send
+from waystation.core.facts import PeerIdentified
+from waystation.core.ids import PublicKey
+from waystation.crypto.hashing import sha256
+from waystation.protocols.bhumi import wire
+from waystation.protocols.bhumi.cache import ResponseCache
+from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.sim.bhumi import BhumiTown
+from waystation.sim.run import SimResult, run_seed
+from waystation.sim.schedule import Schedule
+
+
+class Remembering:
+    """An end that notes what it was told, and when."""
+
+    def __init__(self, schedule: Schedule):
+        self.schedule = schedule
+        self.got = []
+        self.told = []
+
+    @property
+    def data(self):
+        return b"".join(data for _, data in self.got)
+
+    def received(self, data):
+        self.got.append((self.schedule.now, data))
+
+    def congested(self):
+        self.told.append("congested")
+
+    def drained(self):
+        self.told.append("drained")
+
+    def ended(self):
+        self.told.append("ended")
+
+
+class KeepsCommits(BhumiRelay):
+    """Forgets to consume the commit."""
+
+    def _deliver(self, binding, slot, preimage, payload, now):
+        super()._deliver(binding, slot, preimage, payload, now)
+        binding.commits.add(sha256(preimage))
+
+
+class SwapsResults(BhumiRelay):
+    """Sends each result as soon as it is known."""
+
+    def _settle(self, slot, frame, now):
+        session = slot.session
+        if slot in session.outstanding:
+            session.outstanding.remove(slot)
+            self._outbox.append(Send(session.peer, frame))
+
+
+class LosesResults(BhumiRelay):
+    """Forgets about every fiftieth result."""
+
+    settled_count = 0
+
+    def _settle(self, slot, frame, now):
+        self.settled_count += 1
+        if self.settled_count % 50:
+            super()._settle(slot, frame, now)
+
+
+class KeepsBindings(BhumiRelay):
+    """Keeps a closed connection bound to its identity."""
+
+    def _forget(self, session, reason, now):
+        super()._forget(session, reason, now)
+        if session.identity is not None:
+            self._bindings.setdefault(session.identity, session)
+
+
+class TrustsAnybody(BhumiRelay):
+    """Takes every preimage for a good one."""
+
+    def _on_send(self, session, payload, now):
+        message = wire.decode_send(payload)
+        binding = self._bindings.get(message.recipient)
+        if binding is not None:
+            binding.commits.add(sha256(message.preimage))
+        super()._on_send(session, payload, now)
+
+
+class Garbles(BhumiRelay):
+    """Cuts the last byte off what it delivers."""
+
+    def _deliver(self, binding, slot, preimage, payload, now):
+        super()._deliver(binding, slot, preimage, payload[:-1], now)
+
+
+class ForgetsAnswers(BhumiRelay):
+    """Keeps no answer."""
+
+    def __init__(self, settings, rng, **options):
+        super().__init__(settings, rng, **options)
+        self._cache = _Forgetful(settings.response_ttl_ms)
+
+
+class _Forgetful(ResponseCache):
+    def keep_acked(self, recipient, preimage, response, now):
+        return False
+
+
+class NamesSenders(BhumiRelay):
+    """Tells the journal who asks."""
+
+    def _on_send(self, session, payload, now):
+        self._note(PeerIdentified("bhumi", session.peer, PublicKey(sha256(payload))))
+        super()._on_send(session, payload, now)
+
+
+class NeverOk(BhumiRelay):
+    """Says that nobody is there."""
+
+    def _on_send(self, session, payload, now):
+        message = wire.decode_send(payload)
+        binding = self._bindings.pop(message.recipient, None)
+        super()._on_send(session, payload, now)
+        if binding is not None:
+            self._bindings[message.recipient] = binding
+
+
+def run_with(relay: type[BhumiRelay], seed: int, hours: float = 0.1) -> SimResult:
+    """Run one seed of a town whose relay is of this class."""
+    return run_seed("bhumi", seed, hours, make=lambda schedule, rng, trace: BhumiTown(schedule, rng, trace, make_relay=relay))
+
+
+def first_failure(relay: type[BhumiRelay], seeds: range) -> str | None:
+    """Return which law the first failing seed names, or None."""
+    for seed in seeds:
+        failure = run_with(relay, seed).failure
+        if failure is not None:
+            return failure.invariant
+    return None
+
+
+def fixed_rng(seed: int = 7) -> random.Random:
+    """Return a generator that every run of a test has alike."""
+    return random.Random(seed)
