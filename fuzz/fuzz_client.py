@@ -72,7 +72,7 @@ class _ClientTarget(ABC):
         """Check what must hold when the connection has ended."""
 
 
-def _outcome(wanted: list[object], outcome: str) -> str:
+def _outcome(wanted: Sequence[object], outcome: str) -> str:
     for effect in wanted:
         expect(not outcome.startswith("closed"), "something is wanted behind a close")
         if isinstance(effect, Close):

@@ -60,7 +60,8 @@ def _flip(rng: random.Random, data: bytes, _corpus: Sequence[bytes]) -> bytes:
     if not data:
         return data
     at = rng.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    flipped = data[at] ^ (1 << rng.randrange(8))
+    return data[:at] + bytes([flipped]) + data[at + 1 :]
 
 
 def _set(rng: random.Random, data: bytes, _corpus: Sequence[bytes]) -> bytes:
@@ -75,7 +76,8 @@ def _lie(rng: random.Random, data: bytes, _corpus: Sequence[bytes]) -> bytes:
         return data
     at = rng.randrange(len(data) - size + 1)
     value = int.from_bytes(data[at : at + size], "big")
-    lie = rng.choice((0, value - 1, value + 1, 256**size - 1, 4_097, 65_537)) % 256**size
+    end = 1 << 8 * size
+    lie = rng.choice((0, value - 1, value + 1, end - 1, 4_097, 65_537)) % end
     return data[:at] + lie.to_bytes(size, "big") + data[at + size :]
 
 

@@ -144,3 +144,14 @@ def first_failure(relay: type[BhumiRelay], seeds: range) -> str | None:
 def fixed_rng(seed: int = 7) -> random.Random:
     """Return a generator that every run of a test has alike."""
     return random.Random(seed)
+
+
+class HoardsAnswers(BhumiRelay):
+    """Never sweeps what has expired."""
+
+    def __init__(self, settings, rng, **options):
+        super().__init__(settings, rng, **options)
+        self._cache.sweep = lambda _now: None
+
+    def _plan_sweep(self):
+        self._sweep_at = None

@@ -5,8 +5,8 @@ whatever the relay delivers twice is the relay's doing.
 """
 
 import random
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +56,8 @@ class Device:
         self._given: OrderedDict[bytes, bytes] = OrderedDict()
         """To whom each preimage was given, seen or not: a request may come once more, on a connection that offered its
         commit before the first one was seen."""
-        self._ready: deque[bytes] = deque()
+        self._ready: OrderedDict[bytes, None] = OrderedDict()
+        """Preimages on offer that nobody has."""
         self._hints: OrderedDict[bytes, bytes] = OrderedDict()
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
         self._elsewhere: list[_Task] = []
@@ -97,7 +98,7 @@ class Device:
         """Give a preimage to a sender, or None when the device has none on offer."""
         if not self._ready:
             return None
-        preimage = self._ready.popleft()
+        preimage = self._ready.popitem(last=False)[0]
         self._give(preimage, sender)
         if len(self._ready) < (self._commons.plan.spares + 1) // 2:
             self._issue(self._commons.plan.spares - len(self._ready))
@@ -136,7 +137,11 @@ class Device:
         if fresh and self._driver is not None:
             self._offer(fresh)
             self._driver.machine.add_commits([commit_of(preimage) for preimage in fresh])
-            self._driver.settle(lambda _stands: self._ready.extend(fresh))
+            self._driver.settle(lambda _stands: self._put_on_offer(fresh))
+
+    def _put_on_offer(self, preimages: Iterable[bytes]) -> None:
+        """Let senders have these, as far as nobody has them yet."""
+        self._ready.update((preimage, None) for preimage in preimages if self._issued.get(preimage) == b"")
 
     def _offer(self, preimages: list[bytes]) -> None:
         self._commons.observe(Offered(self._connection, self.identity, tuple(preimages)))
@@ -193,7 +198,7 @@ class Device:
                 self._on_delivered(driver, event)
 
     def _on_registered(self, driver: Driver[DeviceClient]) -> None:
-        self._ready = deque(preimage for preimage, sender in self._issued.items() if not sender)
+        self._put_on_offer(self._issued)
         tasks, self._elsewhere = self._elsewhere, []
         for task in tasks:
             answer = self._commons.write_answer(self.identity, task.preimage, task.sender)

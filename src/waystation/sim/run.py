@@ -1,8 +1,10 @@
 """One seed from its first event to its verdict."""
 
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import PurePath
 from typing import Any, Final, Protocol
 
 from waystation.core.errors import LocalError
@@ -120,6 +122,8 @@ def run_seed(
         failure = Failure(error.invariant, error.detail, schedule.now, trace.last_lines())
     except LivelockError as error:
         failure = Failure("livelock", str(error), schedule.now, trace.last_lines())
+    except Exception as error:  # noqa: BLE001 - whatever the node or a client raises is what this seed has found
+        failure = Failure("crash", _where(error), schedule.now, trace.last_lines())
     return SimResult(
         protocol=protocol,
         seed=seed,
@@ -130,6 +134,12 @@ def run_seed(
         simulated_us=schedule.now,
         failure=failure,
     )
+
+
+def _where(error: Exception) -> str:
+    """Return what was raised and the innermost place it came from."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{error!r} in {frame.name}, {PurePath(frame.filename).name}:{frame.lineno}"
 
 
 def _run_phases(schedule: Schedule, scenario: Scenario, trouble_until: Instant) -> None:

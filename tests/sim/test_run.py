@@ -1,0 +1,62 @@
+"""Runs are repeatable and tell what happened."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.sim import build
+from waystation.core.errors import LocalError
+from waystation.sim.run import run_seed
+
+PROGRAM = "from waystation.sim.run import run_seed; print(run_seed('bhumi', 13, 0.02).trace_hash)"
+
+
+def test_one_seed_has_one_trace():
+    """Twice the same seed is twice the same result; another seed is another trace."""
+    first, again, other = (run_seed("bhumi", seed, 0.02) for seed in (3, 3, 4))
+
+    assert first == again
+    assert first.trace_hash != other.trace_hash
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_trace_does_not_depend_on_the_process(hash_seed):
+    """No order of a set and no address of an object reaches a trace."""
+    environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    said = subprocess.run([sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=True)
+
+    assert said.stdout.strip() == run_seed("bhumi", 13, 0.02).trace_hash
+
+
+def test_result_is_plain_json():
+    """A result survives JSON, and names the command that repeats it."""
+    result = run_seed("bhumi", 3, 0.02)
+
+    document = json.loads(json.dumps(result.document()))
+
+    assert document["trace_hash"] == result.trace_hash
+    assert document["failure"] is None
+    assert document["command"] == "waystation sim --protocol bhumi --seed 3 --hours 0.02"
+    assert result.simulated_us > 72_000_000
+
+
+def test_failure_tells_law_time_and_last_lines():
+    """A failed run stops where it failed, with the end of its trace."""
+    lines = []
+    result = build.run_with(build.SwapsResults, 0)
+    run_seed("bhumi", 0, 0.02, sink=lines.append)
+
+    assert result.failure.invariant == "one-result"
+    assert 1 <= len(result.failure.last_lines) <= 40
+    assert "Concluded" in result.failure.last_lines[-1]
+    assert result.failure.at_us == result.simulated_us
+
+
+@pytest.mark.parametrize(("protocol", "hours"), [("gopher", 1.0), ("bhumi", 0.0), ("bhumi", float("nan"))])
+def test_impossible_runs_are_refused(protocol, hours):
+    """Unknown protocols and empty durations are the caller's mistake."""
+    with pytest.raises(LocalError):
+        run_seed(protocol, 1, hours)
