@@ -5,13 +5,22 @@ import random
 from waystation.core.effects import Send
 from waystation.core.facts import PeerIdentified
 from waystation.core.ids import PublicKey
+from waystation.core.instant import Instant
 from waystation.crypto.hashing import sha256
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.cache import ResponseCache
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.sim.bhumi import BhumiTown
+from waystation.sim.bhumi_commons import Commons
+from waystation.sim.bhumi_device import Device
+from waystation.sim.bhumi_sender import Sender
+from waystation.sim.link import LinkSettings
+from waystation.sim.plan import DeviceHabits, FaultRates, Plan, SenderHabits
 from waystation.sim.run import SimResult, run_seed
 from waystation.sim.schedule import Schedule
+from waystation.sim.trace import Trace
+from waystation.sim.world import World, WorldSettings
 
 
 class Remembering:
@@ -129,7 +138,9 @@ class NeverOk(BhumiRelay):
 
 def run_with(relay: type[BhumiRelay], seed: int, hours: float = 0.1) -> SimResult:
     """Run one seed of a town whose relay is of this class."""
-    return run_seed("bhumi", seed, hours, make=lambda schedule, rng, trace: BhumiTown(schedule, rng, trace, make_relay=relay))
+    return run_seed(
+        "bhumi", seed, hours, make=lambda schedule, rng, trace: BhumiTown(schedule, rng, trace, make_relay=relay)
+    )
 
 
 def first_failure(relay: type[BhumiRelay], seeds: range) -> str | None:
@@ -155,3 +166,45 @@ class HoardsAnswers(BhumiRelay):
 
     def _plan_sweep(self):
         self._sweep_at = None
+
+
+QUIET = Plan(
+    devices=1,
+    senders=1,
+    exchanges_per_hour=600.0,
+    payload_bytes=(1, 64),
+    envelope=False,
+    spares=4,
+    link=LinkSettings(latency_us=1_000, jitter_us=0, pieces=0.0),
+    host=WorldSettings(),
+    relay=BhumiSettings(),
+    device=DeviceHabits(),
+    sender=SenderHabits(),
+    faults=FaultRates(),
+    hostiles=(),
+)
+"""A town where nothing goes wrong; tests replace what they are about."""
+
+
+class Street:
+    """A real node and what its people saw, without a town around them."""
+
+    def __init__(self, plan: Plan = QUIET):
+        self.schedule, self.seen, self.events = Schedule(), [], []
+        self.world = World(
+            self.schedule,
+            fixed_rng(1),
+            Trace(),
+            lambda rng, admits: {"bhumi": BhumiRelay(plan.relay, rng, admits=admits)},
+            settings=plan.host,
+            on_event=self.events.append,
+        )
+        self.commons = Commons(self.world, plan, fixed_rng(2), self.seen.append)
+        self.device = Device(self.commons, fixed_rng(3), "10.1.0.1")
+        self.sender = Sender(self.commons, fixed_rng(4), "10.2.0.1", 0, [self.device])
+
+    def run(self, seconds: float):
+        self.schedule.run(Instant(self.schedule.now + int(seconds * 1_000_000)))
+
+    def kinds(self, kind: type):
+        return [observation for observation in self.seen if isinstance(observation, kind)]

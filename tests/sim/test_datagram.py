@@ -1,5 +1,7 @@
 """Paths of datagrams."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.sim.build import fixed_rng
@@ -48,7 +50,7 @@ def test_reordered_datagrams_are_overtaken():
     """Some arrive behind later ones, and none is lost."""
     numbers = [int.from_bytes(data, "big") for _, data in sent_through(DatagramSettings(reorder=0.05, jitter_us=0))]
 
-    overtaken = sum(1 for first, second in zip(numbers, numbers[1:], strict=False) if first > second)
+    overtaken = sum(1 for first, second in pairwise(numbers) if first > second)
     assert sorted(numbers) == list(range(COUNT))
     assert 0.03 < overtaken / COUNT < 0.07
 

@@ -209,6 +209,22 @@ def test_old_segments_are_deleted(tmp_path: Path) -> None:
     assert writer.counts.segments_deleted == 1
 
 
+def test_retention_can_change_while_writing(tmp_path: Path) -> None:
+    """A shorter retention deletes at the next look what the longer one would have kept."""
+    name = name_at(NOON_US - 3 * DAY_US)
+    path = tmp_path / name.folder / f"{name.text}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(segment_bytes(name, ONE_OF_EACH))
+    with writing(tmp_path) as writer:
+        kept_before = path.exists()
+        writer.set_retention(2, 1 << 30)
+        writer.append(ONE_OF_EACH[0])
+        writer.flush()
+
+    assert kept_before
+    assert not path.exists()
+
+
 def test_large_journal_is_trimmed_from_its_old_end(tmp_path: Path) -> None:
     """Over the total size the oldest sealed segments go first."""
     with writing(tmp_path, segment_rows=1, retention_bytes=900) as writer:

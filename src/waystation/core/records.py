@@ -1,6 +1,6 @@
 """Durable records: what an ``Append`` effect carries and a store keeps.
 
-A record is one key with one value in a named table; an empty value removes the key. Rooms above give tables
+A record is one key with one value in a named table; no value removes the key. Rooms above give tables
 their meaning, stores only keep bytes.
 """
 

@@ -35,6 +35,7 @@ from waystation.server.config import Config, changes, reload_config
 from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home, did_of
 from waystation.server.hub import Entrance, Hub, monotonic_now
+from waystation.server.logs import configure_logs
 from waystation.server.settings import Address
 from waystation.store.memory import MemoryStore
 from waystation.store.segments import SegmentWriter
@@ -261,6 +262,9 @@ class NodeServer:
         except (ConfigError, HostError) as error:
             _log.error("reload.refused", error=str(error))
             return
+        configure_logs(new.node.log_format, new.node.log_level)
+        if self._journal is not None:
+            self._journal.set_retention(new.journal.retention_days, new.journal.retention_mib * _MIB)
         later = [change.name for change in changes(self._config, new) if not change.reloads]
         self._config = new
         _log.info("reload.done", needs_restart=later)

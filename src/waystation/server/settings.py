@@ -78,7 +78,7 @@ def parse_address(text: str) -> Address | None:
 class NodeSettings:
     """``[node]``: the process itself."""
 
-    home: Path = setting(  # noqa: RUF009 - declares a field
+    home: Path = setting(
         Path("./waystation"), "Folder of keys, certificates, store and journal; relative to the working directory."
     )
     name: str = setting("waystation", "Name shown to people.")
@@ -135,7 +135,7 @@ class JournalSettings:
 class AdminSettings:
     """``[admin]``: health, readiness and metrics."""
 
-    listen: Address | None = setting(Address("127.0.0.1", 8081), "HTTP for operators and their tools.")  # noqa: RUF009
+    listen: Address | None = setting(Address("127.0.0.1", 8081), "HTTP for operators and their tools.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class BhumiListenSettings:
     """``[bhumi]``, listener part; the protocol part stands in ``protocols.bhumi.settings``."""
 
     enabled: bool = setting(default=True, help="Run the Bhumi relay.")
-    tls: Address | None = setting(Address("0.0.0.0", 8443), "TLS 1.2 and 1.3.")  # noqa: RUF009, S104
-    plain: Address | None = setting(None, "Bare TCP for tests; loopback only.")  # noqa: RUF009
+    tls: Address | None = setting(Address("0.0.0.0", 8443), "TLS 1.2 and 1.3.")  # noqa: S104
+    plain: Address | None = setting(None, "Bare TCP for tests; loopback only.")
     cert: str = setting("", "Certificate chain in PEM; empty takes tls/cert.pem of the home.", reload=True)
     key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
 

@@ -133,6 +133,11 @@ class SegmentWriter:
         else:
             self._dropped += 1
 
+    def set_retention(self, days: int, total_bytes: int) -> None:
+        """Keep sealed segments for another time or up to another total from the next look on."""
+        self._retention_us = days * _US_PER_DAY
+        self._retention_bytes = total_bytes
+
     def flush(self) -> None:
         """Write every event appended so far to the operating system. Blocks; not for the loop's thread."""
         with self._files:

@@ -241,9 +241,11 @@ class World:
 
     def pass_ms(self, duration_ms: int) -> None:
         """Let time pass, waking the relay at each of its deadlines."""
-        until = Instant(self.now + duration_ms * 1_000)
+        until, wakes = Instant(self.now + duration_ms * 1_000), 0
         while (deadline := self.relay.deadline()) is not None and deadline <= until:
             self.now = max(self.now, deadline)
+            wakes += 1
+            assert wakes < 20_000, "woken without end"
             self.relay.wake(self.now)
             self.settle()
         self.now = until

@@ -245,7 +245,9 @@ def test_abuse_09_replay_of_i_am():
     assert (first.closed, thief.closed, fresh.closed) == (None, Refusal.BAD_SIGNATURE, Refusal.BAD_SIGNATURE)
 
 
-@pytest.mark.parametrize("drip", [raw(3, bytes(90)), raw(2, b"", 1_000_000) + bytes(30), b"\x00"])
+@pytest.mark.parametrize(
+    "drip", [raw(3, bytes(90)), raw(2, b"", 1_000_000) + bytes(30), b"\x00"], ids=["send", "huge i_am", "half header"]
+)
 def test_abuse_10_slowloris(drip):
     """A frame has 10 s however steadily it drips, and holds no more memory than came."""
     world = World()

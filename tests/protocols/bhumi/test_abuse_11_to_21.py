@@ -172,7 +172,7 @@ def test_abuse_15_response_never_read():
     assert retry.hear() == [SendResult(0, b"precious")]
 
 
-@pytest.mark.parametrize("key", SMALL_ORDER_KEYS + NON_CANONICAL_KEYS)
+@pytest.mark.parametrize("key", SMALL_ORDER_KEYS + NON_CANONICAL_KEYS, ids=bytes.hex)
 def test_abuse_16_weak_identity(key):
     """A key for which anybody can make signatures is nobody: small order and non-canonical are refused."""
     world = World()

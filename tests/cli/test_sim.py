@@ -1,0 +1,87 @@
+"""``waystation sim`` prints what a run came to and exits by it."""
+
+import json
+
+import pytest
+
+from tests.sim import build
+from waystation.cli import main
+from waystation.cli.sim import describe, describe_failure
+from waystation.sim.run import run_seed
+
+
+def called(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["sim", *arguments])
+    return ended.value.code, capsys.readouterr().out
+
+
+def test_one_seed_prints_hash_and_speed(capsys):
+    """A good run is one line, with the beginning of the trace's hash, and exit code 0."""
+    code, said = called(capsys, "--seed", "3", "--hours", "0.01")
+
+    assert code == 0
+    assert run_seed("bhumi", 3, 0.01).trace_hash[:16] in said
+    assert "simulated hours per second" in said
+    assert said.startswith("ok    seed 3 ")
+
+
+def test_many_seeds_as_json(capsys):
+    """Each seed is one JSON line in order, then a line with the sums."""
+    code, said = called(capsys, "--seed", "5", "--seeds", "3", "--hours", "0.01", "--json")
+    *runs, total = map(json.loads, said.splitlines())
+
+    assert code == 0
+    assert [run["seed"] for run in runs] == [5, 6, 7]
+    assert total["failed"] == 0
+    assert total["exchanges"]["ok"] == sum(run["exchanges"]["ok"] for run in runs)
+
+
+def test_processes_share_seeds_without_changing_them(capsys):
+    """Two processes give the same traces as one, in the same order."""
+    arguments = ("--seed", "5", "--seeds", "2", "--hours", "0.01", "--json")
+    _, alone = called(capsys, *arguments)
+    _, shared = called(capsys, *arguments, "--jobs", "2")
+
+    hashes = [[json.loads(line).get("trace_hash") for line in said.splitlines()] for said in (alone, shared)]
+
+    assert hashes[0] == hashes[1]
+
+
+def test_trace_file_holds_every_line(capsys, tmp_path):
+    """The trace goes to the file that was named."""
+    lines = []
+    run_seed("bhumi", 3, 0.01, sink=lines.append)
+
+    code, _ = called(capsys, "--seed", "3", "--hours", "0.01", "--trace", str(tmp_path / "trace"))
+
+    assert code == 0
+    assert (tmp_path / "trace").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--protocol", "gopher"), 2),
+        (("--hours", "0"), 2),
+        (("--seeds", "2", "--trace", "x"), 2),
+        (("--hours", "0.01", "--trace", "/nowhere/at/all"), 1),
+    ],
+)
+def test_impossible_calls_are_refused(capsys, arguments, code):
+    """Usage mistakes exit 2, a path that cannot be written exits 1."""
+    assert called(capsys, *arguments)[0] == code
+
+
+def test_failure_exits_one_and_says_how_to_repeat_it(capsys, monkeypatch):
+    """A violated law is exit code 1, with its name, the end of the trace, and the command to run again."""
+    failed = build.run_with(build.SwapsResults, 0)
+    monkeypatch.setattr("waystation.sim.run.run_seed", lambda *_arguments, **_options: failed)
+
+    code, said = called(capsys, "--seed", "0", "--hours", "0.1")
+
+    assert code == 1
+    assert describe(failed, 1.0).startswith("FAIL  seed 0 ")
+    assert describe_failure(failed) in said
+    assert "waystation sim --protocol bhumi --seed 0 --hours 0.1" in said
+    assert "one-result" in said

@@ -1,0 +1,265 @@
+"""A node with a virtual network keeps the contract of the real hub."""
+
+from enum import Enum
+
+from tests.sim.build import Remembering, fixed_rng
+from waystation.core.effects import Append, Close, Hold, Send
+from waystation.core.instant import Instant
+from waystation.core.records import Record
+from waystation.journal.events import NodeStarted, NodeStopped
+from waystation.sim.link import LinkSettings
+from waystation.sim.schedule import Schedule
+from waystation.sim.trace import Trace
+from waystation.sim.world import World, WorldSettings
+
+LINK = LinkSettings(latency_us=100, jitter_us=0, window_bytes=16, pieces=0.0)
+SECOND = 1_000_000
+
+
+class Why(Enum):
+    ASKED = "asked"
+
+
+class Scripted:
+    """A relay that does what the first letter of its input says, and notes its inputs."""
+
+    def __init__(self):
+        self.inputs = []
+        self.effects = []
+        self.wake_at = None
+
+    def connect(self, peer, now):
+        self.inputs.append("connect")
+
+    def receive(self, peer, data, now):
+        self.inputs.append(data)
+        self.effects += {
+            b"e": [Send(peer, b"echo")],
+            b"a": [Append(Record("t", b"k", b"v")), Send(peer, b"after the record")],
+            b"c": [Send(peer, b"bye"), Close(peer, Why.ASKED)],
+            b"x": [Send(peer, b"bye"), Close(peer, Why.ASKED, abort=True)],
+            b"h": [Hold(peer, True)],
+            b"r": [Send(peer, b"receipt", True)],
+            b"l": [Send(peer, bytes(40), True)],
+            b"w": [],
+        }[data[:1]]
+        if data[:1] == b"w":
+            self.wake_at = Instant(now + SECOND)
+
+    def disconnect(self, peer, now):
+        self.inputs.append("disconnect")
+
+    def congested(self, peer, now):
+        self.inputs.append("congested")
+
+    def drained(self, peer, now):
+        self.inputs.append("drained")
+
+    def wake(self, now):
+        if self.wake_at is not None and self.wake_at <= now:
+            self.wake_at = None
+            self.inputs.append(("wake", now))
+
+    def deadline(self):
+        return self.wake_at
+
+    def take(self):
+        effects, self.effects = self.effects, []
+        return effects
+
+    def retire(self):
+        self.inputs.append("retire")
+
+    def settled(self):
+        return True
+
+    def shut(self, now):
+        self.inputs.append("shut")
+
+    def expel(self, identity, now):
+        self.inputs.append("expel")
+
+    def sizes(self):
+        return {}
+
+
+class Stage:
+    """A world with scripted relays and one client."""
+
+    def __init__(self, **settings):
+        self.schedule, self.relays, self.events, self.lives = Schedule(), [], [], []
+        self.world = World(
+            self.schedule,
+            fixed_rng(),
+            Trace(),
+            self._make,
+            settings=WorldSettings(**settings),
+            on_event=self.events.append,
+            on_life=self.lives.append,
+        )
+        self.client = Remembering(self.schedule)
+        self.port = self.world.dial("p", "10.0.0.1", self.client, LINK)
+        self.run(1_000)
+
+    def _make(self, rng, admits):
+        self.relays.append(Scripted())
+        return {"p": self.relays[-1]}
+
+    def say(self, data, run_us=10_000):
+        self.port.write(data)
+        self.run(run_us)
+
+    def run(self, duration_us):
+        self.schedule.run(Instant(self.schedule.now + duration_us))
+
+
+def test_input_reaches_the_relay_and_its_answer_the_client():
+    """Connect, receive and send go through node and link."""
+    stage = Stage()
+
+    stage.say(b"e")
+
+    assert stage.relays[0].inputs == ["connect", b"e"]
+    assert stage.client.data == b"echo"
+    assert stage.world.sizes()["node"]["connections"] == 1
+
+
+def test_inputs_of_one_turn_leave_in_one_write():
+    """What gathers within the turn's delay goes out together."""
+    stage = Stage(turn_delay_us=500)
+
+    stage.port.write(b"e")
+    stage.say(b"e")
+
+    assert [data for _, data in stage.client.got] == [b"echoecho"]
+
+
+def test_nothing_overtakes_its_record():
+    """A Send behind an Append leaves when the store has the record, and so does what comes after it."""
+    stage = Stage(commit_delay_us=5_000)
+
+    stage.say(b"a", run_us=3_000)
+    early = (stage.client.data, stage.world.store.get("t", b"k"))
+    stage.say(b"e")
+
+    assert early == (b"", None)
+    assert stage.client.data == b"after the recordecho"
+    assert stage.world.store.get("t", b"k") == b"v"
+
+
+def test_crash_loses_what_was_not_committed():
+    """Uncommitted records and what stood behind them are gone, committed ones stay."""
+    stage = Stage(commit_delay_us=5_000)
+    stage.say(b"a", run_us=3_000)
+
+    stage.world.crash(SECOND)
+    was_up = stage.world.is_up
+    stage.run(2 * SECOND)
+
+    assert not was_up
+    assert stage.world.is_up
+    assert stage.world.store.get("t", b"k") is None
+    assert stage.client.data == b""
+    assert stage.client.told == ["ended"]
+    assert stage.lives == [1, 2]
+    assert stage.relays[1].inputs == []
+
+
+def test_stop_says_goodbye():
+    """An orderly end retires and shuts the relay and is in the journal; a crash is not."""
+    stage = Stage()
+
+    stage.world.stop(SECOND)
+    stage.run(2 * SECOND)
+
+    assert stage.relays[0].inputs[-2:] == ["retire", "shut"]
+    assert [type(event) for event in stage.events if type(event) in (NodeStarted, NodeStopped)] == [
+        NodeStarted,
+        NodeStopped,
+        NodeStarted,
+    ]
+
+
+def test_dialling_a_dead_node_ends_the_stream():
+    """Nobody answers while the node is down."""
+    stage = Stage()
+    stage.world.crash(SECOND)
+    caller = Remembering(stage.schedule)
+
+    stage.world.dial("p", "10.0.0.2", caller, LINK)
+    stage.run(10_000)
+
+    assert caller.told == ["ended"]
+
+
+def test_close_lets_the_last_bytes_leave_and_abort_does_not():
+    """A Close comes behind what was sent; an abort destroys it."""
+    closed, aborted = Stage(), Stage()
+
+    closed.say(b"c")
+    aborted.say(b"x")
+
+    assert (closed.client.data, closed.client.told) == (b"bye", ["ended"])
+    assert (aborted.client.data, aborted.client.told) == (b"", ["ended"])
+    assert closed.world.sizes()["node"]["connections"] == 0
+
+
+def test_hold_stops_reading():
+    """A held client's bytes wait on the link."""
+    stage = Stage()
+    stage.say(b"h")
+
+    stage.say(b"e")
+
+    assert stage.relays[0].inputs == ["connect", b"h"]
+
+
+def test_receipt_comes_when_nothing_waits():
+    """A Send with receipt is confirmed at once on a free link, and when it drained on a full one."""
+    free, full = Stage(), Stage()
+    full.port.pause()
+
+    free.say(b"r")
+    full.say(b"l")
+    waiting = list(full.relays[0].inputs)
+    full.port.resume()
+    full.run(10_000)
+
+    assert free.relays[0].inputs[-1] == "drained"
+    assert waiting[-1] == "congested"
+    assert full.relays[0].inputs[-1] == "drained"
+
+
+def test_deadline_wakes_on_time():
+    """The one timer rings at the engine's deadline, and jumps there."""
+    stage = Stage()
+    stage.say(b"w")
+    asked_at = stage.relays[0].wake_at
+
+    stage.run(2 * SECOND)
+
+    assert stage.relays[0].inputs[-1] == ("wake", asked_at)
+
+
+def test_lost_client_is_reported_once():
+    """The engine hears of a client that closed, and counts it out."""
+    stage = Stage()
+
+    stage.port.close()
+    stage.run(10_000)
+
+    assert stage.relays[0].inputs == ["connect", "disconnect"]
+    assert stage.world.sizes()["node"]["connections"] == 0
+    assert stage.world.streams() == []
+
+
+def test_ceiling_per_address_holds_in_the_simulation():
+    """The sixty-fifth connection of one address is refused, as on a real node."""
+    stage = Stage()
+    callers = [Remembering(stage.schedule) for _ in range(64)]
+
+    for caller in callers:
+        stage.world.dial("p", "10.0.0.1", caller, LINK)
+    stage.run(10_000)
+
+    assert [caller.told for caller in callers] == [[]] * 63 + [["ended"]]

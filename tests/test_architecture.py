@@ -1,0 +1,420 @@
+"""The room table of ARCHITECTURE.md, proved by reading every import, wherever in a file it stands."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "waystation"
+
+ANYTHING = frozenset({"*"})
+ROOMS = {
+    "core": frozenset(),
+    "crypto": frozenset({"core"}),
+    "rules": frozenset({"core"}),
+    "protocols": frozenset({"core", "crypto", "rules"}),
+    "journal": frozenset({"core"}),
+    "engine": frozenset({"core", "protocols", "journal", "rules"}),
+    "store": frozenset({"core", "journal"}),
+    "transport": frozenset({"core"}),
+    "server": frozenset({"core", "engine", "journal", "rules", "store", "transport"}),
+    "sdk": frozenset({"core", "crypto", "protocols", "rules", "transport"}),
+    "sim": frozenset({"core", "crypto", "rules", "protocols", "journal", "engine"}),
+    "pipeline": frozenset({"core", "crypto", "journal", "rules"}),
+    "console": frozenset({"core", "journal"}),
+    "cli": ANYTHING,
+    "__main__": ANYTHING,
+}
+"""What each room may import besides itself and ``waystation.version``."""
+
+PURE = ("core", "crypto", "rules", "protocols", "journal", "engine", "sim")
+
+IMPURE_MODULES = frozenset(
+    {
+        *("socket", "socketserver", "ssl", "select", "selectors", "asyncio", "uvloop", "aiofastnet", "http", "urllib"),
+        *("time", "sched", "signal"),
+        *("threading", "multiprocessing", "concurrent", "queue", "subprocess"),
+        *("sqlite3", "fcntl", "io", "os", "shutil", "tempfile"),
+        *("secrets", "uuid", "importlib"),
+    }
+)
+"""Sockets, clocks, threads, databases, files and entropy, by the module that brings them."""
+
+OWNED_MODULES = {
+    "nacl": ("crypto",),
+    "cryptography": ("crypto",),
+    "blake3": ("crypto",),
+    "sqlite3": ("store",),
+    "socket": ("transport", "server"),
+    "ssl": ("transport", "server"),
+    "aiofastnet": ("transport",),
+    "uvicorn": ("server",),
+    "starlette": ("server",),
+    "prometheus_client": ("server",),
+    "typer": ("cli",),
+    "pyspark": ("pipeline",),
+    "matplotlib": ("pipeline",),
+    "pyarrow": ("pipeline",),
+}
+"""Libraries that only some rooms may know."""
+
+EXCEPTIONS = {
+    ("waystation.engine.recorder", "waystation.crypto.hashing"): "the journal's references are keyed hashes",
+    (
+        "waystation.server.settings",
+        "waystation.protocols.bhumi.settings",
+    ): "the configuration joins every protocol's part",
+    ("waystation.server.config", "waystation.protocols.bhumi.settings"): "as above",
+    ("waystation.server.node", "waystation.protocols.bhumi.relay"): "the server assembles the relays",
+    ("waystation.server.home", "waystation.crypto.certificates"): "the home makes the local certificates",
+    ("waystation.server.home", "waystation.crypto.signing"): "the home keeps the node's key",
+    ("waystation.sim.world", "waystation.store.memory"): "the simulated node's store; memory has no I/O",
+    ("waystation.sdk.bhumi_state", "sqlite3"): "a device keeps its peers in one file without a node's store",
+    ("waystation.sdk.bhumi_channel", "ssl"): "names the type of the context it hands to transport",
+    ("waystation.sdk.bhumi_device", "ssl"): "as above",
+    ("waystation.sdk.bhumi_sender", "ssl"): "as above",
+    ("waystation.sdk.link", "ssl"): "as above",
+    ("waystation.cli.bhumi", "ssl"): "as above",
+    ("waystation.cli.demo", "ssl"): "as above",
+    ("waystation.cli.doctor", "socket"): "tries whether the ports of the configuration are free",
+    ("waystation.cli.doctor", "sqlite3"): "asks SQLite for its version",
+}
+"""(module, what it imports) and why that is right all the same."""
+
+ENTROPY_CALLS = frozenset({"generate_private_key", "random_serial_number", "urandom", "token_bytes", "uuid4"})
+ENTROPY_EXCEPTIONS = {
+    "waystation.crypto.certificates": "X.509 keys and serial numbers; the library takes no entropy from outside",
+}
+
+ORDERLESS_EXCEPTIONS = {
+    (
+        "waystation.protocols.bhumi.relay",
+        "message.commits",
+    ): "a tuple of messages.UpdateCommits; Session.commits is a set",
+    ("waystation.protocols.bhumi.wire", "message.commits"): "a tuple of messages.IAm and UpdateCommits",
+}
+
+ORDER_KEEPS = ("protocols", "engine")
+"""Rooms in which no iteration may follow the order of a set."""
+
+
+class Import(NamedTuple):
+    """One imported thing."""
+
+    line: int
+    module: str
+    name: str | None
+
+
+def imports_of(module: str, tree: ast.AST) -> Iterator[Import]:
+    """Yield every import of a module: at its top, inside functions, and under TYPE_CHECKING."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(node.lineno, alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = module.split(".")[: -node.level] if node.level else []
+            source = ".".join([*parents, *([node.module] if node.module else [])])
+            yield from (Import(node.lineno, source, alias.name) for alias in node.names)
+
+
+def breaches(module: str, source: str, sets: frozenset[str] = frozenset()) -> list[str]:
+    """Return every law that the source of a module breaks, with its line.
+
+    Args:
+        module: Dotted name; its second part is the room.
+        source: Python text.
+        sets: Attributes that hold sets anywhere in the package, each as ``.name``.
+    """
+    tree = ast.parse(source)
+    room = module.split(".")[1]
+    imported = list(imports_of(module, tree))
+    found = [breach for item in imported for breach in _import_breaches(module, room, item)]
+    found += _private_reaches(tree, imported)
+    if room in PURE:
+        found += _impure_calls(module, tree)
+    if room in ORDER_KEEPS:
+        found += _orderless_iterations(module, tree, sets | set_names(source))
+    return [f"{module}:{text}" for text in found]
+
+
+def _import_breaches(module: str, room: str, item: Import) -> Iterator[str]:
+    target, top = item.module, item.module.split(".")[0]
+    if top == PACKAGE:
+        if item.name is not None and _is_private(item.name):
+            yield f"{item.line}: private name {target}.{item.name}"
+        full = f"{target}.{item.name}" if target in (PACKAGE, f"{PACKAGE}.store") and item.name else target
+        yield from _room_breaches(module, room, item.line, full)
+        return
+    if room in PURE and top in IMPURE_MODULES:
+        yield f"{item.line}: a pure room imports {target}"
+        return
+    if room in PURE and top == "random" and item.name not in (None, "Random"):
+        yield f"{item.line}: entropy from random.{item.name}"
+    owners = OWNED_MODULES.get(top)
+    if owners is not None and room not in owners and (module, top) not in EXCEPTIONS:
+        yield f"{item.line}: {room} imports {top}, which belongs to {' and '.join(owners)}"
+
+
+def _room_breaches(module: str, room: str, line: int, target: str) -> Iterator[str]:
+    parts = [*target.split("."), ""]
+    other, here = parts[1], module.split(".")
+    allowed = ROOMS[room]
+    if other in (room, "version") or (allowed is ANYTHING and other):
+        if other == "protocols" == room and parts[2] and parts[2] != here[2]:
+            yield f"{line}: protocol {here[2]} imports protocol {parts[2]}"
+        return
+    if other not in allowed and (module, target) not in EXCEPTIONS:
+        yield f"{line}: {room} imports {target}"
+
+
+def _private_reaches(tree: ast.AST, imported: list[Import]) -> Iterator[str]:
+    """Yield uses of ``module._name`` where the module is one of ours."""
+    modules = {item.name for item in imported if item.module.startswith(PACKAGE) and item.name and item.name.islower()}
+    for node in ast.walk(tree):
+        reach = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules
+        if reach and _is_private(node.attr):
+            yield f"{node.lineno}: private name {node.value.id}.{node.attr}"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _impure_calls(module: str, tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "random" and node.attr != "Random":
+            yield f"{node.lineno}: entropy from random.{node.attr}"
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        last = name.rpartition(".")[2]
+        if name in ("random.Random", "Random") and not node.args:
+            yield f"{node.lineno}: an unseeded random.Random"
+        if last in ("now", "utcnow", "today") and name.split(".")[0] in ("datetime", "date"):
+            yield f"{node.lineno}: a clock is read: {name}"
+        if last in ("open", "read_text", "write_text", "read_bytes", "write_bytes") and _is_file_call(node, last):
+            yield f"{node.lineno}: a file is touched: {name}"
+        if last in ENTROPY_CALLS and module not in ENTROPY_EXCEPTIONS:
+            yield f"{node.lineno}: entropy from {name}"
+        if name in ("__import__", "eval", "exec"):
+            yield f"{node.lineno}: {name} hides what is imported"
+
+
+def _is_file_call(node: ast.Call, last: str) -> bool:
+    # `open` as a method is also what opening a session is called; on paths nobody but a reader of files calls it.
+    return last != "open" or isinstance(node.func, ast.Name) or "path" in ast.unparse(node.func).lower()
+
+
+def set_names(source: str) -> frozenset[str]:
+    """Return what holds a set somewhere in the source: variables as ``name``, attributes as ``.name``."""
+    names = set()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and _says_set(node.annotation):
+            names.add(_holder(node.target))
+        elif isinstance(node, ast.Assign) and _is_set(node.value, frozenset()):
+            names.update(_holder(target) for target in node.targets)
+        elif isinstance(node, ast.arg) and node.annotation is not None and _says_set(node.annotation):
+            names.add(node.arg)
+        elif isinstance(node, ast.ClassDef):
+            fields = [part for part in node.body if isinstance(part, ast.AnnAssign) and _says_set(part.annotation)]
+            names.update(f".{ast.unparse(field.target)}" for field in fields)
+    return frozenset(names)
+
+
+def _holder(target: ast.expr) -> str:
+    return f".{target.attr}" if isinstance(target, ast.Attribute) else ast.unparse(target)
+
+
+def _says_set(annotation: ast.expr) -> bool:
+    return ast.unparse(annotation).partition("[")[0] in ("set", "frozenset", "Set", "AbstractSet")
+
+
+def _is_set(node: ast.expr, names: frozenset[str]) -> bool:
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    if isinstance(node, ast.Call):
+        called = ast.unparse(node.func)
+        takes_part = called.rpartition(".")[2] in (
+            "union",
+            "difference",
+            "intersection",
+            "symmetric_difference",
+            "copy",
+        )
+        return called in ("set", "frozenset") or (
+            takes_part and isinstance(node.func, ast.Attribute) and _is_set(node.func.value, names)
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitOr | ast.BitAnd | ast.BitXor):
+        return _is_set(node.left, names) or _is_set(node.right, names)
+    return isinstance(node, ast.Name | ast.Attribute) and _holder(node) in names
+
+
+def _orderless_iterations(module: str, tree: ast.AST, sets: frozenset[str]) -> Iterator[str]:
+    """Yield places where the order of a set decides the order of anything: loops, comprehensions, list(), pop()."""
+    harmless = {id(part) for node in ast.walk(tree) for part in _order_forgotten(node)}
+    for node in ast.walk(tree):
+        for expression in () if id(node) in harmless else _followed(node):
+            text = ast.unparse(expression)
+            if _is_set(expression, sets) and (module, text) not in ORDERLESS_EXCEPTIONS:
+                yield f"{expression.lineno}: follows the order of the set {text}"
+
+
+def _order_forgotten(node: ast.AST) -> list[ast.comprehension]:
+    """Return comprehensions whose order cannot matter, because a set or a sum is made of them."""
+    if isinstance(node, ast.SetComp):
+        return node.generators
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in FORGET_ORDER:
+        return [
+            part for argument in node.args if isinstance(argument, ast.GeneratorExp) for part in argument.generators
+        ]
+    return []
+
+
+def _followed(node: ast.AST) -> list[ast.expr]:
+    """Return what is taken one by one at this node."""
+    if isinstance(node, ast.For | ast.comprehension):
+        return [node.iter]
+    if isinstance(node, ast.Starred):
+        return [node.value]
+    if not isinstance(node, ast.Call):
+        return []
+    called = ast.unparse(node.func)
+    if called.endswith(".pop") and not node.args and isinstance(node.func, ast.Attribute):
+        return [node.func.value]
+    return node.args if called in FOLLOW_ORDER or called.endswith(".join") else []
+
+
+FORGET_ORDER = frozenset({"sorted", "any", "all", "sum", "min", "max", "set", "frozenset", "len"})
+FOLLOW_ORDER = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "deque", "dict.fromkeys"})
+
+
+def sources() -> dict[str, str]:
+    """Return the text of every module by its dotted name."""
+    found = {}
+    for path in sorted((ROOT / "src" / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT / "src").with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = path.read_text()
+    found.pop(PACKAGE)
+    found.pop(f"{PACKAGE}.version")
+    return found
+
+
+SOURCES = sources()
+SET_ATTRIBUTES = frozenset(name for text in SOURCES.values() for name in set_names(text) if name.startswith("."))
+
+
+def test_rooms_are_those_of_the_table():
+    """Every folder of the package is a room of the table, so that a new one cannot escape it."""
+    assert {name.split(".")[1] for name in SOURCES} <= set(ROOMS)
+
+
+@pytest.mark.parametrize("room", sorted({name.split(".")[1] for name in SOURCES}))
+def test_room_keeps_to_the_table(room):
+    """A room imports only what its row names; pure rooms see no socket, clock, thread, database or entropy."""
+    here = {name: text for name, text in SOURCES.items() if name.split(".")[1] == room}
+
+    assert not [breach for name, text in here.items() for breach in breaches(name, text, SET_ATTRIBUTES)]
+
+
+def test_package_root_imports_only_its_version():
+    """``import waystation`` needs no crypto, no web and no Spark."""
+    source = (ROOT / "src" / PACKAGE / "__init__.py").read_text()
+
+    assert {item.module for item in imports_of(PACKAGE, ast.parse(source))} <= {f"{PACKAGE}.version"}
+
+
+def test_no_exception_is_left_over():
+    """An exception whose import is gone goes too."""
+    used = set()
+    for module, source in SOURCES.items():
+        for item in imports_of(module, ast.parse(source)):
+            used |= {(module, item.module), (module, item.module.split(".")[0]), (module, f"{item.module}.{item.name}")}
+
+    assert set(EXCEPTIONS) <= used
+    assert set(ENTROPY_EXCEPTIONS) <= set(SOURCES)
+
+
+def test_sim_import_of_the_store_stays_narrow():
+    """The simulator's exception covers the memory store and no other."""
+    source = "from waystation.store.sqlite import SqliteStore\nfrom waystation.store import sqlite\n"
+
+    assert len(breaches("waystation.sim.world", source)) == 2
+
+
+PLANTED = {
+    "core imports upwards": ("core.x", "from waystation.crypto.hashing import sha256"),
+    "protocols import the engine": ("protocols.bhumi.x", "import waystation.engine.node"),
+    "one protocol imports another": ("protocols.bhumi.x", "from waystation.protocols.lprp.wire import encode"),
+    "relative import of another protocol": ("protocols.bhumi.x", "from ..lprp import wire"),
+    "relative import of another room": ("engine.x", "from ..server.hub import Hub"),
+    "import inside a function": ("engine.x", "def f():\n    from waystation.server.hub import Hub"),
+    "import for types only": ("engine.x", "if TYPE_CHECKING:\n    from waystation.store.sqlite import SqliteStore"),
+    "package as a whole": ("engine.x", "from waystation import server"),
+    "server imports a protocol's machine": ("server.x", "from waystation.protocols.bhumi.relay import BhumiRelay"),
+    "socket in a pure room": ("core.x", "import socket"),
+    "asyncio in a pure room": ("engine.x", "from asyncio import Event"),
+    "clock in a pure room": ("protocols.bhumi.x", "from time import monotonic"),
+    "datetime.now in a pure room": ("journal.x", "import datetime\nat = datetime.datetime.now(datetime.UTC)"),
+    "date.today in a pure room": ("journal.x", "from datetime import date\nat = date.today()"),
+    "thread in a pure room": ("sim.x", "import threading"),
+    "executor in a pure room": ("sim.x", "import concurrent.futures"),
+    "database in a pure room": ("engine.x", "import sqlite3"),
+    "secrets in a pure room": ("crypto.x", "import secrets"),
+    "os.urandom in a pure room": ("crypto.x", "from os import urandom"),
+    "uuid in a pure room": ("journal.x", "import uuid"),
+    "file in a pure room": ("journal.x", "with open('x') as file: pass"),
+    "path read in a pure room": ("journal.x", "text = path.read_text()"),
+    "module function of random": ("engine.x", "import random\nx = random.random()"),
+    "SystemRandom": ("engine.x", "import random\nx = random.SystemRandom()"),
+    "function from random": ("engine.x", "from random import randbytes"),
+    "unseeded generator": ("sim.x", "import random\nrng = random.Random()"),
+    "entropy of a library": ("crypto.x", "key = ec.generate_private_key(curve)"),
+    "crypto library outside crypto": ("sdk.x", "from nacl import bindings"),
+    "X.509 in the server": ("server.x", "from cryptography import x509"),
+    "SQLite outside the store": ("server.x", "import sqlite3"),
+    "socket in the SDK": ("sdk.x", "import socket"),
+    "private name imported": ("sdk.x", "from waystation.core.settings import _Setting"),
+    "private name reached": ("sdk.x", "from waystation.core import settings\nsettings._check(1)"),
+    "loop over a set": ("protocols.bhumi.x", "waiting: set[int] = set()\nfor x in waiting: pass"),
+    "loop over a set attribute": ("engine.x", "class A:\n def f(self):\n  self.a = set()\n  for x in self.a: pass"),
+    "comprehension over a difference": ("protocols.bhumi.x", "a = {1}\nb = [x for x in a - c]"),
+    "list of a set": ("engine.x", "a = frozenset(b)\nc = list(a)"),
+    "star of a set": ("engine.x", "a: frozenset[int] = b\nc = (*a, 1)"),
+    "pop from a set": ("engine.x", "a: set[int] = b\nc = a.pop()"),
+    "import hidden in a text": ("core.x", "__import__('socket')"),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_planted_breach_is_found(case):
+    """Each kind of breach is seen in a source of two lines."""
+    module, source = PLANTED[case]
+
+    assert len(breaches(f"{PACKAGE}.{module}", source)) == 1
+
+
+LEGAL = {
+    "generator handed in": ("engine.x", "import random\ndef f(rng: random.Random): return rng.randbytes(4)"),
+    "generator seeded by the caller": ("sim.x", "import random\nrng = random.Random(seed)"),
+    "time handed in": ("journal.x", "import datetime\nat = datetime.datetime.fromtimestamp(1, datetime.UTC)"),
+    "sorted set": ("protocols.bhumi.x", "a: set[int] = b\nfor x in sorted(a): pass"),
+    "membership in a set": ("engine.x", "a: set[int] = b\nc = 1 in a"),
+    "set out of a set": ("engine.x", "a: set[int] = b\nc = {x for x in a}"),
+    "own room": ("server.x", "from waystation.server.hub import Hub"),
+    "version": ("server.x", "from waystation.version import __version__"),
+    "composition root": ("cli.x", "from waystation.server.node import run\nfrom waystation.pipeline import run"),
+    "opening a session": ("sim.x", "node.open('bhumi', host)"),
+}
+
+
+@pytest.mark.parametrize("case", LEGAL)
+def test_legal_source_passes(case):
+    """The checker does not cry wolf."""
+    module, source = LEGAL[case]
+
+    assert not breaches(f"{PACKAGE}.{module}", source)

@@ -1,0 +1,228 @@
+"""Writes the generated pages: ``python -m tools.docs``; with ``--check`` it says which ones have drifted.
+
+Configuration, journal, commands and metrics are written from their declarations. The page of refusals joins each
+protocol's closed set of reasons with the table of what the other side sees, which stands here.
+"""
+
+import argparse
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import typer.main
+from prometheus_client.parser import text_string_to_metric_families
+
+from waystation.cli import COMMANDS
+from waystation.core.facts import Outcome
+from waystation.engine.admission import AdmissionRefusal
+from waystation.journal.document import render_contract
+from waystation.protocols.bhumi.refusals import Refusal
+from waystation.server.metrics import render_metrics
+from waystation.server.reference import render_docs, render_sample
+
+__all__ = ["PAGES", "commands", "drifted", "main", "refusals"]
+
+ROOT: Final = Path(__file__).parents[1]
+
+_CLOSED: Final = "The connection closes without a frame."
+_STAYS: Final = "Nothing; it is counted and the connection stays."
+_AT_ONCE: Final = "The connection closes before the TLS handshake."
+
+_BHUMI: Final[dict[Enum, tuple[str, str]]] = {
+    Refusal.TRUNCATED: ("A frame is shorter than the structure it announces.", _CLOSED),
+    Refusal.TRAILING_BYTES: ("Bytes follow the structure inside its frame.", _CLOSED),
+    Refusal.INNER_LENGTH: ("An inner length disagrees with the frame's.", _CLOSED),
+    Refusal.OVERSIZE: ("The header announces more than this type may carry.", _CLOSED),
+    Refusal.WRONG_DIRECTION: ("A frame that only the other side may send.", _CLOSED),
+    Refusal.UNKNOWN_TYPE: ("A type below 0x40 that no version has.", _CLOSED),
+    Refusal.TOO_MANY_COMMITS: ("More than 4 096 commits in one frame.", _CLOSED),
+    Refusal.BAD_VERSION: ("HELLO names a version that we do not speak; only a client refuses this.", _CLOSED),
+    Refusal.END_INSIDE_FRAME: ("The stream ends in the middle of a frame.", "Nothing; it has closed already."),
+    Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
+    Refusal.OTHER_IDENTITY: ("A second I_AM names somebody else.", _CLOSED),
+    Refusal.IDENTITY_BANNED: ("The operator has banned the identity.", _CLOSED),
+    Refusal.ACK_STRIKES: ("The sixteenth ACK for a number that was never sent.", _CLOSED),
+    Refusal.FRAME_TIMEOUT: ("A frame took longer than 10 s from its first to its last byte.", _CLOSED),
+    Refusal.IDLE_TIMEOUT: ("Silence for 120 s, or for 60 s without an identity or anything outstanding.", _CLOSED),
+    Refusal.WRITE_TIMEOUT: ("The peer took none of its bytes for 10 s.", "The connection is cut; cached answers stay."),
+    Refusal.REPLACED: ("The same identity has identified itself on a newer connection.", _CLOSED),
+    Refusal.SHUTDOWN: ("The node stops.", "The connection closes after what was sent has left."),
+    Refusal.UNSOLICITED_ACK: ("An ACK for a number that was never sent to this identity.", _STAYS),
+    Refusal.COMMITS_WITHOUT_IDENTITY: ("UPDATE_COMMITS before I_AM.", _STAYS),
+    Refusal.COMMITS_OVER_LIMIT: ("Commits beyond 4 096 of one identity.", _STAYS),
+    Refusal.CARRIED_OVER_QUOTA: ("Carried answers beyond the quotas of one I_AM or one identity.", _STAYS),
+    Refusal.CARRIED_DUPLICATE: ("A carried answer for a preimage that has one.", _STAYS),
+    Refusal.LATE_OVER_LIMIT: ("No room to remember a delivery whose ACK is late.", _STAYS),
+    Refusal.UNKNOWN_EXTENSION: ("An extension frame (0x40 and above) that this relay does not know.", _STAYS),
+    Refusal.RECIPIENT_QUEUE_FULL: (
+        "The recipient has 32 deliveries without an ACK.",
+        "SEND_RESULT 1; the commit stays.",
+    ),
+    Refusal.TOO_MANY_JOINERS: ("More than four SENDs wait for one exchange under way.", "SEND_RESULT 2."),
+}
+_DOOR: Final[dict[Enum, tuple[str, str]]] = {
+    AdmissionRefusal.FULL: ("10 000 connections stand.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_FULL: ("64 connections of one address (IPv6: one /64) stand.", _AT_ONCE),
+    AdmissionRefusal.ADDRESSLESS_FULL: ("256 connections without an address stand.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_BANNED: ("The operator has banned the address.", _AT_ONCE),
+    AdmissionRefusal.RETIRING: ("The node drains before it stops.", _AT_ONCE),
+}
+
+REFUSALS: Final = (
+    ("At the door, for every protocol", AdmissionRefusal, _DOOR),
+    ("bhumi", Refusal, _BHUMI),
+)
+"""Heading, closed set of reasons, and what each means and shows."""
+
+_REFUSALS_HEAD: Final = """\
+# Refusals
+
+Every way in which a node says no. The reason is what the journal (kind `refused`, column `reason`), the counter
+`waystation_refusals_total` and the logs show; the last column is all that the other side sees.
+"""
+
+
+def refusals() -> str:
+    """Return docs/refusals.md."""
+    parts = [_REFUSALS_HEAD]
+    for heading, reasons, table in REFUSALS:
+        rows = [(f"`{reason.value}`", *table[reason]) for reason in reasons]
+        parts.append(f"## {heading}\n\n{_table(('reason', 'when', 'what the other side sees'), rows)}")
+    return "\n".join(parts)
+
+
+_COMMANDS_HEAD: Final = """\
+# Commands
+
+Written from the commands' own help. Exit codes stand in [operating.md](operating.md).
+"""
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command that can be run, by its full name ("bhumi send"), with its parsed form."""
+    for name, listed in COMMANDS.items():
+        found: Any = typer.main.get_command(importlib.import_module(f"waystation.cli.{listed.module}").app)
+        inner = getattr(found, "commands", None)
+        if inner is None:
+            yield name, found
+        else:
+            yield from ((f"{name} {below}", command) for below, command in inner.items())
+
+
+def _cli() -> str:
+    return "\n".join([_COMMANDS_HEAD, *(_command(name, found) for name, found in commands())])
+
+
+def _command(name: str, found: Any) -> str:
+    arguments = [part for part in found.params if part.param_type_name == "argument"]
+    options = [part for part in found.params if part.param_type_name == "option"]
+    usage = " ".join([f"waystation {name}", *(_argument(part) for part in arguments)])
+    text, _, example = (found.help or "").partition("Example:")
+    lines = [f"## waystation {name}\n", text.strip(), f"\n```\n{usage} [OPTIONS]\n```\n"]
+    if example.strip():
+        lines.append(f"Example: `{' '.join(example.split())}`\n")
+    rows = [(f"`{_argument(part)}`", "", _cell(part.help or "")) for part in arguments]
+    rows += [(_option_names(part), _option_default(part), _cell(part.help or "")) for part in options]
+    if rows:
+        lines.append(_table(("argument or option", "default", "meaning"), rows))
+    return "\n".join(lines)
+
+
+def _argument(part: Any) -> str:
+    name = part.name.upper() + ("..." if part.nargs == -1 else "")
+    return name if part.required else f"[{name}]"
+
+
+def _option_names(option: Any) -> str:
+    return ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+
+
+def _option_default(option: Any) -> str:
+    default = option.default
+    if default is None or default is False or callable(default) or default == ():
+        return ""
+    return f"`{default.value if isinstance(default, Enum) else default}`"
+
+
+_METRICS_HEAD: Final = """\
+# Metrics
+
+`GET /metrics` on the admin port, in Prometheus' text format. Labels come from closed sets, so the number of series does
+not depend on what peers do.
+"""
+
+
+def _metrics() -> str:
+    def status() -> dict[str, Any]:
+        return {
+            "uptime_s": 1,
+            "sizes": {"bhumi": {"connections": 1}},
+            "totals": {
+                "deliveries": {("bhumi", Outcome.OK.value): 1},
+                "refusals": {("bhumi", Refusal.TRUNCATED.value): 1},
+            },
+        }
+
+    rows = []
+    for family in text_string_to_metric_families(render_metrics(status).decode()):
+        sample = family.samples[0]
+        labels = ", ".join(f"`{label}`" for label in sample.labels) or "none"
+        rows.append((f"`{sample.name}`", family.type, labels, _cell(family.documentation)))
+    return f"{_METRICS_HEAD}\n{_table(('name', 'type', 'labels', 'meaning'), rows)}"
+
+
+def _journal() -> str:
+    """Return docs/journal.md with its generated part written anew."""
+    page = (ROOT / "docs" / "journal.md").read_text()
+    contract = re.compile(r"(<!-- contract -->\n).*(<!-- end of contract -->)", re.DOTALL)
+    return contract.sub(lambda found: found[1] + render_contract() + found[2], page)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "refusals.md": refusals,
+    "configuration.md": render_docs,
+    "waystation.toml": render_sample,
+    "journal.md": _journal,
+    "cli.md": _cli,
+    "metrics.md": _metrics,
+}
+"""File below docs/ and what writes it."""
+
+
+def drifted(folder: Path = ROOT / "docs") -> list[str]:
+    """Return the names of pages in ``folder`` that are not what the code says."""
+    return [name for name, render in PAGES.items() if _text_of(folder / name) != render()]
+
+
+def _text_of(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write all pages, or with ``--check`` only name those that have drifted; exit 1 when there are any."""
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    stale = drifted()
+    if parser.parse_args(arguments).check:
+        sys.stdout.writelines(f"docs/{name} has drifted; run: make docs\n" for name in stale)
+        return 1 if stale else 0
+    for name in stale:
+        (ROOT / "docs" / name).write_text(PAGES[name]())
+        sys.stdout.write(f"wrote docs/{name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
