@@ -119,7 +119,7 @@ def _cli() -> str:
 
 def _command(name: str, found: Any) -> str:
     arguments = [part for part in found.params if part.param_type_name == "argument"]
-    options = [part for part in found.params if part.param_type_name == "option"]
+    options = [part for part in found.params if part.param_type_name == "option" and part.name not in _TYPERS_OWN]
     usage = " ".join([f"waystation {name}", *(_argument(part) for part in arguments)])
     text, _, example = (found.help or "").partition("Example:")
     lines = [f"## waystation {name}\n", text.strip(), f"\n```\n{usage} [OPTIONS]\n```\n"]
@@ -143,10 +143,12 @@ def _option_names(option: Any) -> str:
 
 def _option_default(option: Any) -> str:
     default = option.default
-    if default is None or default is False or callable(default) or default == ():
+    if default in (None, False, "", ()) or callable(default):
         return ""
     return f"`{default.value if isinstance(default, Enum) else default}`"
 
+
+_TYPERS_OWN: Final = ("install_completion", "show_completion")  # on commands that are an app of their own
 
 _METRICS_HEAD: Final = """\
 # Metrics

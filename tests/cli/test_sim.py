@@ -6,8 +6,8 @@ import pytest
 
 from tests.sim import build
 from waystation.cli import main
-from waystation.cli.sim import describe, describe_failure
-from waystation.sim.run import run_seed
+from waystation.cli.sim import describe_failure
+from waystation.sim.run import SCENARIOS, run_seed
 
 
 def called(capsys, *arguments):
@@ -76,12 +76,12 @@ def test_impossible_calls_are_refused(capsys, arguments, code):
 def test_failure_exits_one_and_says_how_to_repeat_it(capsys, monkeypatch):
     """A violated law is exit code 1, with its name, the end of the trace, and the command to run again."""
     failed = build.run_with(build.SwapsResults, 0)
-    monkeypatch.setattr("waystation.sim.run.run_seed", lambda *_arguments, **_options: failed)
+    monkeypatch.setitem(SCENARIOS, "bhumi", build.town_with(build.SwapsResults))
 
     code, said = called(capsys, "--seed", "0", "--hours", "0.1")
 
     assert code == 1
-    assert describe(failed, 1.0).startswith("FAIL  seed 0 ")
+    assert said.startswith("FAIL  seed 0 ")
     assert describe_failure(failed) in said
     assert "waystation sim --protocol bhumi --seed 0 --hours 0.1" in said
     assert "one-result" in said

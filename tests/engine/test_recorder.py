@@ -36,7 +36,7 @@ def test_delivery_becomes_two_events_with_one_reference():
     """Accepted and finished share an attempt, name the recipient by reference, and tell sizes and latency."""
     recorder, written = make()
     recorder.note(facts.DeliveryAccepted("bhumi", 7, ALICE, 120), Instant(10))
-    recorder.note(facts.DeliveryFinished("bhumi", 7, ALICE, Outcome.OK, Instant(10), 33, 2), Instant(85))
+    recorder.note(facts.DeliveryFinished("bhumi", 7, ALICE, Outcome.OK, 75, 33, 2), Instant(85))
     accepted, finished = written
 
     assert accepted == events.DeliveryAccepted(
@@ -51,7 +51,7 @@ def test_delivery_becomes_two_events_with_one_reference():
 def test_immediate_outcome_has_no_latency():
     """What was never under way took no time that means anything."""
     recorder, written = make()
-    recorder.note(facts.DeliveryFinished("bhumi", 1, ALICE, Outcome.OFFLINE, Instant(9), 0, 1), Instant(9))
+    recorder.note(facts.DeliveryFinished("bhumi", 1, ALICE, Outcome.OFFLINE, None, 0, 1), Instant(9))
 
     assert written[0].latency_us is None
 
@@ -127,7 +127,7 @@ def test_totals_count_what_is_noted_even_without_a_journal():
     """Metrics do not depend on whether anything is written."""
     recorder = Recorder(None, random.Random(1))
     for outcome in (Outcome.OK, Outcome.OK, Outcome.TIMEOUT):
-        recorder.note(facts.DeliveryFinished("bhumi", 1, ALICE, outcome, Instant(0), 0, 1), Instant(1))
+        recorder.note(facts.DeliveryFinished("bhumi", 1, ALICE, outcome, 1, 0, 1), Instant(1))
     recorder.note(facts.DeliveryAccepted("bhumi", 1, ALICE, 1), Instant(1))
     recorder.refused_at_door("bhumi", AdmissionRefusal.FULL, Instant(1))
 

@@ -17,7 +17,7 @@ from waystation.sim.bhumi_device import Device
 from waystation.sim.bhumi_sender import Sender
 from waystation.sim.link import LinkSettings
 from waystation.sim.plan import DeviceHabits, FaultRates, Plan, SenderHabits
-from waystation.sim.run import SimResult, run_seed
+from waystation.sim.run import MakeScenario, SimResult, run_seed
 from waystation.sim.schedule import Schedule
 from waystation.sim.trace import Trace
 from waystation.sim.world import World, WorldSettings
@@ -125,6 +125,13 @@ class NamesSenders(BhumiRelay):
         super()._on_send(session, payload, now)
 
 
+class SetsNoTimers(BhumiRelay):
+    """Never looks at a connection that says nothing."""
+
+    def _arm(self, session):
+        pass
+
+
 class NeverOk(BhumiRelay):
     """Says that nobody is there."""
 
@@ -136,11 +143,14 @@ class NeverOk(BhumiRelay):
             self._bindings[message.recipient] = binding
 
 
+def town_with(relay: type[BhumiRelay]) -> MakeScenario:
+    """Return what makes towns whose relay is of this class."""
+    return lambda schedule, rng, trace: BhumiTown(schedule, rng, trace, make_relay=relay)
+
+
 def run_with(relay: type[BhumiRelay], seed: int, hours: float = 0.1) -> SimResult:
     """Run one seed of a town whose relay is of this class."""
-    return run_seed(
-        "bhumi", seed, hours, make=lambda schedule, rng, trace: BhumiTown(schedule, rng, trace, make_relay=relay)
-    )
+    return run_seed("bhumi", seed, hours, make=town_with(relay))
 
 
 def first_failure(relay: type[BhumiRelay], seeds: range) -> str | None:

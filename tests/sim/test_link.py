@@ -150,6 +150,20 @@ def test_break_off_ends_both_sides():
     assert (client.told, node.told, node.got) == (["ended"], ["ended"], [])
 
 
+def test_client_that_gives_up_leaves_the_node_alone():
+    """After a cut the client may notice; the node's side stays open and hears nothing."""
+    schedule, stream, client, node = joined()
+    stream.cut()
+
+    stream.give_up()
+    stream.node.write(b"anybody?")
+    schedule.run(Instant(10_000))
+
+    assert (client.told, node.told, client.got) == (["ended"], [], [])
+    assert stream.is_cut
+    assert not stream.is_over
+
+
 def test_mark_is_told_when_the_last_byte_was_read():
     """``then`` comes behind the bytes it belongs to, and never when they are lost."""
     schedule, stream, _, node = joined(LinkSettings(latency_us=100, jitter_us=0, window_bytes=4, pieces=0.0))

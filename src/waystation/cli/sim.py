@@ -124,9 +124,12 @@ def _with_progress(results: "Iterator[tuple[SimResult, float]]", count: int) -> 
         yield from results
         return
     from rich.console import Console  # noqa: PLC0415 - a third of a second that only a terminal needs
-    from rich.progress import track  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
 
-    yield from track(results, "simulating", total=count, console=Console(stderr=True), transient=True)
+    # Lines that go elsewhere than to this terminal must not be drawn around the bar: they would end up on stderr.
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
+        yield from progress.track(results, total=count, description="simulating")
 
 
 def _speed(result: "SimResult", wall_s: float) -> float:

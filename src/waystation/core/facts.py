@@ -8,8 +8,6 @@ names the connection that sent it: Bhumi's sender must stay unknown even to our 
 from enum import Enum
 from typing import NamedTuple
 
-from waystation.core.instant import Instant
-
 __all__ = [
     "DeliveryAccepted",
     "DeliveryFinished",
@@ -70,7 +68,8 @@ class DeliveryFinished(NamedTuple):
     attempt: int
     recipient: bytes
     outcome: Outcome
-    accepted_at: Instant
+    latency_us: int | None
+    """Microseconds since the attempt was accepted, or None when its outcome was immediate."""
     reply_bytes: int
     tries: int
     """How many senders' requests this outcome answered."""

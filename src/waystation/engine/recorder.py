@@ -140,7 +140,7 @@ class Recorder:
                     self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
                     self._reference(fact.recipient),
                     fact.outcome,
-                    now - fact.accepted_at if now != fact.accepted_at else None,
+                    fact.latency_us,
                     fact.reply_bytes,
                     fact.tries,
                 )

@@ -162,7 +162,7 @@ def read_rows(data: bytes) -> Iterator[dict[str, Any]]:
     """
     for line in data.split(b"\n"):
         row = _decode(line)
-        if row is not None and row.get("kind") in _KIND_NAMES and _fits_contract(row):
+        if row is not None and _fits_contract(row) and row["kind"] in _KIND_NAMES:
             yield {name: row.get(name) for name in _COLUMN_NAMES}
 
 

@@ -116,7 +116,9 @@ class BhumiTown:
         for hostile in self._hostiles:
             hostile.leave()
         for stream in self._world.streams():
-            if stream.faulted:
+            if stream.is_cut:
+                stream.give_up()
+            elif stream.faulted:
                 stream.break_off()
         for sender in self._senders:
             sender.rest()

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from waystation.core.ids import PublicKey
@@ -19,6 +20,7 @@ DRIP_US: Final = MICROSECONDS_PER_SECOND
 GARBAGE_BYTES_MAX: Final = 2_000
 FLOOD_SENDS: Final = 500  # more than the burst of 400 that a relay allows
 DEAF_SENDS: Final = 64
+DEAF_WINDOW_BYTES: Final = 128
 SPOOFED_ACKS: Final = 20  # more than the 16 strikes
 
 
@@ -38,6 +40,9 @@ class Hostile:
         self._commons = commons
         self._rng = rng
         self._host = host
+        link = commons.plan.link
+        # Who does not read is noticed only when the window is full.
+        self._link = replace(link, window_bytes=DEAF_WINDOW_BYTES) if kind == "deaf" else link
         tricks: dict[str, Callable[[int], None]] = {
             "garbage": self._garbage,
             "slowloris": self._slowloris,
@@ -59,7 +64,7 @@ class Hostile:
         """Connect, unless it left for good."""
         if not self._is_leaving:
             self._frames = wire.FrameBuffer(wire.client_frame_limits(1 << 20))
-            self._port = self._commons.world.dial(PROTOCOL, self._host, self, self._commons.plan.link)
+            self._port = self._commons.world.dial(PROTOCOL, self._host, self, self._link)
 
     def leave(self) -> None:
         """Go for good."""
@@ -130,8 +135,12 @@ class Hostile:
         self._leave_soon()
 
     def _spoofer(self, nonce: int) -> None:
-        """Log in properly, answer what others were asked, then try to be somebody else."""
+        """Log in properly, answer what others were asked, then try to be somebody else; or try that at once."""
         signature = sign(self._key_pair, wire.signed_bytes(nonce, self._key_pair.public))
+        if self._rng.random() < 1 / 3:
+            self._say(wire.encode(messages.IAm(self._rng.choice(self._victims), signature)))
+            self._leave_soon()
+            return
         self._say(wire.encode(messages.IAm(self._key_pair.public, signature)))
         count = self._rng.randint(1, SPOOFED_ACKS)
         acks = [wire.encode(messages.Ack(self._rng.getrandbits(32), b"forged")) for _ in range(count)]

@@ -20,7 +20,8 @@ __all__ = ["Sender"]
 HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 RETRY_US: Final = 2 * MICROSECONDS_PER_SECOND
 REMEMBERED_MAX: Final = 64  # past requests to replay
-BURST: Final = (2, 24)
+BURST: Final = (2, 48)
+SIDE_LINES_MAX: Final = 6  # more than the 4 that may join an exchange
 OUTSTANDING_MAX: Final = 64  # requests of one sender under way at once
 FAST_BYTES_PER_SECOND: Final = 100_000  # below it, a burst may wait longer than a sender's patience
 PROBES_MAX: Final = 8  # tries for the last request, while devices come home
@@ -146,9 +147,10 @@ class Sender:
             abort = self._rng.random() < 1 / 2
             self._commons.world.schedule.after(spread(self._rng, 200_000), lambda: line.driver.hang_up(abort=abort))
         if self._rng.random() < habits.retries_side_by_side:
-            again = _Request(request.recipient, request.preimage, request.payload, tries=habits.tries_max)
-            self._open_requests += 1
-            self._dial().ask(again)
+            for _ in range(self._rng.randint(1, SIDE_LINES_MAX)):
+                again = _Request(request.recipient, request.preimage, request.payload, tries=habits.tries_max)
+                self._open_requests += 1
+                self._dial().ask(again)
 
     def _dial(self) -> "_Line":
         line = _Line(self, self._commons)

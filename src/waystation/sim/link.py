@@ -137,6 +137,8 @@ class Stream:
         self.node.join(self._down, self._up)
         self.faulted = False
         """True once anything went wrong with this connection."""
+        self.is_cut = False
+        """True once nothing arrives any more."""
 
     @property
     def is_over(self) -> bool:
@@ -153,8 +155,14 @@ class Stream:
     def cut(self) -> None:
         """Let nothing arrive any more without telling anybody: a half-open connection on both sides."""
         self.faulted = True
+        self.is_cut = True
         self._up.is_cut = True
         self._down.is_cut = True
+
+    def give_up(self) -> None:
+        """Let the client notice that nothing comes any more; the node is not told and has its own timers."""
+        self.faulted = True
+        self.client.tell_ended()
 
     def break_off(self) -> None:
         """Reset the connection for both sides at once."""

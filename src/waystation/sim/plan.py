@@ -49,7 +49,7 @@ class SenderHabits:
 
     leaves_mid_flight: float = 0.0
     retries_side_by_side: float = 0.0
-    """The same request once more on a second connection, before the first has its result."""
+    """The same request on one to six more connections, before the first has its result."""
     asks_again: float = 0.0
     """The same request once more after its result."""
     replays: float = 0.0
@@ -59,7 +59,7 @@ class SenderHabits:
     asks_absent: float = 0.0
     """A recipient that does not exist."""
     bursts: float = 0.0
-    """Up to 24 requests at once."""
+    """Up to 48 requests at once."""
     keeps_connection: float = 0.5
     tries_max: int = 4
 
@@ -170,7 +170,7 @@ def _draw_device(rng: random.Random) -> DeviceHabits:
 def _draw_sender(rng: random.Random) -> SenderHabits:
     return SenderHabits(
         leaves_mid_flight=_chance(rng, 0.2),
-        retries_side_by_side=_chance(rng, 0.2),
+        retries_side_by_side=_chance(rng, 0.1),
         asks_again=_chance(rng, 0.2),
         replays=_chance(rng, 0.1),
         guesses=_chance(rng, 0.1),

@@ -128,13 +128,12 @@ def test_exchange_is_noted_without_its_sender():
     world = World()
     device, sender = world.device(commits=[1]), world.connect()
     sender.say(send(ALICE, 1, b"four"))
-    started = world.now
     world.pass_ms(7)
     device.answer(b"seventy")
     accepted, finished = world.facts[-2:]
 
     assert accepted == DeliveryAccepted("bhumi", accepted.attempt, ALICE.public, 4)
-    assert finished == DeliveryFinished("bhumi", accepted.attempt, ALICE.public, finished.outcome, started, 7, 1)
+    assert finished == DeliveryFinished("bhumi", accepted.attempt, ALICE.public, finished.outcome, 7_000, 7, 1)
     assert finished.outcome.value == "ok"
 
 

@@ -327,7 +327,7 @@ class BhumiRelay:
         entry = self._cache.find(recipient, preimage, now)
         if entry is not None:
             slot.lease = entry
-            self._conclude(recipient, Outcome.CACHED, len(entry.response), now)
+            self._conclude(recipient, Outcome.CACHED, len(entry.response))
             self._settle(slot, wire.encode_send_result(Status.OK, entry.response), now)
             return
         binding = self._bindings.get(recipient)
@@ -420,7 +420,7 @@ class BhumiRelay:
                 exchange.attempt,
                 exchange.recipient,
                 outcome,
-                exchange.accepted_at,
+                now - exchange.accepted_at,
                 reply_bytes,
                 len(exchange.slots),
             )
@@ -429,13 +429,13 @@ class BhumiRelay:
             self._settle(slot, frame, now)
 
     def _refuse(self, slot: Slot, recipient: bytes, status: Status, outcome: Outcome, now: Instant) -> None:
-        self._conclude(recipient, outcome, 0, now)
+        self._conclude(recipient, outcome, 0)
         self._settle(slot, wire.encode_send_result(status, b""), now)
 
-    def _conclude(self, recipient: bytes, outcome: Outcome, reply_bytes: int, now: Instant) -> None:
+    def _conclude(self, recipient: bytes, outcome: Outcome, reply_bytes: int) -> None:
         """Note an outcome that needed no delivery."""
         self._attempts += 1
-        self._note(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, now, reply_bytes, 1))
+        self._note(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, reply_bytes, 1))
 
     def _settle(self, slot: Slot, frame: bytes, now: Instant) -> None:
         """Fill a slot and send every result that has nothing open before it (digest row 9)."""

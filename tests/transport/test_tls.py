@@ -1,0 +1,182 @@
+"""Laws of transport.tls: which versions are spoken, and how a certificate is replaced."""
+
+import asyncio
+import datetime
+import ssl
+
+import pytest
+
+from waystation.core.errors import HostError
+from waystation.crypto.certificates import make_local_certificates
+from waystation.transport.listen import Listener
+from waystation.transport.tls import client_context, reload_certificate, server_context
+
+
+class Echo:
+    """Says back what it hears."""
+
+    def connected(self, pipe):
+        pass
+
+    def received(self, pipe, data):
+        pipe.write([data])
+
+    def congested(self, pipe):
+        pass
+
+    def drained(self, pipe):
+        pass
+
+    def lost(self, pipe, error):
+        pass
+
+
+def make(folder, names=("localhost",)):
+    """Write fresh certificates into ``folder`` and return it."""
+    folder.mkdir(exist_ok=True)
+    made = make_local_certificates(list(names), datetime.datetime.now(datetime.UTC))
+    for name, pem in (("ca", made.ca_pem), ("cert", made.cert_pem), ("key", made.key_pem)):
+        (folder / name).write_bytes(pem)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """One authority with its certificate."""
+    return make(tmp_path_factory.mktemp("first"))
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory):
+    """Another authority with its certificate."""
+    return make(tmp_path_factory.mktemp("second"))
+
+
+async def echo_once(reader, writer, text):
+    """Say ``text`` and return what comes back."""
+    writer.write(text)
+    async with asyncio.timeout(5):
+        return await reader.readexactly(len(text))
+
+
+async def dialled(port, context):
+    """Return the streams of a TLS connection to localhost."""
+    return await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+
+
+def certificate_of(writer):
+    """Return the DER certificate that the other side showed."""
+    return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+
+
+def der_of(folder):
+    """Return the leaf certificate in a folder, as it stands on the wire."""
+    end = "-----END CERTIFICATE-----"
+    return ssl.PEM_cert_to_DER_cert((folder / "cert").read_text().partition(end)[0] + end)
+
+
+async def listening(context):
+    """Return an echoing listener on a free port."""
+    listener = Listener(Echo(), lambda _: True, lambda _: None, context)
+    await listener.open("127.0.0.1", 0)
+    return listener
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [(ssl.TLSVersion.TLSv1_2, "TLSv1.2"), (ssl.TLSVersion.TLSv1_3, "TLSv1.3")]
+)
+def test_both_versions_are_spoken_with_the_p256_certificate(first, version, name):
+    """A client that speaks only 1.2 and one that speaks only 1.3 both get through."""
+
+    async def story():
+        listener = await listening(server_context(first / "cert", first / "key"))
+        client = client_context(first / "ca")
+        client.minimum_version = client.maximum_version = version
+        reader, writer = await dialled(listener.port, client)
+        echoed = await echo_once(reader, writer, b"hello")
+        spoken = writer.get_extra_info("ssl_object").version()
+        writer.close()
+        listener.close()
+        return echoed, spoken
+
+    assert asyncio.run(story()) == (b"hello", name)
+
+
+def test_older_versions_are_refused(first):
+    """TLS 1.1 is below what a listener offers."""
+    context = server_context(first / "cert", first / "key")
+
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_COMPRESSION
+
+
+def test_reload_keeps_peers_and_shows_the_new_certificate(first, second, tmp_path):
+    """A connection from before the reload goes on; one from after it sees the new certificate."""
+
+    async def story():
+        context = server_context(first / "cert", first / "key")
+        listener = await listening(context)
+        old_reader, old_writer = await dialled(listener.port, client_context(first / "ca"))
+        before = await echo_once(old_reader, old_writer, b"one")
+        reload_certificate(context, second / "cert", second / "key")
+        after = await echo_once(old_reader, old_writer, b"two")
+        new_reader, new_writer = await dialled(listener.port, client_context(second / "ca"))
+        new = await echo_once(new_reader, new_writer, b"three")
+        shown = certificate_of(old_writer), certificate_of(new_writer)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await dialled(listener.port, client_context(first / "ca"))
+        old_writer.close()
+        new_writer.close()
+        listener.close()
+        return before, after, new, shown
+
+    before, after, new, shown = asyncio.run(story())
+
+    assert (before, after, new) == (b"one", b"two", b"three")
+    assert shown == (der_of(first), der_of(second))
+
+
+def test_bad_reload_leaves_the_old_pair_in_force(first, second):
+    """A key that does not belong to its certificate is refused before anything is changed."""
+
+    async def story():
+        context = server_context(first / "cert", first / "key")
+        listener = await listening(context)
+        with pytest.raises(HostError, match="cannot use the certificate"):
+            reload_certificate(context, second / "cert", first / "key")
+        reader, writer = await dialled(listener.port, client_context(first / "ca"))
+        echoed = await echo_once(reader, writer, b"still")
+        writer.close()
+        listener.close()
+        return echoed
+
+    assert asyncio.run(story()) == b"still"
+
+
+@pytest.mark.parametrize("broken", ["cert", "key"])
+def test_missing_file_is_one_sentence(first, broken):
+    """A file that is not there is named with its pair."""
+    files = {"cert": first / "cert", "key": first / "key"} | {broken: first / "nowhere"}
+
+    with pytest.raises(HostError, match=r"cannot use the certificate .* with the key .*nowhere|nowhere.* with the key"):
+        server_context(files["cert"], files["key"])
+
+
+def test_authority_that_is_none_is_one_sentence(first):
+    """A file without a certificate is refused as an authority."""
+    with pytest.raises(HostError, match=r"cannot use .*key as a certificate authority"):
+        client_context(first / "key")
+
+
+def test_unverified_context_takes_any_certificate(first):
+    """``verify=False`` connects to a relay whose authority nobody knows."""
+
+    async def story():
+        listener = await listening(server_context(first / "cert", first / "key"))
+        reader, writer = await dialled(listener.port, client_context(verify=False))
+        echoed = await echo_once(reader, writer, b"hello")
+        writer.close()
+        listener.close()
+        return echoed
+
+    assert asyncio.run(story()) == b"hello"
