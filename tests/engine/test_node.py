@@ -52,7 +52,7 @@ def test_facts_never_leave_the_engine():
     rig.node.receive(peer, wire.encode(send(ALICE, 1)) + raw(9), rig.now)
 
     assert {type(effect) for effect in rig.settle()} <= {Append, Send, Close, Hold}
-    assert "DeliveryAccepted" in rig.kinds()
+    assert "PeerIdentified" in rig.kinds()
 
 
 @pytest.mark.parametrize("how", ["disconnect", "relay closes", "close, then disconnect", "disconnect before take"])

@@ -20,7 +20,7 @@ from waystation.core.facts import PeerLeft
 from waystation.core.instant import Instant
 from waystation.core.records import Record
 from waystation.crypto.hashing import sha256
-from waystation.crypto.signing import KeyPair
+from waystation.crypto.signing import KeyPair, sign
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node
@@ -33,7 +33,7 @@ from waystation.store.sqlite import SqliteStore
 from waystation.transport.listen import Listener
 from waystation.transport.tls import client_context
 
-PATIENCE_S = 10.0
+PATIENCE_S = 8.0
 PREIMAGE = b"p" * 32
 
 
@@ -165,11 +165,15 @@ class Rig:
         recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
         recorder.use_key(b"k" * 32)
         self.node = Node({protocol: relay}, Admission(), BanList(self.store), recorder)
-        self.commits = GroupCommit(self.store, lambda: self.hub.release_committed(), self.failures.append)
+        self.commits = GroupCommit(self.store, self._release, self.failures.append)
         self.hub = Hub(self.node, self.commits)
         entrance = Entrance(self.hub, protocol)
         self._listener = Listener(entrance, entrance.admit, self.hub.release, None)
+        self._dialled = []
         self.port = 0
+
+    def _release(self):
+        self.hub.release_committed()
 
     async def __aenter__(self):
         await self._listener.open("127.0.0.1", 0)
@@ -179,6 +183,10 @@ class Rig:
     async def __aexit__(self, *_):
         self._listener.close()
         self.hub.abort_all()
+        for writer in self._dialled:
+            writer.transport.abort()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
         await eventually(self.hub.idle, "the end of all connections")
         await self.commits.close()
         self.store.close()
@@ -190,7 +198,9 @@ class Rig:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         plain.setblocking(False)
         await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", self.port))
-        return await asyncio.open_connection(sock=plain, limit=4_096)
+        reader, writer = await asyncio.open_connection(sock=plain, limit=4_096)
+        self._dialled.append(writer)
+        return reader, writer
 
 
 def serve_echo(path, said):
@@ -304,6 +314,7 @@ def run_serve(home, settings=(), *more):
     """Run ``waystation serve`` where it must end by itself; return the finished process."""
     return subprocess.run(
         serve_command(home, settings, *more),
+        check=False,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -318,10 +329,14 @@ class Client:
         """Connect and read HELLO."""
         place = urlsplit(url)
         self.socket = socket.create_connection((place.hostname, place.port), timeout=PATIENCE_S)
-        if context is not None:
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
         self._frames = wire.FrameBuffer(wire.client_frame_limits(65_536))
-        frame_type, payload = self.frame()
+        try:
+            if context is not None:
+                self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+            frame_type, payload = self.frame()
+        except OSError:
+            self.socket.close()
+            raise
         assert frame_type == messages.FrameType.HELLO
         self.hello = wire.decode_hello(payload)
 
@@ -343,7 +358,8 @@ class Client:
         """Return type and payload of the next frame."""
         while (found := self._frames.next_frame()) is None:
             data = self.socket.recv(65_536)
-            assert data, "the node closed the connection"
+            if not data:
+                raise ConnectionResetError("the node closed the connection")
             self._frames.feed(data)
         return found
 
@@ -381,7 +397,7 @@ def key_pair(number=1):
 
 def i_am(pair, nonce, *preimages, signed_by=None):
     """Return I_AM with the commits of these preimages."""
-    signature = (signed_by or pair).sign(wire.signed_bytes(nonce, pair.public))
+    signature = sign(signed_by or pair, wire.signed_bytes(nonce, pair.public))
     return messages.IAm(pair.public, signature, tuple(commit_of(preimage) for preimage in preimages))
 
 

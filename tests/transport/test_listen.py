@@ -7,6 +7,7 @@ import socket
 import ssl
 
 import pytest
+import uvloop
 
 from waystation.core.errors import HostError
 from waystation.crypto.certificates import make_local_certificates
@@ -236,6 +237,29 @@ def test_close_drops_handshakes_under_way(folder):
         return said, door.released
 
     assert asyncio.run(story()) == (b"", ["127.0.0.1"])
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("turns", range(3))
+def test_close_in_the_turn_of_arrival_counts_once(turns, loop_factory):
+    """However early ``close`` comes, an admitted connection is either released or connected and lost, never both."""
+
+    async def story():
+        door = Door()
+        listener = await door.open()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        while not door.asked:  # noqa: ASYNC110 - an event would come a turn too late
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        listener.close()
+        writer.close()
+        await door.until(lambda: door.released or door.lost_count)
+        await writer.wait_closed()
+        return len(door.released) + door.lost_count, len(door.pipes) - door.lost_count
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert runner.run(story()) == (1, 0)
 
 
 def test_taken_port_is_one_sentence_and_exit_code_4():

@@ -51,7 +51,10 @@ class PeerLeft(NamedTuple):
 
 
 class DeliveryAccepted(NamedTuple):
-    """A message was handed on towards its recipient."""
+    """A message was taken for a recipient, and its outcome may be long in coming.
+
+    Protocols whose outcome follows within one exchange do not tell this: ``DeliveryFinished`` has it all.
+    """
 
     protocol: str
     attempt: int
@@ -62,7 +65,7 @@ class DeliveryAccepted(NamedTuple):
 
 
 class DeliveryFinished(NamedTuple):
-    """An attempt has its outcome. Immediate refusals have no ``DeliveryAccepted`` before them."""
+    """An attempt has its outcome."""
 
     protocol: str
     attempt: int
@@ -70,7 +73,8 @@ class DeliveryFinished(NamedTuple):
     outcome: Outcome
     latency_us: int | None
     """Microseconds since the attempt was accepted, or None when its outcome was immediate."""
-    reply_bytes: int
+    carried_bytes: int
+    """Payload and answer, less what a ``DeliveryAccepted`` told."""
     tries: int
     """How many senders' requests this outcome answered."""
 

@@ -141,7 +141,7 @@ class Recorder:
                     self._reference(fact.recipient),
                     fact.outcome,
                     fact.latency_us,
-                    fact.reply_bytes,
+                    fact.carried_bytes,
                     fact.tries,
                 )
             )

@@ -189,7 +189,7 @@ KINDS: Final = (
         "delivery_finished",
         events.DeliveryFinished,
         "A delivery attempt has its outcome.",
-        {**_TS, "reply_bytes": "bytes"},
+        {**_TS, "carried_bytes": "bytes"},
         {**_ATTEMPT, "tries": "tries"},
     ),
     Kind(

@@ -73,7 +73,7 @@ class DeliveryAccepted(NamedTuple):
 
 
 class DeliveryFinished(NamedTuple):
-    """An attempt has its outcome. Immediate refusals have no ``DeliveryAccepted`` before them."""
+    """An attempt has its outcome. A protocol that knows it within one exchange records no ``DeliveryAccepted``."""
 
     ts_us: int
     protocol: str
@@ -82,7 +82,8 @@ class DeliveryFinished(NamedTuple):
     outcome: Outcome
     latency_us: int | None
     """Microseconds since the attempt was accepted, or None for an immediate outcome."""
-    reply_bytes: int
+    carried_bytes: int
+    """Payload and answer, less what a ``DeliveryAccepted`` told."""
     tries: int = 1
     """How many requests this outcome answered."""
 

@@ -72,9 +72,11 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Commit what waits and stop the writer thread."""
-        if self._failed is None:
-            await self.wait_for(self._appended)
-        self._writer.shutdown()
+        try:
+            if self._failed is None:
+                await self.wait_for(self._appended)
+        finally:
+            self._writer.shutdown()
 
     async def _commit(self) -> None:
         while self._waiting and self._failed is None:
@@ -83,6 +85,8 @@ class GroupCommit:
                 await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
             except HostError as error:
                 self._fail(error)
+            except Exception as error:  # noqa: BLE001 - else everything behind this group would wait for ever, unsaid
+                self._fail(HostError(f"the store failed: {error!r}", exit_code=5))
             else:
                 self.committed += len(group)
                 self._on_committed()

@@ -5,11 +5,14 @@ One system call per nonce or message number would cost as much as parsing the fr
 
 import os
 import random
+import struct
 from typing import Final
 
 __all__ = ["SystemEntropy"]
 
 _BLOCK_BYTES: Final = 4_096
+_WORD: Final = struct.Struct(">I")
+_WORD_BITS: Final = 32
 
 
 class SystemEntropy(random.Random):
@@ -36,6 +39,8 @@ class SystemEntropy(random.Random):
 
     def getrandbits(self, k: int) -> int:
         """Return an integer of ``k`` random bits."""
+        if k == _WORD_BITS:  # nonces and message numbers, the hot path
+            return _WORD.unpack(self.randbytes(_WORD.size))[0]  # type: ignore[no-any-return]
         count = (k + 7) // 8
         return int.from_bytes(self.randbytes(count), "big") >> (8 * count - k)
 

@@ -112,17 +112,19 @@ class Listener:
 
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
         timeout_s = HANDSHAKE_TIMEOUT_S if self._context is not None else None
+        pipe = Pipe(self._sink, host)
         try:
             await aiofastnet.connect_accepted_socket(
                 asyncio.get_running_loop(),
-                lambda: Pipe(self._sink, host),
+                lambda: pipe,
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=timeout_s,
             )
         except (OSError, ssl.SSLError, asyncio.CancelledError):
-            accepted.close()
-            self._release(host)
+            if not pipe.stood:  # else it is the sink's: cancelled in the very turn in which it was handed over
+                accepted.close()
+                self._release(host)
 
 
 def _reason(error: Exception) -> str:

@@ -36,7 +36,7 @@ class Pipe(asyncio.Protocol):
     ``address`` is the other side's host, or "" when the transport has none.
     """
 
-    __slots__ = ("_sink", "_transport", "address", "peer", "waits")
+    __slots__ = ("_sink", "_transport", "address", "peer", "stood", "waits")
 
     def __init__(self, sink: Sink, address: str) -> None:
         """Make a pipe that reports to ``sink``."""
@@ -45,6 +45,8 @@ class Pipe(asyncio.Protocol):
         self.address = address
         self.peer = -1
         """Free for the owner: the number by which it knows this pipe."""
+        self.stood = False
+        """True from ``connected`` on; ``lost`` will be or was called for such a pipe, and for no other."""
         self.waits = False
         """True between ``congested`` and ``drained``."""
 
@@ -52,6 +54,7 @@ class Pipe(asyncio.Protocol):
         """Take the transport over; called by the event loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
+        self.stood = True
         self._sink.connected(self)
 
     def data_received(self, data: bytes) -> None:

@@ -12,7 +12,7 @@ HERE, THERE = bytes(ALICE.public), bytes(BOB.public)
 
 def exchange(number, recipient=HERE, at=0):
     """Return an exchange whose message number, preimage and attempt are all ``number``."""
-    return Exchange(recipient, preimage(number), number, number, Instant(at), Instant(at + 30))
+    return Exchange(recipient, preimage(number), number, number, Instant(at), Instant(at + 30), 0)
 
 
 def test_pending_exchange_is_found_by_number_and_by_preimage():

@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from tests.protocols.bhumi.build import ALICE, BOB, World, commit, i_am, preimage, raw, send
-from waystation.core.facts import DeliveryAccepted, DeliveryFinished, PeerIdentified, PeerLeft
+from waystation.core.facts import DeliveryFinished, PeerIdentified, PeerLeft
 from waystation.protocols.bhumi import messages
 from waystation.protocols.bhumi.messages import Ack, Deliver, Feature, Keepalive, Options, SendResult, UpdateCommits
 from waystation.protocols.bhumi.refusals import Refusal
@@ -124,16 +124,15 @@ def test_request_and_response_in_one_round_trip():
 
 
 def test_exchange_is_noted_without_its_sender():
-    """The facts name recipient, sizes and outcome, and share an attempt; the sender's number is in none of them."""
+    """One fact names recipient, sizes, latency and outcome; the sender's number is not in it."""
     world = World()
     device, sender = world.device(commits=[1]), world.connect()
     sender.say(send(ALICE, 1, b"four"))
     world.pass_ms(7)
     device.answer(b"seventy")
-    accepted, finished = world.facts[-2:]
+    finished = world.facts[-1]
 
-    assert accepted == DeliveryAccepted("bhumi", accepted.attempt, ALICE.public, 4)
-    assert finished == DeliveryFinished("bhumi", accepted.attempt, ALICE.public, finished.outcome, 7_000, 7, 1)
+    assert finished == DeliveryFinished("bhumi", 1, ALICE.public, finished.outcome, 7_000, 4 + 7, 1)
     assert finished.outcome.value == "ok"
 
 

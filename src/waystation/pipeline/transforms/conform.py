@@ -37,12 +37,14 @@ def connections(events: "DataFrame") -> "DataFrame":
 def deliveries(events: "DataFrame") -> "DataFrame":
     """Pair ``delivery_accepted`` with ``delivery_finished`` by ``node_id`` and ``attempt_ref``.
 
-    Takes ``bronze.events``; events without a well-formed attempt_ref fall away. Gives the columns of
+    Takes ``bronze.events``; events without a well-formed attempt_ref fall away. An outcome whose acceptance was not
+    recorded was accepted ``latency_us`` before it; without a latency it was immediate. Gives the columns of
     ``silver.deliveries`` and ``event_date: date``, the date on which the attempt was accepted, or finished when nothing
     was accepted.
     """
     reference = F.try_element_at("attrs", F.lit("attempt_ref"))
     accepted, finished = F.col("kind") == "delivery_accepted", F.col("kind") == "delivery_finished"
+    began = F.timestamp_micros(F.unix_micros("ts") - F.col("latency_us"))
     of_deliveries = events.where((accepted | finished) & reference.rlike(_ATTEMPT_REF))
     paired = (
         of_deliveries.withColumn("attempt_ref", F.unhex(reference))
@@ -50,7 +52,7 @@ def deliveries(events: "DataFrame") -> "DataFrame":
         .agg(
             F.min("protocol").alias("protocol"),
             F.min("peer_ref").alias("dest_ref"),
-            F.min(F.when(accepted, F.col("ts"))).alias("accepted_at"),
+            F.coalesce(F.min(F.when(accepted, F.col("ts"))), F.min(F.when(finished, began))).alias("accepted_at"),
             F.max(F.when(finished, F.col("ts"))).alias("finished_at"),
             F.max(F.when(finished, F.col("outcome"))).alias("outcome"),
             F.max(F.when(finished, F.col("latency_us"))).alias("latency_us"),

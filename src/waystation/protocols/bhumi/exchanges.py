@@ -45,6 +45,7 @@ class Exchange:
     attempt: int
     accepted_at: Instant
     deadline: Instant
+    payload_bytes: int
     slots: list[Slot] = field(default_factory=list)
     """The senders that wait: the first one, and those that joined with the same preimage."""
 

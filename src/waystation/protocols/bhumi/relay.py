@@ -17,7 +17,7 @@ from typing import Final
 
 from waystation.core.alarms import Alarms
 from waystation.core.effects import Close, Effect, Hold, Peer, Send
-from waystation.core.facts import DeliveryAccepted, DeliveryFinished, Fact, Outcome, PeerIdentified, PeerLeft, Refused
+from waystation.core.facts import DeliveryFinished, Fact, Outcome, PeerIdentified, PeerLeft, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
 from waystation.core.limits import TokenBucket
@@ -366,11 +366,12 @@ class BhumiRelay:
             message_id = self._rng.getrandbits(32)
         self._attempts += 1
         deadline = Instant(now + self._ack_timeout)
-        self._exchanges.add(Exchange(recipient, preimage, message_id, self._attempts, now, deadline, [slot]))
+        self._exchanges.add(
+            Exchange(recipient, preimage, message_id, self._attempts, now, deadline, len(payload), [slot])
+        )
         binding.pending_ids[message_id] = None
         shown = preimage if binding.with_preimage else None
         self._outbox.append(Send(binding.peer, wire.encode_deliver(message_id, payload, shown)))
-        self._outbox.append(DeliveryAccepted(PROTOCOL, self._attempts, recipient, len(payload)))
 
     def _on_ack(self, session: Session, payload: bytes, now: Instant) -> None:
         """Match an answer with its exchange. Spec 5.5; digest rows 19, 22, abuse cases 3, 13, clarification 5."""
@@ -421,7 +422,7 @@ class BhumiRelay:
                 exchange.recipient,
                 outcome,
                 now - exchange.accepted_at,
-                reply_bytes,
+                exchange.payload_bytes + reply_bytes,
                 len(exchange.slots),
             )
         )

@@ -75,6 +75,7 @@ _DELIVER: Final = int(FrameType.DELIVER)
 _SEND_RESULT: Final = int(FrameType.SEND_RESULT)
 
 _HEADER: Final = struct.Struct(">HI")
+_unpack_header: Final = _HEADER.unpack_from
 _HELLO: Final = struct.Struct(">BII")
 _OPTIONS: Final = struct.Struct(">HI")
 _ID_AND_LENGTH: Final = struct.Struct(">II")
@@ -134,7 +135,9 @@ class FrameBuffer:
         if not self.waiting:
             self._data = data
             self._offset = 0
-        elif self._partial:
+            self.waiting = len(data)
+            return
+        if self._partial:
             self._partial += data
         else:
             self._partial += self._data[self._offset :]
@@ -155,9 +158,8 @@ class FrameBuffer:
             self._offset = 0
             self._partial.clear()
         data, start = self._data, self._offset
-        frame_type, length = _HEADER.unpack_from(data, start)
-        limit = self._limits.get(frame_type)
-        if limit is None or length > limit:
+        frame_type, length = _unpack_header(data, start)
+        if length > self._limits.get(frame_type, -1):
             self._check_header(frame_type, length)
         size = FRAME_HEADER_BYTES + length
         if self.waiting < size:

@@ -1,0 +1,175 @@
+"""Laws of server.admin, asked of a node in a process of its own."""
+
+import time
+
+import pytest
+
+from tests.server.build import PREIMAGE, NodeProcess, exchange, key_pair, until
+from waystation.core.ids import encode_id52
+
+DEVICE = key_pair(3)
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """One node for the module."""
+    running = NodeProcess(tmp_path_factory.mktemp("admin") / "home").start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def ban(node):
+    """Ban a subject for one test."""
+    banned = []
+
+    def add(subject, **more):
+        banned.append(subject)
+        return node.ask("POST", "/admin/v1/bans", {"subject": subject, "reason": "a test", **more}, node.token)
+
+    yield add
+    for subject in banned:
+        node.ask("DELETE", f"/admin/v1/bans/{subject}", token=node.token)
+
+
+def bans(node):
+    """Return the subjects on the list."""
+    return [entry["subject"] for entry in node.ask("GET", "/admin/v1/bans")[1]["bans"]]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_healthy_and_ready(node, path):
+    """A node that serves says so to whoever watches."""
+    assert node.ask("GET", path) == (200, {"ok": True})
+
+
+def test_status_tells_who_and_how_much(node):
+    """The status document names the node, its listeners, and the sizes that an open connection changes."""
+    with node.client() as device:
+        device.identify(DEVICE, PREIMAGE)
+        code, status = node.ask("GET", "/admin/v1/status")
+
+    assert code == 200 and status["ok"]
+    assert status["node"] == node.ready["node"]
+    assert status["listeners"] == node.ready["listeners"]
+    assert status["draining"] is False
+    assert status["sizes"]["bhumi"]["identities"] == 1
+    assert status["sizes"]["bhumi"]["commits"] == 1
+
+
+def test_metrics_count_an_exchange(node):
+    """A finished exchange is one more delivery with outcome ok."""
+    series = 'waystation_deliveries_total{outcome="ok",protocol="bhumi"}'
+
+    def count():
+        lines = node.ask("GET", "/metrics")[1].splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(series))
+
+    before = count()
+    with node.client() as device, node.client() as sender:
+        device.identify(DEVICE, PREIMAGE)
+        exchange(device, sender, DEVICE, PREIMAGE)
+
+    assert count() == before + 1
+
+
+@pytest.mark.parametrize("spelling", ["hex", "id52", "prefixed"])
+def test_banned_identity_is_closed_and_stays_out(node, ban, spelling):
+    """A ban closes the device at once and refuses its next I_AM; others are not touched, and lifting it ends that."""
+    subject = {"hex": DEVICE.public.hex(), "id52": encode_id52(DEVICE.public), "prefixed": f"id:{DEVICE.public.hex()}"}
+    with node.client() as device, node.client() as other:
+        device.identify(DEVICE)
+        other.identify(key_pair(4))
+        code, _ = ban(subject[spelling])
+        said = device.rest()
+        with node.client() as again, pytest.raises(ConnectionError):
+            again.identify(DEVICE)
+        other.identify(key_pair(4))
+        listed = bans(node)
+        lifted, _ = node.ask("DELETE", f"/admin/v1/bans/{subject[spelling]}", token=node.token)
+        with node.client() as back:
+            back.identify(DEVICE)
+
+    assert (code, said, lifted) == (201, b"", 200)
+    assert listed == [f"id:{DEVICE.public.hex()}"]
+    assert bans(node) == []
+
+
+def test_banned_address_is_refused_at_the_door(node, ban):
+    """Nobody new comes in from a banned address, before HELLO and before TLS; who stands, stays."""
+    with node.client() as standing:
+        code, _ = ban(LOOPBACK)
+        refused = [not admitted(node, name) for name in ("bhumi_plain", "bhumi")]
+        standing.identify(DEVICE)
+    node.ask("DELETE", f"/admin/v1/bans/{LOOPBACK}", token=node.token)
+    with node.client() as back:
+        hello = back.hello
+
+    assert code == 201
+    assert refused == [True, True]
+    assert hello.protocol_version == 1
+    assert node.counted("address_banned") >= 2
+
+
+def test_ban_ends_by_itself(node, ban):
+    """A ban with an end is over after it."""
+    ban(LOOPBACK, expires_s=1)
+    began = time.monotonic()
+    until(lambda: admitted(node), "the end of the ban")
+
+    assert 0.5 < time.monotonic() - began < 5
+
+
+def admitted(node, listener="bhumi_plain"):
+    """Return whether a new connection gets HELLO."""
+    try:
+        node.client(listener).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong"])
+@pytest.mark.parametrize(("method", "path"), [("POST", "/admin/v1/bans"), ("DELETE", f"/admin/v1/bans/{LOOPBACK}")])
+def test_changing_needs_the_token(node, method, path, token):
+    """Without the token of the home nothing changes, and the answer says what is needed."""
+    code, answer = node.ask(method, path, {"subject": LOOPBACK, "reason": "x"}, token)
+
+    assert code == 401
+    assert answer == {"ok": False, "error": answer["error"], "status": 401}
+    assert "admin.token" in answer["error"]
+    assert bans(node) == []
+
+
+def test_token_is_a_secret_file(node):
+    """Nobody but the owner reads the token."""
+    assert (node.home / "admin.token").stat().st_mode & 0o077 == 0
+    assert len(node.token) >= 32
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"subject": "nobody", "reason": "x"}, "neither an IP address"),
+        ({"subject": LOOPBACK}, '"reason"'),
+        ({"subject": LOOPBACK, "reason": ""}, "1 to 200 characters"),
+        ({"subject": LOOPBACK, "reason": "x" * 201}, "1 to 200 characters"),
+        ({"subject": LOOPBACK, "reason": "x", "expires_s": 0}, "expires_s"),
+        ({"subject": LOOPBACK, "reason": "x", "expires_s": True}, "expires_s"),
+        ([1], "JSON object"),
+        ({"subject": LOOPBACK, "reason": "x", "filler": "x" * 70_000}, "at most 65536 bytes"),
+    ],
+)
+def test_bad_ban_is_refused_with_a_sentence(node, body, says):
+    """What is no ban gets status 400, the one shape of errors, and changes nothing."""
+    code, answer = node.ask("POST", "/admin/v1/bans", body, node.token)
+
+    assert (code, answer["ok"], answer["status"]) == (400, False, 400)
+    assert says in answer["error"]
+    assert bans(node) == []
+
+
+def test_lifting_what_is_not_there(node):
+    """A ban that does not exist is 404."""
+    assert node.ask("DELETE", "/admin/v1/bans/192.0.2.1", token=node.token)[0] == 404

@@ -1,0 +1,51 @@
+"""Laws of server.metrics: what Prometheus reads is what the node counts, with a fixed number of series."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from waystation.server.metrics import render_metrics
+
+
+def status(**changes):
+    """Return a node's status document."""
+    totals = {"deliveries": {}, "refusals": {}} | changes.pop("totals", {})
+    return {"uptime_s": 12.5, "sizes": {}, "totals": totals} | changes
+
+
+def series(document):
+    """Return every sample as {(name, labels): value}, read back by Prometheus' own parser."""
+    text = render_metrics(lambda: document).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_every_number_is_a_series():
+    """Uptime, sizes, deliveries by outcome and refusals by reason are exposed as they are."""
+    document = status(
+        sizes={"bhumi": {"connections": 3}, "node": {"bans": 1}},
+        totals={"deliveries": {("bhumi", "ok"): 7}, "refusals": {("bhumi", "oversize"): 2}},
+    )
+
+    assert series(document) == {
+        ("waystation_uptime_seconds", ()): 12.5,
+        ("waystation_size", (("protocol", "bhumi"), ("thing", "connections"))): 3,
+        ("waystation_size", (("protocol", "node"), ("thing", "bans"))): 1,
+        ("waystation_deliveries_total", (("outcome", "ok"), ("protocol", "bhumi"))): 7,
+        ("waystation_refusals_total", (("protocol", "bhumi"), ("reason", "oversize"))): 2,
+    }
+
+
+def test_fresh_node_has_no_counters():
+    """Before anything happened only the uptime has a sample."""
+    assert series(status()) == {("waystation_uptime_seconds", ()): 12.5}
+
+
+def test_status_is_asked_at_each_rendering():
+    """Two renderings show two moments."""
+    moments = iter([status(uptime_s=1), status(uptime_s=2)])
+
+    texts = [render_metrics(lambda: next(moments)) for _ in range(2)]
+
+    assert [b"waystation_uptime_seconds 1.0" in texts[0], b"waystation_uptime_seconds 2.0" in texts[1]] == [True, True]

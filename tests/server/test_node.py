@@ -1,0 +1,197 @@
+"""Laws of server.node: what starts, what is reloaded, and what ends a node."""
+
+import asyncio
+import contextlib
+import json
+import signal
+
+import pytest
+
+from tests.server.build import PREIMAGE, NodeProcess, eventually, key_pair
+from waystation.core.errors import HostError
+from waystation.engine.bans import Ban
+from waystation.protocols.bhumi import messages
+from waystation.server.config import load_config
+from waystation.server.home import Home
+from waystation.server.node import NodeServer, run
+
+OFF = {"bhumi.tls": "", "bhumi.plain": "127.0.0.1:0", "admin.listen": ""}
+
+
+def configured(home, config_path=None, **settings):
+    """Return a configuration with quiet listeners and these settings ("table__key")."""
+    chosen = OFF | {"node.home": str(home)} | {key.replace("__", "."): value for key, value in settings.items()}
+    return load_config(config_path, {}, chosen)
+
+
+@contextlib.asynccontextmanager
+async def serving(home, config=None):
+    """Give a node that serves in this loop, and the task whose result is its exit code."""
+    place = Home(home)
+    place.ensure()
+    with place.lock():
+        server = NodeServer(config or configured(home), place)
+        task = asyncio.create_task(server.serve())
+        await eventually(lambda: task.done() or server.status()["listeners"])
+        try:
+            yield server, task
+        finally:
+            server.stop()
+            with contextlib.suppress(HostError):
+                await task
+
+
+def test_status_names_the_node(tmp_path, capsys):
+    """The status document has what the ready line says, and the sizes of everything bounded."""
+
+    async def story():
+        async with serving(tmp_path) as (server, _):
+            return server.status(), server.ready()
+
+    status, ready = asyncio.run(story())
+    line = json.loads(capsys.readouterr().out)
+
+    assert ready
+    assert status["node"] == line["node"]
+    assert status["listeners"] == line["listeners"]
+    assert set(status["sizes"]) == {"bhumi", "node"}
+    assert set(status["totals"]) == {"deliveries", "refusals"}
+
+
+def test_stop_ends_with_0_and_seals_the_journal(tmp_path):
+    """A node that was told to stop leaves a sealed segment whose events begin and end with its own."""
+
+    async def story():
+        async with serving(tmp_path) as (server, task):
+            server.stop()
+            return await task, server.ready()
+
+    code, ready = asyncio.run(story())
+    (segment,) = (tmp_path / "journal").glob("event_date=*/*.jsonl")
+    kinds = [json.loads(line)["kind"] for line in segment.read_text().splitlines()]
+
+    assert (code, ready) == (0, False)
+    assert kinds == ["segment_opened", "node_started", "node_stopped", "segment_sealed"]
+
+
+def test_memory_store_and_no_journal_leave_no_files(tmp_path):
+    """``store.url = memory`` and ``journal.enabled = false`` write nothing about peers."""
+
+    async def story():
+        async with serving(tmp_path, configured(tmp_path, store__url="memory", journal__enabled="false")) as (
+            server,
+            _,
+        ):
+            await server.ban(Ban("address:192.0.2.1", "floods", 1, None))
+            return [ban.subject for ban in server.bans()]
+
+    assert asyncio.run(story()) == ["address:192.0.2.1"]
+    assert not (tmp_path / "store.sqlite").exists()
+    assert not list((tmp_path / "journal").iterdir())
+
+
+def test_disk_that_refuses_ends_the_node_with_5(tmp_path):
+    """When the store takes no write the promise is not made, the node is not ready any more, and it exits 5."""
+
+    async def story():
+        async with serving(tmp_path) as (server, task):
+            server._store._writer.execute("PRAGMA query_only = ON")
+            with pytest.raises(HostError, match="did not take a write"):
+                await server.ban(Ban("address:192.0.2.1", "floods", 1, None))
+            ready = server.ready()
+            async with asyncio.timeout(5):
+                return ready, await task
+
+    assert asyncio.run(story()) == (False, 5)
+
+
+def test_bans_outlive_the_process(tmp_path):
+    """What was banned before a restart is banned after it, and what was lifted is not."""
+
+    async def first():
+        async with serving(tmp_path) as (server, _):
+            for number in range(3):
+                await server.ban(Ban(f"address:192.0.2.{number}", "floods", number + 1, None))
+            return await server.lift_ban("address:192.0.2.1"), await server.lift_ban("address:192.0.2.9")
+
+    async def second():
+        async with serving(tmp_path) as (server, _):
+            return [ban.subject for ban in server.bans()]
+
+    assert asyncio.run(first()) == (True, False)
+    assert asyncio.run(second()) == ["address:192.0.2.0", "address:192.0.2.2"]
+
+
+def test_reload_applies_what_can_change(tmp_path):
+    """After a reload the drain limit is the file's new one; a broken file changes nothing."""
+    path = tmp_path / "node.toml"
+    path.write_text("[node]\ndrain_ms = 1000\n")
+
+    async def story():
+        async with serving(tmp_path / "home", configured(tmp_path / "home", path)) as (server, _):
+            path.write_text("[node]\ndrain_ms = 2000\n")
+            server.reload()
+            good = server._config.node.drain_ms
+            path.write_text("[node]\ndrain_ms = -1\n")
+            server.reload()
+            return good, server._config.node.drain_ms
+
+    assert asyncio.run(story()) == (2_000, 2_000)
+
+
+def test_disabled_protocol_is_not_started(tmp_path):
+    """``bhumi.enabled = false`` opens no port and knows no relay."""
+
+    async def story():
+        place = Home(tmp_path)
+        place.ensure()
+        server = NodeServer(configured(tmp_path, bhumi__enabled="false"), place)
+        task = asyncio.create_task(server.serve())
+        await asyncio.sleep(0)
+        status = server.status()
+        server.stop()
+        return status["listeners"], set(status["sizes"]), await task
+
+    assert asyncio.run(story()) == ({}, {"node"}, 0)
+
+
+def test_run_refuses_a_taken_port_and_leaves_the_loop_clean(tmp_path):
+    """``run`` raises before anything was announced, and what it had opened is closed."""
+    place = Home(tmp_path / "second")
+    place.ensure()
+
+    async def story():
+        async with serving(tmp_path / "first") as (server, _):
+            taken = server.status()["listeners"]["bhumi_plain"].removeprefix("tcp://")
+            config = configured(tmp_path / "second", bhumi__plain=taken)
+            return await asyncio.get_running_loop().run_in_executor(None, refusal_of, config, place)
+
+    assert "the port is taken" in asyncio.run(story())
+
+
+def refusal_of(config, place):
+    """Return the sentence with which a node refuses to start."""
+    with pytest.raises(HostError) as caught:
+        run(config, place)
+    assert caught.value.exit_code == 4
+    return str(caught.value)
+
+
+def test_draining_node_says_so_and_takes_no_new_work(tmp_path):
+    """While an exchange is finished /readyz is 503 and a new SEND gets status 1, its commit untouched."""
+    node = NodeProcess(tmp_path / "home").start()
+    with node.client() as device, node.client() as sender, node.client() as late:
+        device.identify(key_pair(), PREIMAGE, bytes(32))
+        sender.say(messages.Send(key_pair().public, PREIMAGE, b"ping"))
+        delivered = device.deliver()
+        node.signal(signal.SIGTERM)
+        while node.ask("GET", "/readyz")[0] == 200:
+            pass
+        late.say(messages.Send(key_pair().public, bytes(32), b"too late"))
+        refused = late.result()
+        device.say(messages.Ack(delivered.message_id, b"done"))
+        finished = sender.result()
+
+    assert refused.status == messages.Status.NOT_CONNECTED
+    assert finished.payload == b"done"
+    assert node.wait() == 0
