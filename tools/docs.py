@@ -203,9 +203,10 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 """File below docs/ and what writes it."""
 
 
-def drifted(folder: Path = ROOT / "docs") -> list[str]:
-    """Return the names of pages in ``folder`` that are not what the code says."""
-    return [name for name, render in PAGES.items() if _text_of(folder / name) != render()]
+def drifted(folder: Path | None = None) -> list[str]:
+    """Return the names of pages in ``folder`` (docs/ when None) that are not what the code says."""
+    place = folder or ROOT / "docs"
+    return [name for name, render in PAGES.items() if _text_of(place / name) != render()]
 
 
 def _text_of(path: Path) -> str | None:

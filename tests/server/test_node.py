@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 
 import pytest
+import structlog
 
 from tests.server.build import PREIMAGE, NodeProcess, eventually, key_pair
 from waystation.core.errors import HostError
@@ -16,6 +18,17 @@ from waystation.server.home import Home
 from waystation.server.node import NodeServer, run
 
 OFF = {"bhumi.tls": "", "bhumi.plain": "127.0.0.1:0", "admin.listen": ""}
+
+
+@pytest.fixture(autouse=True)
+def logs():
+    """Put logging back as it was: a node that reloads sends it where its configuration says."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 def configured(home, config_path=None, **settings):
@@ -49,7 +62,9 @@ def test_status_names_the_node(tmp_path, capsys):
             return server.status(), server.ready()
 
     status, ready = asyncio.run(story())
-    line = json.loads(capsys.readouterr().out)
+    (line,) = [
+        json.loads(text) for text in capsys.readouterr().out.splitlines() if text.startswith('{"event": "ready"')
+    ]
 
     assert ready
     assert status["node"] == line["node"]

@@ -12,6 +12,7 @@ that a killed node left behind. Such left-overs are sealed, as they are, by the 
 import fcntl
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,9 @@ REASON_BUFFER_FULL: Final = "journal_buffer_full"
 REASON_DISK_ERROR: Final = "journal_disk_error"
 
 _WAKE_ROWS: Final = 4_096  # enough that encoding works in bulk, few enough that one flush takes some ten milliseconds
+# Encoding holds the interpreter, and the node's loop waits for it at every system call: so a little at a time.
+_STEP_ROWS: Final = 128
+_PAUSE_S: Final = 0.001
 _NODE_ID_BYTES: Final = 8
 _US_PER_DAY: Final = 86_400 * MICROSECONDS_PER_SECOND
 _STORE_EXIT_CODE: Final = 5
@@ -142,6 +146,8 @@ class SegmentWriter:
         """Write every event appended so far to the operating system. Blocks; not for the loop's thread."""
         with self._files:
             self._work()
+            while self._waiting:
+                self._work()
 
     def close(self) -> None:
         """Write everything, seal the segment, end the thread and release the folder. A second call does nothing."""
@@ -150,8 +156,8 @@ class SegmentWriter:
         self._closing = True
         self._wake.set()
         self._thread.join()
+        self.flush()
         with self._files:
-            self._work()
             self._guarded(self._seal)
         os.close(self._lock_fd)
 
@@ -164,11 +170,16 @@ class SegmentWriter:
         while not self._closing:
             self._wake.wait(self._flush_seconds)
             self._wake.clear()
-            self.flush()
+            with self._files:
+                self._work()
+            while self._waiting and not self._closing:
+                time.sleep(_PAUSE_S)
+                with self._files:
+                    self._work()
 
     def _work(self) -> None:
         waiting = self._waiting
-        events: list[Event] = [waiting.popleft() for _ in range(len(waiting))]
+        events: list[Event] = [waiting.popleft() for _ in range(min(len(waiting), _STEP_ROWS))]
         dropped, lost = self._dropped, self._lost
         losses = self._losses(dropped, lost)
         if not events and not losses:

@@ -1,0 +1,67 @@
+"""Laws of tools.shape: what is counted as what."""
+
+import pytest
+
+from tools.shape import ROOT, main, measure, mirror_of, read_sources, render_line, render_table
+
+SOURCE = '''\
+"""A module
+of two docstring lines."""
+
+# a comment
+X = 1  # another
+
+
+class Thing:
+    """One."""
+
+    size: int
+    """Two."""
+
+    def grow(self):
+        """Three."""
+        assert self.size
+
+        return self.size + 1
+
+
+async def late():
+    return 1
+'''
+
+
+@pytest.fixture
+def source(tmp_path):
+    """The sample, measured."""
+    (tmp_path / "room").mkdir()
+    path = tmp_path / "room" / "sample.py"
+    path.write_text(SOURCE)
+    return measure(path, tmp_path)
+
+
+def test_lines_are_told_apart(source):
+    """Docstrings (under fields too), comments and code are counted each on their own."""
+    assert (source.room, source.lines, source.docstring, source.comment, source.code) == ("room", 22, 5, 2, 8)
+
+
+def test_functions_are_measured_without_their_docstring(source):
+    """A body is what stands below the docstring; asserts are counted, coroutines too."""
+    assert [tuple(function) for function in source.functions] == [("late", 1, 0, False), ("grow", 3, 1, True)]
+
+
+def test_mirror_of_a_module():
+    """The tests of a module stand in the folder of its room."""
+    assert mirror_of(ROOT / "src/waystation/server/hub.py") == ROOT / "tests/server/test_hub.py"
+
+
+def test_table_and_line_of_this_repository(capsys):
+    """The program prints one row per room and one line for ARCHITECTURE.md."""
+    package, tests = read_sources(ROOT / "src" / "waystation"), read_sources(ROOT / "tests")
+    code = main([])
+    printed = capsys.readouterr().out
+    rooms = [row.split()[0] for row in render_table(package, tests).splitlines()]
+
+    assert code == 0
+    assert printed.endswith(f"\n\n{render_line(package, tests)}\n")
+    assert rooms[0] == "room" and rooms[-2:] == ["package", "tests"]
+    assert {"core", "protocols", "server"} <= set(rooms)
