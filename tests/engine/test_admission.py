@@ -67,7 +67,7 @@ def test_connections_without_an_address_share_one_pool():
 
 @pytest.mark.parametrize("per_address", [True, False])
 def test_total_holds_whatever_is_lifted(per_address):
-    """10 000 is a table limit, and stays without rate limits (clarification 6)."""
+    """10 000 is a table limit, and stays without rate limits (BHUMI-C6)."""
     admission = Admission(per_address=per_address)
     for number in range(10_000):
         assert admission.admit(f"10.0.{number // 250}.{number % 250}") is None

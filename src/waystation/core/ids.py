@@ -1,7 +1,7 @@
 """How keys are shown and read back.
 
 id52 is the 52-character text of a 32-byte Ed25519 public key: base32hex ("extended hex", RFC 4648 section 7), lower
-case, no padding, the four unused bits of the last character zero. Spec: Bhumi v2 2.1 (BASE32_DNSSEC); digest row 6.
+case, no padding, the four unused bits of the last character zero. Spec: Bhumi v2 2.1 (BASE32_DNSSEC); BHUMI-6.
 """
 
 import base64

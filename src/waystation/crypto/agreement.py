@@ -1,7 +1,7 @@
 """X25519 key agreement, also between Ed25519 identities.
 
 An Ed25519 key becomes an X25519 key by the birational map: public u = (1 + y) / (1 - y), private
-clamp(SHA-512(seed)[0:32]). Spec: Bhumi digest row 11.
+clamp(SHA-512(seed)[0:32]). Spec: BHUMI-11.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Who may connect: ceilings on connections in all, per address, and without any address.
 
 Counting is all that happens here, and it happens before a TLS handshake or a signature is paid for.
-Spec: Bhumi digest section 4 (10 000 total, 64 per IP, 256 in the pool that has no IP; choice BHUMI-POOL).
+Spec: BHUMI-L (10 000 total, 64 per IP, 256 in the pool that has no IP; choice BHUMI-POOL).
 """
 
 import ipaddress

@@ -1,7 +1,7 @@
 """A Bhumi device: connected for as long as it can be, answering what its peers ask.
 
 An answer is persisted before anything leaves; then the commits of the preimages it gives out go to the relay, then the
-answer itself (digest section 6). A request that is delivered twice gets the same bytes and is handled once: from memory
+answer itself (BHUMI-D). A request that is delivered twice gets the same bytes and is handled once: from memory
 while the handler works, from the state afterwards. An answer that is ready after its connection ended is
 carried to the next one as a recent response (6.6).
 """
@@ -58,7 +58,7 @@ SPARES_COMMAND: Final = "spares"
 SPARES_MAX: Final = 8  # ours: half of what is kept per peer, bhumi_state.ISSUED_PER_PEER_MAX
 _CONNECT_TIMEOUT_S: Final = 10.0
 _LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
-_DEFAULT_PAYLOAD_BYTES: Final = 65_536  # digest section 2, HELLO
+_DEFAULT_PAYLOAD_BYTES: Final = 65_536  # BHUMI-M, HELLO
 
 
 @dataclass(frozen=True, slots=True)

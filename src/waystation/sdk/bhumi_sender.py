@@ -50,7 +50,7 @@ from waystation.transport.dial import RelayUrl
 
 __all__ = ["SPARES_WANTED", "Recovered", "Reply", "Sender"]
 
-SPARES_WANTED: Final = 2  # digest section 6: keep at least two spares
+SPARES_WANTED: Final = 2  # BHUMI-D: keep at least two spares
 _SPARES_PATIENCE: Final = Patience(doubt_s=5.0, settle_s=0.5)  # spares are a comfort: nobody waits long for them
 _LOCK_TIMEOUT_S: Final = 30.0
 _CONNECT_TIMEOUT_S: Final = 10.0

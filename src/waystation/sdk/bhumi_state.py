@@ -37,7 +37,7 @@ __all__ = [
     "PendingKind",
 ]
 
-RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, digest section 4
+RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, BHUMI-L
 INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one identity
 ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
 _EXIT_STORE: Final = 5

@@ -1,4 +1,4 @@
-"""Abuse cases 1 to 10 of digest section 7, each against the relay that must withstand it.
+"""BHUMI-A1 to BHUMI-A10, each against the relay that must withstand it.
 
 Cases 11 to 21 stand in test_abuse_11_to_21. Cases 10 and 15 need sockets for their last step; here stands what the
 machine decides about them.

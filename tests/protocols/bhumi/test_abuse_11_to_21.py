@@ -1,4 +1,4 @@
-"""Abuse cases 11 to 21 of digest section 7, each against the relay that must withstand it; 1 to 10: test_abuse."""
+"""BHUMI-A11 to BHUMI-A21, each against the relay that must withstand it; 1 to 10: test_abuse."""
 
 import ast
 import random
@@ -91,7 +91,7 @@ def test_abuse_12_delivery_queue_flood_without_the_bound(monkeypatch):
 
 
 def test_abuse_12_bad_preimage_in_a_full_queue_is_still_2():
-    """A full queue tells nobody anything about preimages (clarification 4)."""
+    """A full queue tells nobody anything about preimages (BHUMI-C4)."""
     world = World()
     queue_flood(world)
     sender = world.connect().say(send(ALICE, 999))

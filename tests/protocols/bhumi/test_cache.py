@@ -31,7 +31,7 @@ def test_answer_is_found_until_its_time_is_over():
 
 
 def test_other_recipient_finds_nothing():
-    """The recipient is part of the key (clarification 1)."""
+    """The recipient is part of the key (BHUMI-C1)."""
     kept = cache()
     kept.keep_acked(HERE, preimage(1), b"reply", T0)
 
@@ -51,7 +51,7 @@ def test_letter_of_the_seed_ignores_the_recipient():
 @pytest.mark.parametrize("first", ["acked", "carried"])
 @pytest.mark.parametrize("second", ["acked", "carried"])
 def test_standing_entry_is_never_overwritten(first, second):
-    """Whoever came first stays, whichever way the second came (digest section 4)."""
+    """Whoever came first stays, whichever way the second came (BHUMI-L)."""
     kept = cache()
     keep = {"acked": kept.keep_acked, "carried": kept.keep_carried}
     keep[first](HERE, preimage(1), b"first", T0)
@@ -76,7 +76,7 @@ def test_expired_entry_makes_room_for_a_new_one(kind):
 
 
 def test_answer_over_the_entry_limit_is_not_kept():
-    """256 KiB are kept, one byte more is not (digest section 4)."""
+    """256 KiB are kept, one byte more is not (BHUMI-L)."""
     kept, largest = cache(), bytes(module.ENTRY_BYTES_MAX)
 
     assert kept.keep_acked(HERE, preimage(1), largest, T0)
@@ -98,7 +98,7 @@ def test_carrier_has_a_quota_of_live_bytes():
 
 
 def test_carried_entries_leave_before_acked_ones(monkeypatch):
-    """Under pressure an upload never pushes out what a relay saw itself (digest section 4)."""
+    """Under pressure an upload never pushes out what a relay saw itself (BHUMI-L)."""
     monkeypatch.setattr(module, "TOTAL_BYTES_MAX", 100)
     kept = cache()
     kept.keep_acked(HERE, preimage(1), bytes(40), T0)

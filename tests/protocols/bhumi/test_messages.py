@@ -9,7 +9,7 @@ from waystation.protocols.bhumi.messages import Feature, FrameType, Status
 
 
 def test_type_numbers_are_those_of_the_spec():
-    """Spec section 5 and digest section 2 fix every type number."""
+    """Spec section 5 and BHUMI-M fix every type number."""
     assert {kind.name: kind.value for kind in FrameType} == {
         "HELLO": 1,
         "I_AM": 2,
@@ -24,17 +24,17 @@ def test_type_numbers_are_those_of_the_spec():
 
 
 def test_status_numbers_are_those_of_the_spec():
-    """Spec 5.7 knows five outcomes and digest row 28 forbids more."""
+    """Spec 5.7 knows five outcomes and BHUMI-28 forbids more."""
     assert [status.value for status in Status] == [0, 1, 2, 3, 4]
 
 
 def test_preimage_in_deliver_is_bit_zero():
-    """Digest section 5 gives the first bit to the layout of DELIVER."""
+    """BHUMI-X gives the first bit to the layout of DELIVER."""
     assert Feature.DELIVER_WITH_PREIMAGE == 1
 
 
 def test_version_on_the_wire_is_one():
-    """The document is titled v2, the wire says 1 (digest row 1)."""
+    """The document is titled v2, the wire says 1 (BHUMI-1)."""
     assert messages.Hello(0, 0).protocol_version == 1
 
 

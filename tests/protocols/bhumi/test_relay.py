@@ -42,7 +42,7 @@ def test_every_connection_gets_its_own_nonce():
 
 
 def test_i_am_is_not_answered():
-    """A device learns of success by silence alone (digest section 2)."""
+    """A device learns of success by silence alone (BHUMI-M)."""
     world = World()
     device = world.device(commits=[1])
 
@@ -74,7 +74,7 @@ def test_second_i_am_replaces_the_commits():
 
 
 def test_other_identity_on_the_same_connection_closes():
-    """One connection, one role (digest row 8); the first identity is gone with it."""
+    """One connection, one role (BHUMI-8); the first identity is gone with it."""
     world = World()
     device = world.device(commits=[1])
     device.say(i_am(BOB, device.nonce))
@@ -137,7 +137,7 @@ def test_exchange_is_noted_without_its_sender():
 
 
 def test_status_1_when_nobody_is_there_and_the_commit_stays():
-    """Connected comes before commit (digest row 16)."""
+    """Connected comes before commit (BHUMI-16)."""
     world = World()
     sender = world.connect()
     sender.say(send(ALICE, 1))
@@ -151,7 +151,7 @@ def test_status_1_when_nobody_is_there_and_the_commit_stays():
 
 @pytest.mark.parametrize("number", [2, 1], ids=["unknown", "of another device"])
 def test_status_2_for_a_preimage_without_a_commit(number):
-    """Unknown and foreign capabilities look the same (digest row 14)."""
+    """Unknown and foreign capabilities look the same (BHUMI-14)."""
     world = World()
     world.device(BOB, commits=[1])
     device, sender = world.device(ALICE), world.connect()
@@ -192,7 +192,7 @@ def test_status_3_when_the_device_is_silent():
 
 
 def test_status_4_at_once_when_the_device_leaves():
-    """The sender does not wait for a timeout (digest row 21); the commit stays consumed."""
+    """The sender does not wait for a timeout (BHUMI-21); the commit stays consumed."""
     world = World()
     device, sender = world.device(commits=[1]), world.connect()
     sender.say(send(ALICE, 1))
@@ -215,7 +215,7 @@ def test_results_carry_a_payload_only_with_status_0():
 
 
 def test_self_send_works_on_one_connection():
-    """The reader never blocks, so a device may ask itself (digest row 9)."""
+    """The reader never blocks, so a device may ask itself (BHUMI-9)."""
     world = World()
     device = world.device(commits=[1])
     device.say(send(ALICE, 1))
@@ -226,7 +226,7 @@ def test_self_send_works_on_one_connection():
 
 
 def test_identified_connections_may_send_to_each_other():
-    """An identity does not forbid SEND (digest row 7)."""
+    """An identity does not forbid SEND (BHUMI-7)."""
     world = World()
     alice, bob = world.device(ALICE, commits=[1]), world.device(BOB, commits=[2])
     alice.say(send(BOB, 2))
@@ -243,7 +243,7 @@ def test_identified_connections_may_send_to_each_other():
 
 
 def test_options_answer_is_the_accepted_subset_before_anything_else():
-    """Features we do not have come back unset, the version as ours (clarification 8)."""
+    """Features we do not have come back unset, the version as ours (BHUMI-C8)."""
     world = World()
     line = world.connect()
     line.say(Options(Feature(0xFFFFFFFF), 9), Keepalive())
@@ -254,7 +254,7 @@ def test_options_answer_is_the_accepted_subset_before_anything_else():
 @pytest.mark.parametrize("layout", ["seed", "preimage"])
 @pytest.mark.parametrize("asks", [False, True])
 def test_deliver_layout_is_the_listener_s_or_what_was_asked_for(layout, asks):
-    """The preimage is shown to whom asked for it, or to all of a listener configured so (digest row 2)."""
+    """The preimage is shown to whom asked for it, or to all of a listener configured so (BHUMI-2)."""
     world = World(deliver_layout=layout)
     device = world.device(commits=[1], features=ASKS if asks else Feature(0))
     world.connect().say(send(ALICE, 1))
@@ -286,7 +286,7 @@ def test_options_may_be_withdrawn():
 
 @pytest.mark.parametrize("frame_type", [0x41, 0x42, 0x43, 0x47, 0x4A, 0x5F, 0x80, 0xFFFF])
 def test_unknown_extension_is_ignored_and_counted(frame_type):
-    """The connection goes on as if nothing had been said (digest row 24)."""
+    """The connection goes on as if nothing had been said (BHUMI-24)."""
     world = World()
     line = world.connect()
     line.say_bytes(raw(frame_type, b"whatever") * 3)
@@ -300,7 +300,7 @@ def test_unknown_extension_is_ignored_and_counted(frame_type):
 
 
 def test_update_adds_to_the_set():
-    """What was registered before stays (digest section 2)."""
+    """What was registered before stays (BHUMI-M)."""
     world = World()
     device, sender = world.device(commits=[1]), world.connect()
     device.say(UpdateCommits((commit(2), commit(2))))
@@ -320,7 +320,7 @@ def test_update_is_not_answered():
 
 
 def test_update_without_identity_is_ignored_and_counted():
-    """There is nobody to keep the commits for (clarification 4)."""
+    """There is nobody to keep the commits for (BHUMI-C4)."""
     world = World()
     line = world.connect()
     line.say(UpdateCommits((commit(1),)))
@@ -335,7 +335,7 @@ def test_update_without_identity_is_ignored_and_counted():
 
 
 def test_disconnect_leaves_nothing_of_a_device():
-    """Binding and commits go with the connection (digest row 20)."""
+    """Binding and commits go with the connection (BHUMI-20)."""
     world = World()
     world.device(commits=range(9)).hang_up()
 
@@ -344,7 +344,7 @@ def test_disconnect_leaves_nothing_of_a_device():
 
 
 def test_end_inside_a_frame_is_counted():
-    """A stream that stops halfway was malformed (clarification 4); one that stops between frames was not."""
+    """A stream that stops halfway was malformed (BHUMI-C4); one that stops between frames was not."""
     world = World()
     world.connect().say_bytes(raw(6)[:5]).hang_up()
     world.connect().say_bytes(raw(6)).hang_up()
@@ -365,7 +365,7 @@ def test_whole_frames_that_we_held_are_not_an_end_inside_a_frame():
 
 
 def test_retired_relay_takes_no_new_work_and_finishes_the_old():
-    """1 without consuming (digest row 28); what is under way ends, what is cached is given."""
+    """1 without consuming (BHUMI-28); what is under way ends, what is cached is given."""
     world = World()
     device, sender = world.device(commits=[1, 2, 3]), world.connect()
     exchange(world, device, sender, 1)
@@ -405,7 +405,7 @@ def test_unknown_peers_are_ignored():
 
 
 def test_commit_is_the_sha256_of_the_preimage():
-    """H is SHA-256 over the raw 32 bytes (digest row 3)."""
+    """H is SHA-256 over the raw 32 bytes (BHUMI-3)."""
     world = World()
     line = world.connect()
     secret = b"\x10" * 32

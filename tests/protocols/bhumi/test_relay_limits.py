@@ -13,7 +13,7 @@ from waystation.protocols.bhumi.refusals import Refusal
 
 
 def test_seventeenth_send_is_held_and_not_lost():
-    """16 wait for results, the rest waits unread, and goes on result by result (digest row 9)."""
+    """16 wait for results, the rest waits unread, and goes on result by result (BHUMI-9)."""
     world = World()
     device = world.device(commits=range(40))
     sender = world.connect().say(*(send(ALICE, number, b"%d" % number) for number in range(20)))
@@ -64,7 +64,7 @@ def test_held_sender_goes_on_after_every_kind_of_outcome(how):
 
 
 def test_token_bucket_holds_and_goes_on_at_its_rate():
-    """400 SENDs at once, then 200 a second; nothing is refused and nothing lost (abuse case 11)."""
+    """400 SENDs at once, then 200 a second; nothing is refused and nothing lost (BHUMI-A11)."""
     world = World()
     sender = world.connect()
     sender.say(*(send(ALICE, 1) for _ in range(1_000)))
@@ -79,7 +79,7 @@ def test_token_bucket_holds_and_goes_on_at_its_rate():
 
 
 def test_lifted_limits_lift_the_bucket_only():
-    """Without rate limits a thousand pass, and the row of 16 stays (clarification 6)."""
+    """Without rate limits a thousand pass, and the row of 16 stays (BHUMI-C6)."""
     world = World(rate_limits=False)
     device = world.device(commits=range(20))
     sender = world.connect()
@@ -153,7 +153,7 @@ def test_keepalive_is_echoed_and_keeps_the_connection():
 
 
 def test_anonymous_that_waits_for_a_result_is_not_idle():
-    """60 s count only with nothing outstanding (digest section 4)."""
+    """60 s count only with nothing outstanding (BHUMI-L)."""
     world = World(ack_timeout_ms=90_000)
     world.device(commits=[1])
     sender = world.connect().say(send(ALICE, 1))
@@ -181,7 +181,7 @@ def test_frame_must_be_whole_within_ten_seconds():
 
 
 def test_frame_timer_does_not_run_while_we_do_not_read():
-    """A SEND half read behind a full row starts its 10 s when the row moves (clarification 6)."""
+    """A SEND half read behind a full row starts its 10 s when the row moves (BHUMI-C6)."""
     world = World()
     device = world.device(commits=range(20))
     frames = b"".join(wire.encode(send(ALICE, number)) for number in range(17))
@@ -197,7 +197,7 @@ def test_frame_timer_does_not_run_while_we_do_not_read():
 
 
 def test_write_timeout_aborts_and_progress_renews_it():
-    """10 s in which nothing leaves is the end, with no attempt to flush (abuse case 15)."""
+    """10 s in which nothing leaves is the end, with no attempt to flush (BHUMI-A15)."""
     world = World()
     line = world.connect()
     world.congest(line)

@@ -14,7 +14,7 @@ from waystation.protocols.bhumi.messages import Ack, Deliver, Feature, Keepalive
 
 @pytest.mark.parametrize("seed", range(10))
 def test_results_come_in_send_order_whatever_order_the_answers_have(seed):
-    """Deliveries overlap, results do not overtake (digest row 9)."""
+    """Deliveries overlap, results do not overtake (BHUMI-9)."""
     rng = random.Random(seed)
     world = World(seed=seed)
     device = world.device(commits=range(16))
@@ -121,7 +121,7 @@ class Model:
             self.commits[key].discard(number)
 
     def send(self, line, key, number):
-        """Steps 1 to 6 of spec 5.3, with the joining of digest abuse case 4 between 2 and 4."""
+        """Steps 1 to 6 of spec 5.3, with the joining of BHUMI-A4 between 2 and 4."""
         flight = (key, number)
         slot = {"line": line, "outcome": None, "entry": None, "flight": flight}
         self.results.setdefault(line, []).append(slot)
@@ -165,7 +165,7 @@ class Model:
         return ready
 
     def evict(self):
-        """Forget each cached answer that has left: spec 5.3 step 1 with digest row 18."""
+        """Forget each cached answer that has left: spec 5.3 step 1 with BHUMI-18."""
         for line in set(self.results) - self.gone:
             for slot in self.due(line):
                 if slot["entry"] is not None and self.cache.get(slot["flight"]) is slot["entry"]:

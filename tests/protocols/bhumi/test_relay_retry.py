@@ -63,7 +63,7 @@ def test_cached_answer_lives_as_long_as_configured():
 
 
 def test_evicted_only_once_the_bytes_have_left():
-    """A result that waits in our buffers may be asked for again (digest row 18); a delivered one may not."""
+    """A result that waits in our buffers may be asked for again (BHUMI-18); a delivered one may not."""
     world = World(prompt=False)
     device, sender, other = world.device(commits=[1]), world.connect(), world.connect()
     exchange(world, device, sender, 1)
@@ -102,7 +102,7 @@ def test_receipt_for_older_bytes_evicts_nothing_that_has_not_left_the_outbox():
 
 
 def test_late_ack_after_a_timeout_is_kept():
-    """The sender got 3, its retry gets the answer (digest row 19), until the cache would have forgotten it."""
+    """The sender got 3, its retry gets the answer (BHUMI-19), until the cache would have forgotten it."""
     world = World()
     device, sender = world.device(commits=[1, 2]), world.connect()
     sender.say(send(ALICE, 1), send(ALICE, 2))
@@ -128,7 +128,7 @@ def test_late_ack_after_the_cache_s_lifetime_is_ignored():
 
 
 def test_late_ack_on_the_device_s_new_connection_is_kept_within_the_ack_timeout():
-    """The device came back with its answer (digest row 22, clarification 5)."""
+    """The device came back with its answer (BHUMI-22, BHUMI-C5)."""
     world = World()
     device, sender = world.device(commits=[1, 2]), world.connect()
     sender.say(send(ALICE, 1), send(ALICE, 2))
@@ -168,7 +168,7 @@ def test_carried_answer_serves_a_retry_at_a_new_relay():
 
 
 def test_carried_answer_consumes_its_commit():
-    """That exchange is done (clarification 3): once the answer was given, the preimage is used."""
+    """That exchange is done (BHUMI-C3): once the answer was given, the preimage is used."""
     world = World()
     device = world.device(commits=[1], responses=[(1, b"carried")])
     commits = world.relay.sizes()["commits"]
@@ -184,7 +184,7 @@ def test_carried_answer_consumes_its_commit():
 
 
 def test_same_preimage_in_flight_joins_and_gets_the_same_result():
-    """A retry while the first is under way is not delivered twice (abuse case 4)."""
+    """A retry while the first is under way is not delivered twice (BHUMI-A4)."""
     world = World()
     device = world.device(commits=[1])
     senders = [world.connect().say(send(ALICE, 1)) for _ in range(5)]

@@ -97,7 +97,7 @@ def test_closed_session_lets_go_of_what_is_large():
 
 
 def test_full_row_of_sends_holds_reading():
-    """16 SENDs without a result stop reading, 15 do not (digest row 9)."""
+    """16 SENDs without a result stop reading, 15 do not (BHUMI-9)."""
     one = lone()
     one.outstanding.extend(Slot(one) for _ in range(15))
     before = one.must_hold()
@@ -161,7 +161,7 @@ def test_frame_timer_runs_from_the_first_byte_of_a_frame():
 
 
 def test_frame_timer_stands_still_while_we_do_not_read():
-    """A pause of ours is not the peer's slowness (clarification 6)."""
+    """A pause of ours is not the peer's slowness (BHUMI-C6)."""
     one = lone()
     one.frames.feed(b"\x00")
     one.held = True
@@ -174,7 +174,7 @@ def test_frame_timer_stands_still_while_we_do_not_read():
     ("state", "idle_ms"), [(State.ANONYMOUS, 60_000), (State.IDENTIFIED, 120_000)], ids=["anonymous", "identified"]
 )
 def test_idle_time_depends_on_the_state(state, idle_ms):
-    """60 s for those without an identity, 120 s for those with one (digest section 4)."""
+    """60 s for those without an identity, 120 s for those with one (BHUMI-L)."""
     one = lone()
     one.state = state
 

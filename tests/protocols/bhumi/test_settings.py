@@ -10,7 +10,7 @@ from waystation.protocols.bhumi.settings import BhumiSettings
 
 
 def test_defaults_are_those_of_the_digest():
-    """Digest section 4: 30 s for an ACK, 300 s in the cache, 64 KiB a payload, the seed's layout, a bound cache."""
+    """BHUMI-L: 30 s for an ACK, 300 s in the cache, 64 KiB a payload, the seed's layout, a bound cache."""
     assert dataclasses.asdict(BhumiSettings()) == {
         "deliver_layout": "seed",
         "ack_timeout_ms": 30_000,

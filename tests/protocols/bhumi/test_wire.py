@@ -111,7 +111,7 @@ def test_vector_i_am_holds_what_its_name_says():
 
 
 def test_vector_deliver_layouts_differ_by_the_preimage_alone():
-    """Digest row 2: upstream puts 32 bytes between number and length."""
+    """BHUMI-2: upstream puts 32 bytes between number and length."""
     seed = wire.decode_deliver(
         vector("DELIVER seed layout (no preimage), msg_id 7, 'request'")[6:], with_preimage=False
     )
@@ -164,7 +164,7 @@ def test_inner_length_that_lies_is_refused(name, offset, size):
 
 @pytest.mark.parametrize("decoder", [wire.decode_i_am, wire.decode_update_commits])
 def test_more_commits_than_allowed_are_refused_by_their_count(decoder):
-    """A count of 4 097 closes before a single commit is looked at (clarifications 2 and 4)."""
+    """A count of 4 097 closes before a single commit is looked at (BHUMI-C2 and BHUMI-C4)."""
     head = bytes(96) if decoder is wire.decode_i_am else b""
 
     assert refusal_of(decoder, head + (4_097).to_bytes(2, "big")) is Refusal.TOO_MANY_COMMITS
@@ -200,7 +200,7 @@ def test_options_keep_bits_without_a_meaning():
 
 
 def test_relay_frame_limits_are_those_of_the_digest():
-    """Section 1 (payload + 68 and + 8) and clarification 2 (I_AM) fix the largest frames."""
+    """Section 1 (payload + 68 and + 8) and BHUMI-C2 (I_AM) fix the largest frames."""
     assert wire.relay_frame_limits(65_536) == {
         2: 98 + 4_096 * 32 + 2 + 1_048_576 + 256 * 36,
         3: 65_536 + 68,
@@ -225,7 +225,7 @@ def test_largest_length_passes_and_one_more_does_not(frame_type):
 
 @pytest.mark.parametrize("frame_type", [0x01, 0x04, 0x07])
 def test_frame_of_the_other_direction_is_refused_by_its_header(frame_type):
-    """A client may not say what only a relay says (digest row 24)."""
+    """A client may not say what only a relay says (BHUMI-24)."""
     buffer = FrameBuffer(RELAY_LIMITS)
     buffer.feed(raw(frame_type, b"", 5))
 
@@ -244,7 +244,7 @@ def test_client_refuses_what_only_clients_say(frame_type):
 @pytest.mark.parametrize("frame_type", [0x00, 0x09, 0x0A, 0x3F])
 @pytest.mark.parametrize("limits", [RELAY_LIMITS, CLIENT_LIMITS])
 def test_unknown_core_type_is_refused_by_its_header(frame_type, limits):
-    """Below 0x40 there is no room for the unknown (digest row 24)."""
+    """Below 0x40 there is no room for the unknown (BHUMI-24)."""
     buffer = FrameBuffer(limits)
     buffer.feed(raw(frame_type))
 
@@ -253,7 +253,7 @@ def test_unknown_core_type_is_refused_by_its_header(frame_type, limits):
 
 @pytest.mark.parametrize("frame_type", [0x41, 0x44, 0x5F, 0x60, 0x100, 0xFFFF])
 def test_unknown_extension_passes_up_to_its_limit(frame_type):
-    """From 0x40 on the unknown is a frame like others, up to 64 KiB (clarification 4)."""
+    """From 0x40 on the unknown is a frame like others, up to 64 KiB (BHUMI-C4)."""
     small, large = FrameBuffer(RELAY_LIMITS), FrameBuffer(RELAY_LIMITS)
     small.feed(raw(frame_type, b"x" * 65_536))
     large.feed(raw(frame_type, b"", 65_537))
@@ -310,7 +310,7 @@ def test_any_payload_is_decoded_or_malformed(name, payload):
 
 
 def test_signed_bytes_are_nonce_and_identity():
-    """36 bytes: the nonce big-endian, then the key (digest row 4)."""
+    """36 bytes: the nonce big-endian, then the key (BHUMI-4)."""
     assert wire.signed_bytes(0x0A0B0C0D, ALICE.public) == b"\x0a\x0b\x0c\x0d" + ALICE.public
 
 

@@ -136,7 +136,7 @@ def test_a_big_frame_byte_by_byte_costs_linear_copies():
 
 
 def test_memory_follows_the_bytes_and_not_the_declared_length():
-    """A header that promises a megabyte reserves nothing (abuse case 10)."""
+    """A header that promises a megabyte reserves nothing (BHUMI-A10)."""
     buffer = FrameBuffer(wire.relay_frame_limits(65_536))
     buffer.feed(raw(2, b"abc", 1_000_000))
 

@@ -3,9 +3,9 @@
 Two kinds of entries share one bound. *Acked* ones come from an ACK on the recipient's own connection; *carried* ones
 were uploaded by the recipient in I_AM (spec 6.6). Carried entries have quotas of their own and leave first, and
 nobody overwrites an entry that stands. An entry handed to a sender is evicted only once its bytes have left
-(digest row 18): until then the entry stays, so a result lost on the way can be asked for again.
+(BHUMI-18): until then the entry stays, so a result lost on the way can be asked for again.
 
-Spec: Bhumi v2 6.2; digest section 4, abuse case 2, clarifications 1 and 2.
+Spec: Bhumi v2 6.2; BHUMI-L, BHUMI-A2, BHUMI-C1 and BHUMI-C2.
 """
 
 from collections import OrderedDict

@@ -52,13 +52,13 @@ __all__ = [
     "commit_of",
 ]
 
-PAYLOAD_BYTES_MAX: Final = 1_048_576  # what we take whatever the relay announces; upstream's reader, digest section 1
-HELLO_TIMEOUT_MS: Final = 10_000  # HELLO comes at once (5.1); as long as one frame may take, digest section 4
-KEEPALIVE_MS: Final = 45_000  # twice within the 120 s after which the relay drops an idle device, digest section 4
+PAYLOAD_BYTES_MAX: Final = 1_048_576  # what we take whatever the relay announces; upstream's reader, BHUMI-F
+HELLO_TIMEOUT_MS: Final = 10_000  # HELLO comes at once (5.1); as long as one frame may take, BHUMI-L
+KEEPALIVE_MS: Final = 45_000  # twice within the 120 s after which the relay drops an idle device, BHUMI-L
 SILENCE_MS: Final = 90_000  # two keepalives without any echo
 CONFIRM_MS: Final = 1_000  # ours: longer than any round trip on which the 30 s of an ACK make sense
-OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, digest row 9
-DELIVERIES_MAX: Final = 1_024  # ours; the relay holds back after 32 without ACK (abuse case 12), other relays may not
+OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, BHUMI-9
+DELIVERIES_MAX: Final = 1_024  # ours; the relay holds back after 32 without ACK (BHUMI-A12), other relays may not
 RESULT_TIMEOUT_MS: Final = 45_000  # 30 s of ACK timeout at the relay, and half of it again for the way
 _TYPES_IN_OPEN_DEVICE: Final = (FrameType.DELIVER, FrameType.KEEPALIVE, FrameType.OPTIONS)
 _TYPES_IN_OPEN_SENDER: Final = (FrameType.SEND_RESULT, FrameType.KEEPALIVE, FrameType.OPTIONS)
@@ -130,7 +130,7 @@ class _State(Enum):
 
 
 def commit_of(preimage: bytes) -> bytes:
-    """Return the 32-byte commit that a relay is given for a preimage. Spec: 6.1, digest row 3."""
+    """Return the 32-byte commit that a relay is given for a preimage. Spec: 6.1, BHUMI-3."""
     return sha256(preimage)
 
 
@@ -324,7 +324,7 @@ class DeviceClient(_Client):
             self._send(messages.UpdateCommits(added[start : start + wire.COMMITS_MAX]))
 
     def replace(self, commits: Sequence[bytes], responses: Sequence[messages.RecentResponse] = ()) -> None:
-        """Replace the relay's set, and offer recent answers, by a second I_AM on the same nonce (digest row 8)."""
+        """Replace the relay's set, and offer recent answers, by a second I_AM on the same nonce (BHUMI-8)."""
         self._commits = tuple(commits)
         self._responses = tuple(responses)
         if self._state is _State.OPEN:
@@ -388,7 +388,7 @@ class DeviceClient(_Client):
 
 
 class SenderClient(_Client):
-    """A sender: anonymous, asks and waits. Outcomes come strictly in the order of the SENDs (digest row 9)."""
+    """A sender: anonymous, asks and waits. Outcomes come strictly in the order of the SENDs (BHUMI-9)."""
 
     def __init__(self, *, result_timeout_ms: int = RESULT_TIMEOUT_MS) -> None:
         """Describe a sender's connection.

@@ -4,9 +4,9 @@ Layout: hint[8] ‖ ephemeral X25519 public key[32] ‖ nonce[24] ‖ tag[16] �
 ``bhumi-v1``, info ``encrypt``) of the secret between a fresh X25519 key and the recipient's identity. Associated data
 is empty. The hint is SHA-256("bhumi-hint" ‖ preimage)[0:8]: a recipient whose relay leaves the preimage out of DELIVER
 finds it by the hint, and the relay learns nothing, because it saw the preimage in SEND. Answers travel in the same
-envelope, sealed to the sender's identity, with the hint of the same preimage. Spec: Bhumi digest rows 2 and 11.
+envelope, sealed to the sender's identity, with the hint of the same preimage. Spec: BHUMI-2 and BHUMI-11.
 
-The envelope does not prove who sealed it; the preimage does that (digest row 12).
+The envelope does not prove who sealed it; the preimage does that (BHUMI-12).
 """
 
 import random

@@ -1,8 +1,8 @@
 """Exchanges under way: one SEND that became a DELIVER, until its ACK or its end.
 
 An exchange lives in three steps. *Pending*: the recipient has the DELIVER and senders wait. *Late*: the
-senders have their status (3 or 4), but an ACK of the same identity may still fill the cache (digest rows 19 and 22,
-clarification 5). *Gone*. Message numbers are unique among the pending and late exchanges of one recipient.
+senders have their status (3 or 4), but an ACK of the same identity may still fill the cache (BHUMI-19 and BHUMI-22,
+BHUMI-C5). *Gone*. Message numbers are unique among the pending and late exchanges of one recipient.
 """
 
 from collections import OrderedDict

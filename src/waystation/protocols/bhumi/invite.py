@@ -1,7 +1,7 @@
 """Invite tokens: what one person hands to another so that the other may knock once.
 
 A token is the base64url text, without padding, of the inviter's identity (32 bytes) and one preimage (32 bytes): 86
-characters out of A-Z a-z 0-9 - and _. Spec: Bhumi digest section 6.
+characters out of A-Z a-z 0-9 - and _. Spec: BHUMI-D.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """What Bhumi peers can say to each other.
 
-Spec: Bhumi v2 section 5; digest sections 2 and 5. Sizes are bytes on the wire without the 6-byte frame header.
+Spec: Bhumi v2 section 5; BHUMI-M, BHUMI-X. Sizes are bytes on the wire without the 6-byte frame header.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ __all__ = [
     "UpdateCommits",
 ]
 
-PROTOCOL_VERSION: Final = 1  # HELLO 5.1: "= 1", although the document is titled v2 (digest row 1)
+PROTOCOL_VERSION: Final = 1  # HELLO 5.1: "= 1", although the document is titled v2 (BHUMI-1)
 PREIMAGE_BYTES: Final = 32
 COMMIT_BYTES: Final = 32
 MESSAGE_ID_BYTES: Final = 4
@@ -62,7 +62,7 @@ class Status(IntEnum):
 
 
 class Feature(IntFlag):
-    """Feature bits of OPTIONS. Spec: digest section 5."""
+    """Feature bits of OPTIONS. Spec: BHUMI-X."""
 
     DELIVER_WITH_PREIMAGE = 1 << 0
 
@@ -115,7 +115,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Relay to client; 8 bytes (seed) or 40 bytes (with preimage) and the payload. Digest row 2."""
+    """Relay to client; 8 bytes (seed) or 40 bytes (with preimage) and the payload. BHUMI-2."""
 
     message_id: int
     """u32, unique among the deliveries that wait for this recipient."""
@@ -149,7 +149,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class UpdateCommits:
-    """Client to relay: add these to my set; 2 bytes and 32 a commit. Upstream's extension, digest section 2."""
+    """Client to relay: add these to my set; 2 bytes and 32 a commit. Upstream's extension, BHUMI-M."""
 
     commits: tuple[bytes, ...]
 
@@ -166,7 +166,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A frame of type 0x40 or above that this side does not know: counted and ignored (digest row 24)."""
+    """A frame of type 0x40 or above that this side does not know: counted and ignored (BHUMI-24)."""
 
     frame_type: int
 

@@ -1,6 +1,6 @@
 """What two Bhumi devices say inside the opaque payload.
 
-Spec: Bhumi digest section 6. Four binary structures (integers big-endian, every one filled exactly), and the commands
+Spec: BHUMI-D. Four binary structures (integers big-endian, every one filled exactly), and the commands
 of the original node: JSON ``{"cmd","args"}``, answered by JSON ``{"ok","data"|"error"}`` with the 32 raw bytes of the
 next preimage behind it. Only an authorised sender gets a next preimage; 32 zero bytes stand for "none" in the binary
 structures.
@@ -203,7 +203,7 @@ def decode_command_answer(data: bytes) -> CommandAnswer:
 def split_command_answer(data: bytes) -> tuple[bytes, bytes | None]:
     """Return the JSON part of the original node's answer and the next preimage (32 bytes) or None.
 
-    The whole is tried as JSON first; only then are the last 32 bytes taken for a preimage (digest section 6).
+    The whole is tried as JSON first; only then are the last 32 bytes taken for a preimage (BHUMI-D).
 
     Raises:
         MalformedPayloadError: Neither reading gives an answer.

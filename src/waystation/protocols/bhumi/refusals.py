@@ -1,6 +1,6 @@
 """Why Bhumi says no, and how the wire shows it.
 
-The wire has no error frame (digest section 4): a malformed or refused connection is closed, a refused SEND
+The wire has no error frame (BHUMI-L): a malformed or refused connection is closed, a refused SEND
 gets one of four statuses. Each member names one reason for the journal, the counters and the logs.
 
 ``MalformedError`` is the one exception of this protocol's parsers; ``session`` and ``client`` turn it into a close.

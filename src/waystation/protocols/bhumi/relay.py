@@ -7,7 +7,7 @@ to know: who a sender is. No table here links the connection that sent a SEND to
 A SEND goes through these steps, in the order of spec 5.3: cached answer, recipient connected, same preimage in flight
 (join it), commit known, room in the recipient's queue; only then is the commit consumed and the DELIVER sent.
 
-Spec: Bhumi v2 sections 5, 6 and 12; digest sections 3, 4, 7 and 8.
+Spec: Bhumi v2 sections 5, 6 and 12; BHUMI-1 to BHUMI-28, BHUMI-L, BHUMI-A1 to BHUMI-A21, BHUMI-C1 to BHUMI-C8.
 """
 
 import random
@@ -34,10 +34,10 @@ from waystation.protocols.bhumi.settings import BhumiSettings
 __all__ = ["BhumiRelay"]
 
 PROTOCOL: Final = "bhumi"
-PENDING_PER_RECIPIENT_MAX: Final = 32  # deliveries without an ACK, digest abuse case 12
-JOINERS_MAX: Final = 4  # SENDs that wait for somebody else's exchange, digest abuse case 4
-STRIKES_MAX: Final = 16  # the ACK for an unknown number that closes, clarification 5
-SENDS_PER_SECOND: Final = 200  # per connection, digest abuse case 11
+PENDING_PER_RECIPIENT_MAX: Final = 32  # deliveries without an ACK, BHUMI-A12
+JOINERS_MAX: Final = 4  # SENDs that wait for somebody else's exchange, BHUMI-A4
+STRIKES_MAX: Final = 16  # the ACK for an unknown number that closes, BHUMI-C5
+SENDS_PER_SECOND: Final = 200  # per connection, BHUMI-A11
 SENDS_BURST: Final = 400
 SWEEP_MS: Final = 1_000  # expired entries leave at most this late
 FEATURES: Final = Feature.DELIVER_WITH_PREIMAGE
@@ -61,7 +61,7 @@ class BhumiRelay:
         Args:
             settings: What the operator chose.
             rng: Source of nonces and message numbers; must be unpredictable to peers.
-            rate_limits: False lifts the token buckets, and nothing else (clarification 6).
+            rate_limits: False lifts the token buckets, and nothing else (BHUMI-C6).
             admits: Asked with each identity that proved itself; False closes the connection.
         """
         self._settings = settings
@@ -178,7 +178,7 @@ class BhumiRelay:
     # Commands of the node
 
     def retire(self) -> None:
-        """Take no new work: every SEND that is not answered from the cache gets status 1 (digest row 28)."""
+        """Take no new work: every SEND that is not answered from the cache gets status 1 (BHUMI-28)."""
         self._retiring = True
 
     def settled(self) -> bool:
@@ -249,7 +249,7 @@ class BhumiRelay:
             self._arm(session)
 
     def _on_unknown(self, session: Session, _payload: bytes, _now: Instant) -> None:
-        """Ignore and count an extension frame that this relay does not know. Digest row 24."""
+        """Ignore and count an extension frame that this relay does not know. BHUMI-24."""
         self._note_refused(session, Refusal.UNKNOWN_EXTENSION)
 
     def _on_options(self, session: Session, payload: bytes, _now: Instant) -> None:
@@ -261,7 +261,7 @@ class BhumiRelay:
         self._reply(session, _KEEPALIVE)
 
     def _on_i_am(self, session: Session, payload: bytes, now: Instant) -> None:
-        """Bind the connection to an identity, or refresh it. Spec: 5.2, 6.4; digest rows 5, 8, abuse cases 7 to 9."""
+        """Bind the connection to an identity, or refresh it. Spec: 5.2, 6.4; BHUMI-5, BHUMI-8, BHUMI-A7 to BHUMI-A9."""
         if session.bucket is not None:
             session.bucket.take(now)
         message = wire.decode_i_am(payload)
@@ -286,7 +286,7 @@ class BhumiRelay:
         self._keep_carried(session, message, now)
 
     def _keep_carried(self, session: Session, message: IAm, now: Instant) -> None:
-        """Fill the cache from I_AM within the quotas of clarification 2; the exchange of each is done (3)."""
+        """Fill the cache from I_AM within the quotas of BHUMI-C2; the exchange of each is done (3)."""
         left_count, left_bytes = wire.CARRIED_COUNT_MAX, wire.CARRIED_BYTES_MAX
         dropped: dict[Refusal, int] = {}
         for carried in message.responses:
@@ -303,7 +303,7 @@ class BhumiRelay:
             self._note_refused(session, refusal, times)
 
     def _on_update_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
-        """Add commits up to the limit. Digest section 2 and clarification 4."""
+        """Add commits up to the limit. BHUMI-M and BHUMI-C4."""
         message = wire.decode_update_commits(payload)
         if session.identity is None:
             self._note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
@@ -350,7 +350,7 @@ class BhumiRelay:
         self._deliver(binding, slot, preimage, opaque, now)
 
     def _join(self, exchange: Exchange, slot: Slot, now: Instant) -> None:
-        """Let a SEND with the preimage of an exchange under way wait for its outcome. Digest abuse case 4."""
+        """Let a SEND with the preimage of an exchange under way wait for its outcome. BHUMI-A4."""
         exchange.slots = [waiting for waiting in exchange.slots if waiting.session.state is not State.CLOSED]
         if len(exchange.slots) > JOINERS_MAX:
             self._note(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
@@ -374,7 +374,7 @@ class BhumiRelay:
         self._outbox.append(Send(binding.peer, wire.encode_deliver(message_id, payload, shown)))
 
     def _on_ack(self, session: Session, payload: bytes, now: Instant) -> None:
-        """Match an answer with its exchange. Spec 5.5; digest rows 19, 22, abuse cases 3, 13, clarification 5."""
+        """Match an answer with its exchange. Spec 5.5; BHUMI-19, BHUMI-22, BHUMI-A3, BHUMI-A13, BHUMI-C5."""
         message_id, answer = wire.split_ack(payload)
         identity = session.identity
         if identity is not None:
@@ -402,7 +402,7 @@ class BhumiRelay:
     # Outcomes
 
     def _time_out(self, exchange: Exchange, now: Instant) -> None:
-        """Tell the senders 3; the answer may still come and be kept as long as the cache keeps any (digest row 19)."""
+        """Tell the senders 3; the answer may still come and be kept as long as the cache keeps any (BHUMI-19)."""
         until = after_ms(now, self._settings.response_ttl_ms)
         self._make_late(exchange, until, now)
         binding = self._bindings.get(exchange.recipient)
@@ -439,7 +439,7 @@ class BhumiRelay:
         self._note(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, reply_bytes, 1))
 
     def _settle(self, slot: Slot, frame: bytes, now: Instant) -> None:
-        """Fill a slot and send every result that has nothing open before it (digest row 9)."""
+        """Fill a slot and send every result that has nothing open before it (BHUMI-9)."""
         slot.frame = frame
         session = slot.session
         if session.state is State.CLOSED:
@@ -474,7 +474,7 @@ class BhumiRelay:
         self._outbox.append(Close(session.peer, refusal, abort=refusal is Refusal.WRITE_TIMEOUT))
 
     def _forget(self, session: Session, reason: str, now: Instant) -> None:
-        """Drop all that hangs on a connection; whoever waits for this recipient gets 4 at once (digest row 21)."""
+        """Drop all that hangs on a connection; whoever waits for this recipient gets 4 at once (BHUMI-21)."""
         session.close()
         del self._sessions[session.peer]
         self._alarms.cancel(session.peer)
@@ -491,7 +491,7 @@ class BhumiRelay:
     def _look_at(self, session: Session, now: Instant) -> None:
         """An alarm of this connection rang: close it, let it go on, or look again later."""
         if session.state is State.ANONYMOUS and session.outstanding:
-            session.active_at = now  # who waits for a result is not idle, digest section 4
+            session.active_at = now  # who waits for a result is not idle, BHUMI-L
         refusal = session.overdue(now)
         if refusal is not None:
             self._close(session, refusal, now)

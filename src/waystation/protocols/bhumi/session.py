@@ -8,7 +8,7 @@ The session cuts bytes into frames, remembers the order in which results must le
 questions for the relay: may I read on (``must_hold``), what is my next deadline, and which deadline has passed.
 It does not know other sessions, commits of others, or the cache.
 
-Spec: Bhumi v2 sections 3 to 5; digest rows 8, 9, 24, section 4 (timers), clarification 6.
+Spec: Bhumi v2 sections 3 to 5; BHUMI-8, BHUMI-9, BHUMI-24, BHUMI-L (timers), BHUMI-C6.
 """
 
 from collections import deque
@@ -52,13 +52,13 @@ TRANSITIONS: Final[Mapping[tuple[State, FrameType], State]] = {
     (State.IDENTIFIED, FrameType.OPTIONS): State.IDENTIFIED,
 }
 
-OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, digest row 9
+OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, BHUMI-9
 UNREAD_REPLIES_MAX: Final = 16  # replies to a peer that does not read, before we stop reading it
-ANSWERED_REMEMBERED_MAX: Final = 128  # numbers whose repeated ACK is harmless, twice as many at most, clarification 5
+ANSWERED_REMEMBERED_MAX: Final = 128  # numbers whose repeated ACK is harmless, twice as many at most, BHUMI-C5
 FRAME_TIMEOUT_MS: Final = 10_000
 IDLE_IDENTIFIED_MS: Final = 120_000
 IDLE_ANONYMOUS_MS: Final = 60_000
-WRITE_TIMEOUT_MS: Final = 10_000  # digest abuse case 15
+WRITE_TIMEOUT_MS: Final = 10_000  # BHUMI-A15
 
 
 class Session:

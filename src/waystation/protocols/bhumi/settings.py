@@ -9,7 +9,7 @@ __all__ = ["BhumiSettings"]
 
 @dataclass(frozen=True, slots=True)
 class BhumiSettings:
-    """What an operator may change; every limit that is not here is fixed by the digest, section 4."""
+    """What an operator may change; every limit that is not here is fixed by BHUMI-L."""
 
     deliver_layout: str = setting(
         "seed", "Layout of DELIVER for devices that do not ask for another one.", choices=("seed", "preimage")

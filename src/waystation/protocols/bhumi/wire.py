@@ -55,10 +55,10 @@ __all__ = [
 ]
 
 FRAME_HEADER_BYTES: Final = 6
-COMMITS_MAX: Final = 4_096  # digest section 4 and clarifications 2 and 4
-EXTENSION_TYPES_FROM: Final = 0x40  # digest row 24
-EXTENSION_FRAME_BYTES_MAX: Final = 65_536  # clarification 4
-CARRIED_BYTES_MAX: Final = 1_048_576  # of responses in one I_AM, digest section 4
+COMMITS_MAX: Final = 4_096  # BHUMI-L and BHUMI-C2 and BHUMI-C4
+EXTENSION_TYPES_FROM: Final = 0x40  # BHUMI-24
+EXTENSION_FRAME_BYTES_MAX: Final = 65_536  # BHUMI-C4
+CARRIED_BYTES_MAX: Final = 1_048_576  # of responses in one I_AM, BHUMI-L
 CARRIED_COUNT_MAX: Final = 256
 
 _FIXED_HELLO: Final = 9
@@ -86,7 +86,7 @@ _RESULT_HEAD: Final = struct.Struct(">HIBI")
 
 
 def relay_frame_limits(max_payload_bytes: int) -> dict[int, int]:
-    """Return the largest payload of each frame type that a relay takes. Spec: digest section 1, clarification 2."""
+    """Return the largest payload of each frame type that a relay takes. Spec: BHUMI-F, BHUMI-C2."""
     return {
         FrameType.I_AM: _FIXED_I_AM
         + COMMITS_MAX * COMMIT_BYTES
@@ -191,7 +191,7 @@ class FrameBuffer:
 
 
 def signed_bytes(relay_nonce: int, identity: bytes) -> bytes:
-    """Return the 36 bytes that I_AM signs: nonce (u32) and identity. Spec: 5.2, digest row 4."""
+    """Return the 36 bytes that I_AM signs: nonce (u32) and identity. Spec: 5.2, BHUMI-4."""
     return _LENGTH.pack(relay_nonce) + identity
 
 
