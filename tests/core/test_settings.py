@@ -16,7 +16,7 @@ class _Oven:
     fan: bool = setting(default=True, help="Whether the fan turns.")
     mode: str = setting("bake", "What it does.", choices=("bake", "grill"))
     label: str = setting("", "What it is called.")
-    trays: list[str] = setting(["low"], "Which trays.")  # noqa: RUF009
+    trays: list[str] = setting(["low"], "Which trays.")
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,19 @@ import random
 
 from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant
+from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.invite import Invite, encode_invite
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.sdk.bhumi import Backoff, BhumiState, Device, Listening, Patience, Sender
+from waystation.sdk.bhumi_state import HandshakeFacts
 from waystation.transport.listen import Listener
 
 LIMITS = wire.relay_frame_limits(65_536)
+ALICE = KeyPair.from_seed(bytes([0xA1]) * 32)
+PREIMAGE = bytes([0x10]) * 32
 QUICK = Patience(doubt_s=3.0, settle_s=0.0)
 
 
@@ -235,3 +239,23 @@ async def paired(tmp_path, relay, handler=echo, patience=QUICK, **options):
             await bob.accept(token, alias="alice")
             yield alice, bob, state
         state.close()
+
+
+@contextlib.asynccontextmanager
+async def sender(tmp_path, relays, **options):
+    """Give a sender with its own state, patient for a moment only."""
+    state = BhumiState(tmp_path / "bob")
+    options.setdefault("patience", QUICK)
+    async with Sender(state, relays, **options) as opened:
+        yield opened, state
+    state.close()
+
+
+def know_alice(state, *preimages):
+    """Make Alice a peer that can be reached with these preimages."""
+    state.finish(bytes(32), ALICE.public, preimages, HandshakeFacts("alice", ""))
+
+
+def sends(relay):
+    """Return every SEND a relay has seen."""
+    return [wire.decode_send(payload) for _, payload in relay.of_type(FrameType.SEND)]

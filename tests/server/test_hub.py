@@ -240,6 +240,8 @@ def test_bug_of_ours_costs_one_peer():
     """When the engine fails on a peer's input that peer is cut and forgotten; its neighbour goes on."""
 
     async def story(rig):
+        escaped = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: escaped.append(context))
         victim, neighbour = await rig.dial(), await rig.dial()
         await ask(neighbour, b"before", 7)
         victim[1].write(b"bug\n")
@@ -249,9 +251,9 @@ def test_bug_of_ours_costs_one_peer():
         except ConnectionError:
             end = b""
         after = await ask(neighbour, b"after", 6)
-        return end, after, rig.node.sizes()["node"]["connections"]
+        return end, after, rig.node.sizes()["node"]["connections"], escaped
 
-    assert run(story) == (b"", b"after\n", 1)
+    assert run(story) == (b"", b"after\n", 1, [])
 
 
 def test_lost_peer_is_disconnected_once():

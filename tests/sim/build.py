@@ -121,7 +121,7 @@ class NamesSenders(BhumiRelay):
     """Tells the journal who asks."""
 
     def _on_send(self, session, payload, now):
-        self._note(PeerIdentified("bhumi", session.peer, PublicKey(sha256(payload))))
+        self._outbox.append(PeerIdentified("bhumi", session.peer, PublicKey(sha256(payload))))
         super()._on_send(session, payload, now)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.shape import ROOT, main, measure, mirror_of, read_sources, render_line, render_table
+from tools.shape import ROOT, main, measure, mirror_of
 
 SOURCE = '''\
 """A module
@@ -54,14 +54,13 @@ def test_mirror_of_a_module():
     assert mirror_of(ROOT / "src/waystation/server/hub.py") == ROOT / "tests/server/test_hub.py"
 
 
-def test_table_and_line_of_this_repository(capsys):
-    """The program prints one row per room and one line for ARCHITECTURE.md."""
-    package, tests = read_sources(ROOT / "src" / "waystation"), read_sources(ROOT / "tests")
+def test_program_prints_a_table_and_a_line(capsys):
+    """The program prints one row per room, the package and the tests, and one line for ARCHITECTURE.md."""
     code = main([])
-    printed = capsys.readouterr().out
-    rooms = [row.split()[0] for row in render_table(package, tests).splitlines()]
+    table, _, line = capsys.readouterr().out.partition("\n\n")
+    rooms = [row.split()[0] for row in table.splitlines()]
 
     assert code == 0
-    assert printed.endswith(f"\n\n{render_line(package, tests)}\n")
     assert rooms[0] == "room" and rooms[-2:] == ["package", "tests"]
     assert {"core", "protocols", "server"} <= set(rooms)
+    assert line.startswith("function body median ") and line.count("\n") == 1

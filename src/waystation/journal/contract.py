@@ -139,14 +139,14 @@ COLUMNS: Final = (
 )
 
 ATTRIBUTES: Final = (
-    Attribute("attempt_ref", _PSEUDONYMOUS, "Random reference of one delivery attempt, 32 hexadecimal digits."),
+    Attribute("attempt_ref", _PSEUDONYMOUS, "Reference that only tells attempts apart, 32 hexadecimal digits."),
     Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection."),
     Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection."),
-    Attribute("closed", _PUBLIC, "Anonymous connections closed in the minute."),
+    Attribute("closed", _PUBLIC, "Connections closed in the minute that never identified themselves."),
     Attribute("format", _PUBLIC, "Version of the line format."),
     Attribute("n", _OPERATIONAL, "How often it happened."),
     Attribute("node_id", _PUBLIC, "Node that wrote the segment, 16 hexadecimal digits."),
-    Attribute("opened", _PUBLIC, "Anonymous connections opened in the minute."),
+    Attribute("opened", _PUBLIC, "Connections opened in the minute, identified later or not."),
     Attribute("rows", _PUBLIC, "Lines in the segment, first and last included."),
     Attribute("segment", _PUBLIC, "Name of the segment."),
     Attribute("tries", _OPERATIONAL, "How many requests one outcome answered."),

@@ -2,7 +2,7 @@
 
 One event costs the hot path one tuple; encoding happens later on the segment writer's thread. ``ts_us`` is wall-clock
 time in microseconds UTC since 1970. References are keyed hashes of identities, never identities: ``conn_ref`` has 8
-bytes, ``peer_ref`` and ``attempt_ref`` have 16. ``attempt_ref`` is drawn at random, so that it says nothing.
+bytes, ``peer_ref`` and ``attempt_ref`` have 16. ``attempt_ref`` only tells attempts apart (NODE-REFS).
 """
 
 from typing import NamedTuple
@@ -89,7 +89,11 @@ class DeliveryFinished(NamedTuple):
 
 
 class AnonymousCounted(NamedTuple):
-    """Connections that never identified themselves, counted over one minute that begins at ``ts_us``."""
+    """Connections of one minute that begins at ``ts_us``, counted and never named.
+
+    ``opened`` counts every connection, since nobody has identified itself yet; ``closed`` those that ended without ever
+    doing so.
+    """
 
     ts_us: int
     protocol: str

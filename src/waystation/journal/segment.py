@@ -47,6 +47,7 @@ EVENT_ID_BYTES: Final = 16
 
 # Shorter than an id52 (52) or a key in hexadecimal (64), so that no identity can pass for a word.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+\-]{1,48}\Z")
+_COUNT: Final = re.compile(r"[0-9]{1,17}\Z")
 _NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,17})-([0-9]{1,9})\Z")
 _DATE_FOLDER: Final = "event_date="
 _US_PER_DAY: Final = 86_400 * MICROSECONDS_PER_SECOND
@@ -141,7 +142,7 @@ def classify(name: SegmentName | None, first_line: bytes, ending: bytes) -> tupl
     if last is None or last.get("kind") != "segment_sealed":
         return SegmentState.UNSEALED, None
     rows = str(_attributes(last).get("rows"))
-    return SegmentState.COMPLETE, int(rows) if rows.isdecimal() else None
+    return SegmentState.COMPLETE, int(rows) if _COUNT.match(rows) else None
 
 
 def inspect_segment(file_name: str, data: bytes) -> SegmentReport:
@@ -208,7 +209,7 @@ def _word(value: object) -> str:
 def _decode(line: bytes) -> dict[str, Any] | None:
     try:
         row = _DECODER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
 

@@ -21,7 +21,7 @@ from waystation.transport.pipe import Pipe
 
 __all__ = ["Entrance", "Hub", "monotonic_now"]
 
-LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (abuse case 15)
+LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (BHUMI-A15)
 LOOK_MS: Final = 5  # deadlines are asked for at most this often, and so rung for at most this late
 PROGRESS_MS: Final = 1_000  # how often we look whether a waiting peer takes anything
 

@@ -18,8 +18,8 @@ from waystation.transport.pipe import Pipe, Sink
 
 __all__ = ["HANDSHAKES_MAX", "HANDSHAKE_TIMEOUT_S", "Listener"]
 
-HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, digest section 4
-HANDSHAKES_MAX: Final = 256  # the pool of connections nobody knows yet, digest section 4
+HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, BHUMI-L
+HANDSHAKES_MAX: Final = 256  # the pool of connections nobody knows yet, BHUMI-POOL
 _ACCEPTS_PER_TURN: Final = 64  # so that a herd of newcomers cannot keep the loop from its peers
 _BACKLOG: Final = 1_024
 _EXIT_PORT: Final = 4

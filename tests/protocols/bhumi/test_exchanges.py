@@ -5,7 +5,7 @@ import pytest
 from tests.protocols.bhumi.build import ALICE, BOB, preimage
 from waystation.core.instant import Instant
 from waystation.protocols.bhumi import exchanges
-from waystation.protocols.bhumi.exchanges import Exchange, ExchangeTable
+from waystation.protocols.bhumi.exchanges import Exchange, ExchangeTable, SentNumbers
 
 HERE, THERE = bytes(ALICE.public), bytes(BOB.public)
 
@@ -129,3 +129,34 @@ def test_pending_of_keeps_the_order_asked_for():
 def test_bounds_are_bounds(bound):
     """A late entry costs some hundred bytes, so that all of them stay in the tens of megabytes."""
     assert 0 < bound <= 65_536
+
+
+def test_sent_numbers_are_remembered_up_to_a_bound(monkeypatch):
+    """The last ones are known, and never more than twice the bound."""
+    monkeypatch.setattr(exchanges, "SENT_REMEMBERED_MAX", 3)
+    numbers = SentNumbers()
+    for number in range(100):
+        numbers.note(number)
+        assert all(recent in numbers for recent in range(max(0, number - 2), number + 1))
+
+    assert sum(number in numbers for number in range(100)) <= 6
+
+
+def test_sent_numbers_belong_to_the_recipient_not_to_its_connection():
+    """Who comes back finds what was sent to it before, and nobody else's."""
+    table = ExchangeTable()
+    table.sent_to(HERE).note(7)
+
+    assert 7 in table.sent_to(HERE)
+    assert 7 not in table.sent_to(THERE)
+
+
+def test_recipients_remembered_are_bounded(monkeypatch):
+    """The one that was away longest is forgotten first."""
+    monkeypatch.setattr(exchanges, "RECIPIENTS_REMEMBERED_MAX", 2)
+    table = ExchangeTable()
+    for recipient in (HERE, THERE, HERE, bytes(32)):
+        table.sent_to(recipient).note(1)
+
+    assert 1 in table.sent_to(HERE)
+    assert 1 not in table.sent_to(THERE)

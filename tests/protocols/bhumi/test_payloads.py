@@ -218,3 +218,12 @@ def test_secrets_are_not_shown():
 
     assert repr(PREIMAGE) not in shown
     assert not any(NO_PREIMAGE)
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"cmd":"a","args":1e999}', b'{"cmd":"a","args":"\\ud800"}', b'{"cmd":"a","args":NaN}']
+)
+def test_command_that_cannot_be_said_again_is_refused(text):
+    """Infinity and half a surrogate pair are in no JSON that we could write."""
+    with pytest.raises(MalformedPayloadError):
+        decode_command(text)

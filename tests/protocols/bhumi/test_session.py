@@ -8,7 +8,7 @@ from tests.protocols.bhumi.build import ALICE, SECOND, START, World, i_am, preim
 from waystation.core.effects import Peer
 from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import TokenBucket
-from waystation.protocols.bhumi import messages, session, wire
+from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.cache import CacheEntry
 from waystation.protocols.bhumi.exchanges import Slot
 from waystation.protocols.bhumi.messages import Feature, FrameType
@@ -21,7 +21,9 @@ RELAY_TYPES = (1, 4, 7)
 
 def lone(bucket=None):
     """Return a session of its own."""
-    return Session(Peer(1), 7, wire.relay_frame_limits(65_536), bucket, START)
+    session = Session(Peer(1), 7, wire.relay_frame_limits(65_536), START, rate_limits=False)
+    session.bucket = bucket
+    return session
 
 
 def body(line, frame_type):
@@ -191,17 +193,6 @@ def test_write_timer_is_renewed_by_progress_and_ended_by_drain():
 
     assert one.overdue(after_ms(START, 18_999)) is None
     assert one.overdue(after_ms(START, 19_000)) is Refusal.WRITE_TIMEOUT
-
-
-def test_answered_numbers_are_remembered_up_to_a_bound(monkeypatch):
-    """At least the last few numbers are known, and never more than twice the bound."""
-    monkeypatch.setattr(session, "ANSWERED_REMEMBERED_MAX", 3)
-    one = lone()
-    for number in range(100):
-        one.note_answered(number)
-        assert all(one.was_answered(recent) for recent in range(max(0, number - 2), number + 1))
-
-    assert sum(one.was_answered(number) for number in range(100)) <= 6
 
 
 def test_trace_shows_state_and_rows():

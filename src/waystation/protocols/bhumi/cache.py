@@ -9,11 +9,14 @@ Spec: Bhumi v2 6.2; BHUMI-L, BHUMI-A2, BHUMI-C1 and BHUMI-C2.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.protocols.bhumi.messages import RecentResponse
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.wire import CARRIED_BYTES_MAX, CARRIED_COUNT_MAX
 
 __all__ = [
     "CARRIED_LIVE_BYTES_MAX",
@@ -23,6 +26,7 @@ __all__ = [
     "CacheEntry",
     "CacheKey",
     "ResponseCache",
+    "Uploaded",
 ]
 
 TOTAL_BYTES_MAX: Final = 64 * 1_048_576
@@ -43,6 +47,15 @@ class CacheEntry:
     expires_at: Instant
     carrier: bytes | None
     """The identity that uploaded it, or None when it came from an ACK."""
+
+
+@dataclass(slots=True)
+class Uploaded:
+    """What became of the responses in one I_AM."""
+
+    done: list[bytes] = field(default_factory=list)
+    """Preimages whose answer stands in the cache now."""
+    dropped: dict[Refusal, int] = field(default_factory=dict)
 
 
 class ResponseCache:
@@ -91,6 +104,30 @@ class ResponseCache:
         self._acked[key] = CacheEntry(key, response, Instant(now + self._ttl), None)
         self._count(response)
         return True
+
+    def keep_uploaded(
+        self, carrier: bytes, responses: Sequence[RecentResponse], response_bytes_max: int, now: Instant
+    ) -> Uploaded:
+        """Keep what one I_AM carries, within its quotas (BHUMI-L, BHUMI-C2); what does not fit is dropped.
+
+        Args:
+            carrier: The identity that proved itself, 32 bytes.
+            responses: In the order of the frame.
+            response_bytes_max: Largest single response.
+            now: When they came.
+        """
+        uploaded = Uploaded()
+        left_bytes = CARRIED_BYTES_MAX
+        for index, carried in enumerate(responses):
+            left_bytes -= len(carried.response)
+            refusal: Refusal | None = Refusal.CARRIED_OVER_QUOTA
+            if index < CARRIED_COUNT_MAX and left_bytes >= 0 and len(carried.response) <= response_bytes_max:
+                refusal = self.keep_carried(carrier, carried.preimage, carried.response, now)
+            if refusal is not Refusal.CARRIED_OVER_QUOTA:
+                uploaded.done.append(carried.preimage)
+            if refusal is not None:
+                uploaded.dropped[refusal] = uploaded.dropped.get(refusal, 0) + 1
+        return uploaded
 
     def keep_carried(self, carrier: bytes, preimage: bytes, response: bytes, now: Instant) -> Refusal | None:
         """Keep a carried answer, or say why not: one stands already, or the carrier's quota is used up."""

@@ -15,9 +15,21 @@ from waystation.protocols.bhumi.cache import CacheEntry
 if TYPE_CHECKING:
     from waystation.protocols.bhumi.session import Session
 
-__all__ = ["LATE_PER_RECIPIENT_MAX", "LATE_TOTAL_MAX", "Exchange", "ExchangeTable", "LateAck", "Slot"]
+__all__ = [
+    "LATE_PER_RECIPIENT_MAX",
+    "LATE_TOTAL_MAX",
+    "RECIPIENTS_REMEMBERED_MAX",
+    "SENT_REMEMBERED_MAX",
+    "Exchange",
+    "ExchangeTable",
+    "LateAck",
+    "SentNumbers",
+    "Slot",
+]
 
 LATE_PER_RECIPIENT_MAX: Final = 256  # eight full queues of 32; Choice: the digest names no bound
+SENT_REMEMBERED_MAX: Final = 128  # numbers of one recipient whose ACK is no strike; twice as many at most
+RECIPIENTS_REMEMBERED_MAX: Final = 4_096  # recipients without a connection included; connected ones keep theirs
 LATE_TOTAL_MAX: Final = 65_536  # as many as the response cache may keep
 
 ExchangeKey = tuple[bytes, int]
@@ -58,6 +70,30 @@ class LateAck:
     accepted_until: Instant
 
 
+class SentNumbers:
+    """Message numbers that were sent to one recipient, as far as they are remembered (BHUMI-C5).
+
+    An ACK for one of them is late or repeated at worst, never a guess.
+    """
+
+    __slots__ = ("_before", "_recent")
+
+    def __init__(self) -> None:
+        self._recent: set[int] = set()
+        self._before: set[int] = self._recent
+
+    def __contains__(self, message_id: object) -> bool:
+        """Return whether this number was sent lately."""
+        return message_id in self._recent or message_id in self._before
+
+    def note(self, message_id: int) -> None:
+        """Remember a number; the oldest are forgotten in bulk."""
+        if len(self._recent) >= SENT_REMEMBERED_MAX:
+            self._before = self._recent
+            self._recent = set()
+        self._recent.add(message_id)
+
+
 class ExchangeTable:
     """All exchanges of one relay. Cost: every operation O(1)."""
 
@@ -67,6 +103,7 @@ class ExchangeTable:
         self._by_preimage: dict[tuple[bytes, bytes], Exchange] = {}
         self._late: OrderedDict[ExchangeKey, tuple[LateAck, Instant]] = OrderedDict()
         self._late_counts: dict[bytes, int] = {}
+        self._sent: OrderedDict[bytes, SentNumbers] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many exchanges are pending."""
@@ -76,6 +113,14 @@ class ExchangeTable:
     def late_count(self) -> int:
         """How many late ACKs could still be taken."""
         return len(self._late)
+
+    def sent_to(self, recipient: bytes) -> SentNumbers:
+        """Return what is remembered of a recipient; it outlives the recipient's connections."""
+        numbers = self._sent.setdefault(recipient, SentNumbers())
+        self._sent.move_to_end(recipient)
+        if len(self._sent) > RECIPIENTS_REMEMBERED_MAX:
+            self._sent.popitem(last=False)
+        return numbers
 
     def knows(self, recipient: bytes, message_id: int) -> bool:
         """Return whether this number is in use for this recipient."""

@@ -7,6 +7,7 @@ structures.
 """
 
 import json
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NoReturn, TypeVar
@@ -285,9 +286,20 @@ def _to_json(value: Any) -> bytes:
 def _from_json(data: bytes) -> Any:
     """Return the JSON value of UTF-8 bytes; RecursionError is what the parser raises on nesting that is too deep."""
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        text = data.decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        _to_json(value)  # what cannot be said again, such as half a surrogate pair, was never said
     except (ValueError, RecursionError) as error:
         raise MalformedPayloadError("not JSON") from error
+    else:
+        return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -17,10 +17,9 @@ from typing import Final
 
 from waystation.core.alarms import Alarms
 from waystation.core.effects import Close, Effect, Hold, Peer, Send
-from waystation.core.facts import DeliveryFinished, Fact, Outcome, PeerIdentified, PeerLeft, Refused
+from waystation.core.facts import DeliveryFinished, Outcome, PeerIdentified, PeerLeft, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
-from waystation.core.limits import TokenBucket
 from waystation.crypto.hashing import sha256
 from waystation.crypto.signing import verify
 from waystation.protocols.bhumi import wire
@@ -37,8 +36,6 @@ PROTOCOL: Final = "bhumi"
 PENDING_PER_RECIPIENT_MAX: Final = 32  # deliveries without an ACK, BHUMI-A12
 JOINERS_MAX: Final = 4  # SENDs that wait for somebody else's exchange, BHUMI-A4
 STRIKES_MAX: Final = 16  # the ACK for an unknown number that closes, BHUMI-C5
-SENDS_PER_SECOND: Final = 200  # per connection, BHUMI-A11
-SENDS_BURST: Final = 400
 SWEEP_MS: Final = 1_000  # expired entries leave at most this late
 FEATURES: Final = Feature.DELIVER_WITH_PREIMAGE
 
@@ -95,8 +92,7 @@ class BhumiRelay:
 
     def connect(self, peer: Peer, now: Instant) -> None:
         """A client connected: greet it with a fresh nonce."""
-        bucket = TokenBucket(SENDS_PER_SECOND, SENDS_BURST, now) if self._rate_limits else None
-        session = Session(peer, self._rng.getrandbits(32), self._frame_limits, bucket, now)
+        session = Session(peer, self._rng.getrandbits(32), self._frame_limits, now, rate_limits=self._rate_limits)
         session.with_preimage = self._with_preimage
         self._sessions[peer] = session
         self._outbox.append(Send(peer, wire.encode(Hello(session.nonce, self._settings.max_payload_bytes))))
@@ -111,8 +107,7 @@ class BhumiRelay:
         session.frames.feed(data)
         if not session.held:
             self._advance(session, now)
-        if self._runnable:
-            self._run(now)
+        self._run(now)
 
     def disconnect(self, peer: Peer, now: Instant) -> None:
         """A client's connection ended."""
@@ -178,7 +173,7 @@ class BhumiRelay:
     # Commands of the node
 
     def retire(self) -> None:
-        """Take no new work: every SEND that is not answered from the cache gets status 1 (BHUMI-28)."""
+        """Take no new work: a SEND that is not answered from the cache gets status 1 (BHUMI-28)."""
         self._retiring = True
 
     def settled(self) -> bool:
@@ -278,28 +273,19 @@ class BhumiRelay:
         if former is not None and former is not session:
             self._close(former, Refusal.REPLACED, now)
         if session.identity is None:
-            self._note(PeerIdentified(PROTOCOL, session.peer, message.identity))
+            self._outbox.append(PeerIdentified(PROTOCOL, session.peer, message.identity))
         session.identity = message.identity
         session.move(FrameType.I_AM)
+        session.sent = self._exchanges.sent_to(message.identity)
         session.commits = set(message.commits)
         self._bindings[message.identity] = session
         self._keep_carried(session, message, now)
 
     def _keep_carried(self, session: Session, message: IAm, now: Instant) -> None:
-        """Fill the cache from I_AM within the quotas of BHUMI-C2; the exchange of each is done (3)."""
-        left_count, left_bytes = wire.CARRIED_COUNT_MAX, wire.CARRIED_BYTES_MAX
-        dropped: dict[Refusal, int] = {}
-        for carried in message.responses:
-            left_count -= 1
-            left_bytes -= len(carried.response)
-            refusal: Refusal | None = Refusal.CARRIED_OVER_QUOTA
-            if left_count >= 0 <= left_bytes and len(carried.response) <= self._settings.max_payload_bytes:
-                refusal = self._cache.keep_carried(message.identity, carried.preimage, carried.response, now)
-            if refusal is not Refusal.CARRIED_OVER_QUOTA:
-                session.commits.discard(sha256(carried.preimage))
-            if refusal is not None:
-                dropped[refusal] = dropped.get(refusal, 0) + 1
-        for refusal, times in dropped.items():
+        """Fill the cache from I_AM; the exchange of each kept response is done, so its commit goes (BHUMI-C3)."""
+        uploaded = self._cache.keep_uploaded(message.identity, message.responses, self._settings.max_payload_bytes, now)
+        session.commits.difference_update(sha256(preimage) for preimage in uploaded.done)
+        for refusal, times in uploaded.dropped.items():
             self._note_refused(session, refusal, times)
 
     def _on_update_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
@@ -327,12 +313,11 @@ class BhumiRelay:
         entry = self._cache.find(recipient, preimage, now)
         if entry is not None:
             slot.lease = entry
-            self._conclude(recipient, Outcome.CACHED, len(entry.response))
-            self._settle(slot, wire.encode_send_result(Status.OK, entry.response), now)
+            self._answer_at_once(slot, recipient, Outcome.CACHED, Status.OK, entry.response, now)
             return
         binding = self._bindings.get(recipient)
         if binding is None or self._retiring:
-            self._refuse(slot, recipient, Status.NOT_CONNECTED, Outcome.OFFLINE, now)
+            self._answer_at_once(slot, recipient, Outcome.OFFLINE, Status.NOT_CONNECTED, b"", now)
             return
         in_flight = self._exchanges.find_in_flight(recipient, preimage)
         if in_flight is not None:
@@ -340,11 +325,11 @@ class BhumiRelay:
             return
         commit = sha256(preimage)
         if commit not in binding.commits:
-            self._refuse(slot, recipient, Status.BAD_PREIMAGE, Outcome.BAD_CAPABILITY, now)
+            self._answer_at_once(slot, recipient, Outcome.BAD_CAPABILITY, Status.BAD_PREIMAGE, b"", now)
             return
         if len(binding.pending_ids) + binding.unread_timeouts >= PENDING_PER_RECIPIENT_MAX:
-            self._note(Refused(PROTOCOL, recipient, Refusal.RECIPIENT_QUEUE_FULL.value))
-            self._refuse(slot, recipient, Status.NOT_CONNECTED, Outcome.REFUSED, now)
+            self._outbox.append(Refused(PROTOCOL, recipient, Refusal.RECIPIENT_QUEUE_FULL.value))
+            self._answer_at_once(slot, recipient, Outcome.REFUSED, Status.NOT_CONNECTED, b"", now)
             return
         binding.commits.discard(commit)
         self._deliver(binding, slot, preimage, opaque, now)
@@ -353,8 +338,8 @@ class BhumiRelay:
         """Let a SEND with the preimage of an exchange under way wait for its outcome. BHUMI-A4."""
         exchange.slots = [waiting for waiting in exchange.slots if waiting.session.state is not State.CLOSED]
         if len(exchange.slots) > JOINERS_MAX:
-            self._note(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
-            self._refuse(slot, exchange.recipient, Status.BAD_PREIMAGE, Outcome.BAD_CAPABILITY, now)
+            self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
+            self._answer_at_once(slot, exchange.recipient, Outcome.BAD_CAPABILITY, Status.BAD_PREIMAGE, b"", now)
         else:
             exchange.slots.append(slot)
 
@@ -362,7 +347,7 @@ class BhumiRelay:
         recipient = binding.identity
         assert recipient is not None
         message_id = self._rng.getrandbits(32)
-        while self._exchanges.knows(recipient, message_id) or binding.was_answered(message_id):
+        while self._exchanges.knows(recipient, message_id) or message_id in binding.sent:
             message_id = self._rng.getrandbits(32)
         self._attempts += 1
         deadline = Instant(now + self._ack_timeout)
@@ -370,6 +355,7 @@ class BhumiRelay:
             Exchange(recipient, preimage, message_id, self._attempts, now, deadline, len(payload), [slot])
         )
         binding.pending_ids[message_id] = None
+        binding.sent.note(message_id)
         shown = preimage if binding.with_preimage else None
         self._outbox.append(Send(binding.peer, wire.encode_deliver(message_id, payload, shown)))
 
@@ -384,15 +370,13 @@ class BhumiRelay:
                 self._cache.keep_acked(identity, exchange.preimage, answer, now)
                 frame = wire.encode_send_result(Status.OK, answer)
                 self._end(exchange, frame, Outcome.OK, len(answer), now)
-                session.note_answered(message_id)
                 return
             late = self._exchanges.take_late(identity, message_id)
             if late is not None:
                 if late.accepted_until > now:
                     self._cache.keep_acked(identity, late.preimage, answer, now)
-                session.note_answered(message_id)
                 return
-            if session.was_answered(message_id):
+            if message_id in session.sent:
                 return
         session.strikes += 1
         self._note_refused(session, Refusal.UNSOLICITED_ACK)
@@ -429,14 +413,13 @@ class BhumiRelay:
         for slot in exchange.slots:
             self._settle(slot, frame, now)
 
-    def _refuse(self, slot: Slot, recipient: bytes, status: Status, outcome: Outcome, now: Instant) -> None:
-        self._conclude(recipient, outcome, 0)
-        self._settle(slot, wire.encode_send_result(status, b""), now)
-
-    def _conclude(self, recipient: bytes, outcome: Outcome, reply_bytes: int) -> None:
-        """Note an outcome that needed no delivery."""
+    def _answer_at_once(
+        self, slot: Slot, recipient: bytes, outcome: Outcome, status: Status, answer: bytes, now: Instant
+    ) -> None:
+        """Give an outcome that needed no delivery."""
         self._attempts += 1
-        self._note(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, reply_bytes, 1))
+        self._outbox.append(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, len(answer), 1))
+        self._settle(slot, wire.encode_send_result(status, answer), now)
 
     def _settle(self, slot: Slot, frame: bytes, now: Instant) -> None:
         """Fill a slot and send every result that has nothing open before it (BHUMI-9)."""
@@ -462,7 +445,7 @@ class BhumiRelay:
     def _make_late(self, exchange: Exchange, accepted_until: Instant, now: Instant) -> None:
         swept_at = after_ms(now, self._settings.response_ttl_ms)
         if not self._exchanges.make_late(exchange, accepted_until, swept_at):
-            self._note(Refused(PROTOCOL, exchange.recipient, Refusal.LATE_OVER_LIMIT.value))
+            self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.LATE_OVER_LIMIT.value))
 
     # Ends of connections
 
@@ -484,7 +467,7 @@ class BhumiRelay:
             for exchange in self._exchanges.pending_of(identity, list(session.pending_ids)):
                 self._make_late(exchange, exchange.deadline, now)
                 self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)
-        self._note(PeerLeft(PROTOCOL, session.peer, identity, reason))
+        self._outbox.append(PeerLeft(PROTOCOL, session.peer, identity, reason))
 
     # Time
 
@@ -506,16 +489,12 @@ class BhumiRelay:
 
     def _plan_sweep(self) -> None:
         """Plan to forget expired things, at most one sweep a second."""
-        candidates = (self._cache.next_expiry(), self._exchanges.next_sweep())
-        earliest = min((at for at in candidates if at is not None), default=None)
-        if earliest is not None:
+        expiries = [at for at in (self._cache.next_expiry(), self._exchanges.next_sweep()) if at is not None]
+        if expiries:
             step = SWEEP_MS * MICROSECONDS_PER_MS
-            self._sweep_at = Instant(-(-earliest // step) * step)
+            self._sweep_at = Instant(-(-min(expiries) // step) * step)
 
     # Facts
 
-    def _note(self, fact: Fact) -> None:
-        self._outbox.append(fact)
-
     def _note_refused(self, session: Session, refusal: Refusal, times: int = 1) -> None:
-        self._note(Refused(PROTOCOL, session.identity, refusal.value, times))
+        self._outbox.append(Refused(PROTOCOL, session.identity, refusal.value, times))

@@ -21,7 +21,7 @@ from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import TokenBucket
 from waystation.protocols.bhumi.cache import CacheEntry
-from waystation.protocols.bhumi.exchanges import Slot
+from waystation.protocols.bhumi.exchanges import SentNumbers, Slot
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.refusals import Refusal
 from waystation.protocols.bhumi.wire import FrameBuffer
@@ -53,20 +53,21 @@ TRANSITIONS: Final[Mapping[tuple[State, FrameType], State]] = {
 }
 
 OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, BHUMI-9
+SENDS_PER_SECOND: Final = 200  # per connection, BHUMI-A11
+SENDS_BURST: Final = 400
 UNREAD_REPLIES_MAX: Final = 16  # replies to a peer that does not read, before we stop reading it
-ANSWERED_REMEMBERED_MAX: Final = 128  # numbers whose repeated ACK is harmless, twice as many at most, BHUMI-C5
 FRAME_TIMEOUT_MS: Final = 10_000
 IDLE_IDENTIFIED_MS: Final = 120_000
 IDLE_ANONYMOUS_MS: Final = 60_000
 WRITE_TIMEOUT_MS: Final = 10_000  # BHUMI-A15
+
+_NOTHING_SENT: Final = SentNumbers()  # of every connection without an identity; nobody notes anything in it
 
 
 class Session:
     """State of one connection; the relay reads and moves it, nobody else does."""
 
     __slots__ = (
-        "_answered",
-        "_answered_before",
         "active_at",
         "bucket",
         "commits",
@@ -79,6 +80,7 @@ class Session:
         "outstanding",
         "peer",
         "pending_ids",
+        "sent",
         "state",
         "strikes",
         "unread_replies",
@@ -88,7 +90,7 @@ class Session:
     )
 
     def __init__(
-        self, peer: Peer, nonce: int, frame_limits: Mapping[int, int], bucket: TokenBucket | None, now: Instant
+        self, peer: Peer, nonce: int, frame_limits: Mapping[int, int], now: Instant, *, rate_limits: bool = True
     ) -> None:
         """Open a session.
 
@@ -96,13 +98,13 @@ class Session:
             peer: The connection's number.
             nonce: u32 that its I_AM must sign.
             frame_limits: Largest payload per frame type.
-            bucket: Allowance for SENDs and I_AMs, or None when limits are lifted.
             now: When the connection came.
+            rate_limits: False lifts the allowance for SENDs and I_AMs.
         """
         self.peer = peer
         self.nonce = nonce
         self.frames = FrameBuffer(frame_limits)
-        self.bucket = bucket
+        self.bucket = TokenBucket(SENDS_PER_SECOND, SENDS_BURST, now) if rate_limits else None
         self.state = State.ANONYMOUS
         self.identity: PublicKey | None = None
         self.with_preimage = False
@@ -116,6 +118,8 @@ class Session:
         """Cache entries whose bytes are on their way to this peer, and in which of the relay's turns they left."""
         self.unread_timeouts = 0
         """Deliveries that timed out while bytes waited for this peer: they may still fill its buffer."""
+        self.sent = _NOTHING_SENT
+        """Numbers of deliveries to this identity, on this connection and those before it."""
         self.strikes = 0
         self.held = False
         self.unread_replies = 0
@@ -123,8 +127,6 @@ class Session:
         """When bytes came or a result left, whichever was later."""
         self.frame_since: Instant | None = None
         self.waiting_since: Instant | None = None
-        self._answered: set[int] = set()
-        self._answered_before: set[int] = self._answered
 
     def __repr__(self) -> str:
         """Show what matters in a trace."""
@@ -158,17 +160,6 @@ class Session:
         if self.waiting_since is not None and self.unread_replies >= UNREAD_REPLIES_MAX:
             return True
         return self.bucket is not None and not self.bucket.ready()
-
-    def note_answered(self, message_id: int) -> None:
-        """Remember a number whose ACK came, so that a repeated one is no strike."""
-        if len(self._answered) >= ANSWERED_REMEMBERED_MAX:
-            self._answered_before = self._answered
-            self._answered = set()
-        self._answered.add(message_id)
-
-    def was_answered(self, message_id: int) -> bool:
-        """Return whether an ACK for this number came on this connection, as far as it is remembered."""
-        return message_id in self._answered or message_id in self._answered_before
 
     def watch_frame(self, now: Instant, *, progressed: bool) -> None:
         """Start, keep or stop the frame timer after bytes were handled.

@@ -32,6 +32,8 @@ from waystation.protocols.bhumi.messages import (
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 
 __all__ = [
+    "CARRIED_BYTES_MAX",
+    "CARRIED_COUNT_MAX",
     "COMMITS_MAX",
     "EXTENSION_FRAME_BYTES_MAX",
     "FRAME_HEADER_BYTES",
