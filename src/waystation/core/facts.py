@@ -5,8 +5,10 @@ only reader that writes anything down, and it is where identities become keyed r
 names the connection that sent it: Bhumi's sender must stay unknown even to our own journal.
 """
 
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 __all__ = [
     "DeliveryAccepted",
@@ -16,6 +18,7 @@ __all__ = [
     "PeerIdentified",
     "PeerLeft",
     "Refused",
+    "make_finished",
 ]
 
 
@@ -88,5 +91,11 @@ class Refused(NamedTuple):
     """Value of the protocol's refusal enum."""
     times: int = 1
 
+
+make_finished: Final = cast(
+    "Callable[[tuple[str, int, bytes, Outcome, int | None, int, int]], DeliveryFinished]",
+    partial(tuple.__new__, DeliveryFinished),
+)
+"""Build a ``DeliveryFinished`` from one tuple, as ``effects.make_send`` does: one belongs to every exchange."""
 
 Fact = PeerIdentified | PeerLeft | DeliveryAccepted | DeliveryFinished | Refused

@@ -10,7 +10,8 @@ Totals by outcome and by reason serve the metrics; their keys come from closed e
 
 import random
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 from waystation.core import facts
 from waystation.core.facts import Fact, Outcome
@@ -29,6 +30,11 @@ ANONYMOUS_GATHER_MS: Final = 60_000
 REFERENCES_CACHED_MAX: Final = 16_384
 _BOOT_BYTES: Final = 8
 _ATTEMPT_BYTES: Final = 8
+
+# As effects.make_send: one of these belongs to every exchange. Fact and event agree from the outcome on.
+_make_finished: Final = cast(
+    "Callable[[tuple[object, ...]], events.DeliveryFinished]", partial(tuple.__new__, events.DeliveryFinished)
+)
 
 
 class Traffic:
@@ -134,15 +140,14 @@ class Recorder:
         self._delivery_totals[key] = self._delivery_totals.get(key, 0) + 1
         if self._append is not None:
             self._append(
-                events.DeliveryFinished(
-                    now + self._wall_offset,
-                    fact.protocol,
-                    self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
-                    self._reference(fact.recipient),
-                    fact.outcome,
-                    fact.latency_us,
-                    fact.carried_bytes,
-                    fact.tries,
+                _make_finished(
+                    (
+                        now + self._wall_offset,
+                        fact.protocol,
+                        self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
+                        self._references.get(fact.recipient) or self._reference(fact.recipient),
+                        *fact[3:],
+                    )
                 )
             )
 

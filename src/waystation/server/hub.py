@@ -80,6 +80,8 @@ class Hub:
         self._lingering: OrderedDict[Pipe, Instant] = OrderedDict()
         self._progress_at: Instant | None = None
         self._turn_planned = False
+        self._turn_began = clock()
+        """What the clock said when the first input of this turn came; all of them count as of then."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant | None = None
 
@@ -104,13 +106,13 @@ class Hub:
 
     def received(self, pipe: Pipe, data: bytes) -> None:
         """Hand bytes to the engine."""
+        if not self._turn_planned:
+            self.plan_turn()
         try:
-            self._node.receive(Peer(pipe.peer), data, self._clock())
+            self._node.receive(Peer(pipe.peer), data, self._turn_began)
         except Exception:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
             _log.exception("engine.failed", peer=pipe.peer)
             self._drop(pipe)
-        if not self._turn_planned:
-            self.plan_turn()
 
     def congested(self, pipe: Pipe) -> None:
         """Tell the engine, and watch whether the peer takes anything."""
@@ -146,6 +148,7 @@ class Hub:
         """Make sure that effects are taken before the loop sleeps."""
         if not self._turn_planned:
             self._turn_planned = True
+            self._turn_began = self._clock()
             self._loop.call_soon(self._turn)
 
     def release_committed(self) -> None:

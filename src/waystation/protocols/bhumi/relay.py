@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from waystation.core.alarms import Alarms
-from waystation.core.effects import Close, Effect, Hold, Peer, Send
-from waystation.core.facts import DeliveryFinished, Outcome, PeerIdentified, PeerLeft, Refused
+from waystation.core.effects import Close, Effect, Hold, Peer, Send, make_send
+from waystation.core.facts import DeliveryFinished, Outcome, PeerIdentified, PeerLeft, Refused, make_finished
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
 from waystation.crypto.hashing import sha256
@@ -104,10 +104,13 @@ class BhumiRelay:
         if session is None:
             return
         session.active_at = now
-        session.frames.feed(data)
+        frame = None if session.held else session.frames.only_frame(data)
+        if frame is None:
+            session.frames.feed(data)
         if not session.held:
-            self._advance(session, now)
-        self._run(now)
+            self._advance(session, now, frame)
+        if self._runnable:
+            self._run(now)
 
     def disconnect(self, peer: Peer, now: Instant) -> None:
         """A client's connection ended."""
@@ -215,23 +218,23 @@ class BhumiRelay:
             if session.state is not State.CLOSED and session.held:
                 self._advance(session, now)
 
-    def _advance(self, session: Session, now: Instant) -> None:
-        """Take as many whole frames as the connection may have taken now."""
+    def _advance(self, session: Session, now: Instant, frame: tuple[int, bytes] | None = None) -> None:
+        """Take ``frame``, if it was cut already, and as many whole ones as the connection may have taken now."""
         if session.bucket is not None:
             session.bucket.refill(now)
         frames = session.frames
         progressed = False
         hold = session.held and session.must_hold()
         try:
-            while frames.waiting and not hold:
-                frame = frames.next_frame()
+            while not hold and (frame is not None or frames.waiting):
+                frame = frame or frames.next_frame()
                 if frame is None:
                     break
-                progressed = True
                 handler = self._handlers.get(frame[0], self._on_unknown)
                 handler(session, frame[1], now)
                 if session.state is State.CLOSED:
                     return
+                progressed, frame = True, None
                 hold = session.must_hold()
         except MalformedError as error:
             self._close(session, error.refusal, now)
@@ -357,7 +360,7 @@ class BhumiRelay:
         binding.pending_ids[message_id] = None
         binding.sent.note(message_id)
         shown = preimage if binding.with_preimage else None
-        self._outbox.append(Send(binding.peer, wire.encode_deliver(message_id, payload, shown)))
+        self._outbox.append(make_send((binding.peer, wire.encode_deliver(message_id, payload, shown), False)))
 
     def _on_ack(self, session: Session, payload: bytes, now: Instant) -> None:
         """Match an answer with its exchange. Spec 5.5; BHUMI-19, BHUMI-22, BHUMI-A3, BHUMI-A13, BHUMI-C5."""
@@ -399,17 +402,9 @@ class BhumiRelay:
         binding = self._bindings.get(exchange.recipient)
         if binding is not None:
             binding.pending_ids.pop(exchange.message_id, None)
-        self._outbox.append(
-            DeliveryFinished(
-                PROTOCOL,
-                exchange.attempt,
-                exchange.recipient,
-                outcome,
-                now - exchange.accepted_at,
-                exchange.payload_bytes + reply_bytes,
-                len(exchange.slots),
-            )
-        )
+        latency_us, tries = now - exchange.accepted_at, len(exchange.slots)
+        told = (PROTOCOL, exchange.attempt, exchange.recipient, outcome, latency_us)
+        self._outbox.append(make_finished((*told, exchange.payload_bytes + reply_bytes, tries)))
         for slot in exchange.slots:
             self._settle(slot, frame, now)
 
@@ -434,7 +429,7 @@ class BhumiRelay:
             session.unread_replies += 1
             if lease is not None:
                 session.leases.append((self._turn, lease))
-            self._outbox.append(Send(session.peer, ready, lease is not None))
+            self._outbox.append(make_send((session.peer, ready, lease is not None)))
         if session.held:
             self._runnable.append(session)
 

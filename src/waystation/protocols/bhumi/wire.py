@@ -146,6 +146,19 @@ class FrameBuffer:
             self._partial += data
         self.waiting += len(data)
 
+    def only_frame(self, data: bytes) -> tuple[int, bytes] | None:
+        """Return type and payload when nothing waits here and ``data`` is one whole frame, as it mostly is.
+
+        Otherwise nothing was taken and the caller feeds the data.
+        """
+        size = len(data)
+        if self.waiting or size < FRAME_HEADER_BYTES:
+            return None
+        frame_type, length = _unpack_header(data)
+        if length != size - FRAME_HEADER_BYTES or length > self._limits.get(frame_type, -1):
+            return None
+        return frame_type, data[FRAME_HEADER_BYTES:]
+
     def next_frame(self) -> tuple[int, bytes] | None:
         """Return type and payload of the next whole frame, or None.
 
