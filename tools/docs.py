@@ -67,6 +67,8 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
 _DOOR: Final[dict[Enum, tuple[str, str]]] = {
     AdmissionRefusal.FULL: ("10 000 connections stand.", _AT_ONCE),
     AdmissionRefusal.ADDRESS_FULL: ("64 connections of one address (IPv6: one /64) stand.", _AT_ONCE),
+    AdmissionRefusal.HANDSHAKES_FULL: ("256 handshakes are under way.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_HANDSHAKES_FULL: ("16 handshakes of one address are under way.", _AT_ONCE),
     AdmissionRefusal.ADDRESSLESS_FULL: ("256 connections without an address stand.", _AT_ONCE),
     AdmissionRefusal.ADDRESS_BANNED: ("The operator has banned the address.", _AT_ONCE),
     AdmissionRefusal.RETIRING: ("The node drains before it stops.", _AT_ONCE),

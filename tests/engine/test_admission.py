@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from waystation.engine.admission import (
     ADDRESSLESS_MAX,
     CONNECTIONS_MAX,
+    HANDSHAKES_MAX,
+    HANDSHAKES_PER_ADDRESS_MAX,
     PER_ADDRESS_MAX,
     Admission,
     AdmissionRefusal,
+    Handshakes,
     address_key,
 )
 
@@ -96,3 +99,26 @@ def test_counts_are_those_of_a_plain_list(steps):
             admission.release(key)
         assert admission.total == len(inside)
         assert set(admission._counts) == set(inside)
+
+
+def test_one_address_gets_a_share_of_the_handshakes():
+    """16 silent handshakes of one address leave room for others, and one that ended makes room."""
+    handshakes = Handshakes()
+    refused = [handshakes.begin("192.0.2.1") for _ in range(HANDSHAKES_PER_ADDRESS_MAX + 1)]
+    other = handshakes.begin("192.0.2.2")
+    handshakes.end("192.0.2.1")
+
+    assert refused == [None] * HANDSHAKES_PER_ADDRESS_MAX + [AdmissionRefusal.ADDRESS_HANDSHAKES_FULL]
+    assert other is None
+    assert handshakes.begin("192.0.2.1") is None
+
+
+@pytest.mark.parametrize("per_address", [True, False])
+def test_pool_of_handshakes_is_bounded_whoever_begins_them(per_address):
+    """256 are the end for everybody, with and without rate limits (BHUMI-POOL)."""
+    handshakes = Handshakes(per_address=per_address)
+    for number in range(HANDSHAKES_MAX):
+        assert handshakes.begin(f"198.51.100.{number}") is None
+
+    assert handshakes.begin("203.0.113.1") is AdmissionRefusal.HANDSHAKES_FULL
+    assert handshakes.total == HANDSHAKES_MAX

@@ -212,3 +212,17 @@ def test_no_place_is_lost_in_any_script(seed):
             rig.say(alive.pop(), raw(9))
         rig.settle()
         assert rig.admission.total == len(alive) == rig.relay.sizes()["connections"]
+
+
+def test_silent_newcomers_are_refused_by_name_and_counted():
+    """The 17th that does not finish its handshake is closed at the door, and the reason is in the totals."""
+    rig = Rig()
+    opened = [rig.node.open("bhumi", "192.0.2.9", WALL, rig.now) for _ in range(17)]
+    before = rig.node.sizes()["node"]
+    for _ in range(16):
+        rig.node.release("192.0.2.9")
+
+    assert opened == [True] * 16 + [False]
+    assert (before["handshakes"], before["connections"]) == (16, 16)
+    assert rig.node.sizes()["node"] == {"connections": 0, "handshakes": 0, "bans": 0}
+    assert rig.recorder.totals()["refusals"] == {("bhumi", "address_handshakes_full"): 1}

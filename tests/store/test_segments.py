@@ -14,7 +14,7 @@ import pytest
 from tests.journal.build import DAY_US, NOON_US, ONE_OF_EACH, name_at, segment_bytes
 from waystation.core.errors import HostError
 from waystation.journal.events import NodeStopped, Refused
-from waystation.journal.segment import SegmentState, inspect_segment, read_rows
+from waystation.journal.segment import SegmentState, encode_lines, inspect_segment, read_rows
 from waystation.store.segments import SegmentWriter
 
 NODE = bytes.fromhex("00112233445566ff")
@@ -267,6 +267,37 @@ def test_full_disk_is_told_once_and_survived(tmp_path: Path) -> None:
     assert kinds == [("node_started", None), ("delivery_finished", None), ("refused", "3")]
     assert writer.counts.rows_lost == 3
     assert all(path.read_bytes().endswith(b"\n") and path.suffix == ".jsonl" for path in files(tmp_path))
+
+
+def test_row_that_cannot_be_written_ends_neither_thread_nor_journal(tmp_path: Path) -> None:
+    """It is told and counted, and the next row is written."""
+    errors: list[Exception] = []
+    with writing(tmp_path, on_error=errors.append) as writer:
+        writer.append(ONE_OF_EACH[0]._replace(ts_us=10**40))
+        writer.flush()
+        writer.append(ONE_OF_EACH[0])
+        writer.flush()
+
+    assert len(errors) == 1
+    assert writer.counts.rows_lost == 1
+    assert [row["kind"] for row in rows(tmp_path)].count(rows(tmp_path)[-1]["kind"]) >= 1
+
+
+def test_segment_whose_last_line_does_not_fit_is_kept(tmp_path: Path) -> None:
+    """Its rows count as written, and it has its final name for readers and retention to find."""
+    errors: list[Exception] = []
+    with writing(tmp_path, on_error=errors.append, segment_rows=2) as writer:
+        writer.append(ONE_OF_EACH[0])
+        writer.flush()
+        size = files(tmp_path)[0].stat().st_size
+        writer.append(ONE_OF_EACH[0])
+        with disk_full_at(size + len(encode_lines([ONE_OF_EACH[0]], 2)) + 8):
+            writer.flush()
+        found = files(tmp_path)
+
+    assert len(errors) == 1
+    assert [file.suffix for file in found] == [".jsonl"]
+    assert writer.counts.rows_lost == 0
 
 
 def test_close_twice_is_harmless(tmp_path: Path) -> None:

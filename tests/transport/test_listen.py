@@ -162,25 +162,6 @@ def test_silent_handshake_is_given_up(folder, monkeypatch):
     assert asyncio.run(story()) == (b"", ["127.0.0.1"], [])
 
 
-def test_handshakes_under_way_are_bounded(folder, monkeypatch):
-    """Beyond the pool of handshakes a newcomer is closed before admission is even asked."""
-    monkeypatch.setattr(listen, "HANDSHAKES_MAX", 2)
-
-    async def story():
-        door = Door()
-        listener = await door.open(server_context(folder / "cert", folder / "key"))
-        idle = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
-        await door.until(lambda: len(door.asked) == 2)
-        said = await end_of(listener.port)
-        for _, writer in idle:
-            writer.close()
-        await door.until(lambda: len(door.released) == 2)
-        listener.close()
-        return said, len(door.asked)
-
-    assert asyncio.run(story()) == (b"", 2)
-
-
 def test_plain_peer_stands_and_is_heard():
     """A plain connection is admitted, connected and heard, and its end is told once."""
 

@@ -8,11 +8,23 @@ import ipaddress
 from enum import Enum
 from typing import Final
 
-__all__ = ["ADDRESSLESS_MAX", "CONNECTIONS_MAX", "PER_ADDRESS_MAX", "Admission", "AdmissionRefusal", "address_key"]
+__all__ = [
+    "ADDRESSLESS_MAX",
+    "CONNECTIONS_MAX",
+    "HANDSHAKES_MAX",
+    "HANDSHAKES_PER_ADDRESS_MAX",
+    "PER_ADDRESS_MAX",
+    "Admission",
+    "AdmissionRefusal",
+    "Handshakes",
+    "address_key",
+]
 
 CONNECTIONS_MAX: Final = 10_000
 PER_ADDRESS_MAX: Final = 64
 ADDRESSLESS_MAX: Final = 256
+HANDSHAKES_MAX: Final = 256  # the pool of connections nobody knows yet, BHUMI-POOL
+HANDSHAKES_PER_ADDRESS_MAX: Final = 16  # so that it takes many addresses to fill the pool
 _IPV6_SITE_BITS: Final = 64  # one household or server gets at least this much; counting less is counting nothing
 
 
@@ -21,6 +33,8 @@ class AdmissionRefusal(Enum):
 
     FULL = "connections_full"
     ADDRESS_FULL = "address_full"
+    HANDSHAKES_FULL = "handshakes_full"
+    ADDRESS_HANDSHAKES_FULL = "address_handshakes_full"
     ADDRESSLESS_FULL = "addressless_full"
     ADDRESS_BANNED = "address_banned"
     RETIRING = "retiring"
@@ -41,12 +55,47 @@ def address_key(host: str) -> str:
     return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
 
 
+class Handshakes:
+    """Counts connections that were admitted and do not stand yet. Cost: O(1).
+
+    A silent handshake costs an attacker nothing and lasts ten seconds, so one address may only have a few of the pool.
+    """
+
+    def __init__(self, *, per_address: bool = True) -> None:
+        """Make an empty count; ``per_address`` False lifts the share per address, not the pool."""
+        self._per_address = per_address
+        self._counts: dict[str, int] = {}
+        self.total = 0
+        """Handshakes under way."""
+
+    def begin(self, key: str) -> AdmissionRefusal | None:
+        """Count a handshake of ``address_key`` in, or say why not."""
+        count = self._counts.get(key, 0)
+        if self.total >= HANDSHAKES_MAX:
+            return AdmissionRefusal.HANDSHAKES_FULL
+        if self._per_address and count >= HANDSHAKES_PER_ADDRESS_MAX:
+            return AdmissionRefusal.ADDRESS_HANDSHAKES_FULL
+        self._counts[key] = count + 1
+        self.total += 1
+        return None
+
+    def end(self, key: str) -> None:
+        """Count a handshake out, however it ended."""
+        left = self._counts[key] - 1
+        if left:
+            self._counts[key] = left
+        else:
+            del self._counts[key]
+        self.total -= 1
+
+
 class Admission:
     """Counts open connections. Cost: O(1); memory O(addresses connected)."""
 
     def __init__(self, *, per_address: bool = True) -> None:
         """Make an empty count; ``per_address`` False lifts the ceilings per address, not the one on the total."""
-        self._per_address = per_address
+        self.per_address = per_address
+        """Whether the ceilings per address hold."""
         self._counts: dict[str, int] = {}
         self.total = 0
         """Connections admitted and not released."""
@@ -56,9 +105,9 @@ class Admission:
         count = self._counts.get(key, 0)
         if self.total >= CONNECTIONS_MAX:
             return AdmissionRefusal.FULL
-        if self._per_address and not key and count >= ADDRESSLESS_MAX:
+        if self.per_address and not key and count >= ADDRESSLESS_MAX:
             return AdmissionRefusal.ADDRESSLESS_FULL
-        if self._per_address and key and count >= PER_ADDRESS_MAX:
+        if self.per_address and key and count >= PER_ADDRESS_MAX:
             return AdmissionRefusal.ADDRESS_FULL
         self._counts[key] = count + 1
         self.total += 1

@@ -13,7 +13,7 @@ from waystation.core.facts import Fact
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.machine import Machine
-from waystation.engine.admission import Admission, AdmissionRefusal, address_key
+from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes, address_key
 from waystation.engine.bans import BanList
 from waystation.engine.recorder import Recorder, Traffic
 
@@ -66,6 +66,7 @@ class Node:
         """
         self._relays = dict(relays)
         self._admission = admission
+        self._handshakes = Handshakes(per_address=admission.per_address)
         self._bans = bans
         self._recorder = recorder
         self._links: dict[Peer, Link] = {}
@@ -86,14 +87,18 @@ class Node:
         elif self._bans.refuses(f"address:{key}", wall_us):
             refusal = AdmissionRefusal.ADDRESS_BANNED
         else:
-            refusal = self._admission.admit(key)
+            refusal = self._handshakes.begin(key)
+            if refusal is None and (refusal := self._admission.admit(key)) is not None:
+                self._handshakes.end(key)
         if refusal is not None:
             self._recorder.refused_at_door(protocol, refusal, now)
         return refusal is None
 
     def release(self, host: str) -> None:
         """An opened connection ended before it was connected."""
-        self._admission.release(address_key(host))
+        key = address_key(host)
+        self._handshakes.end(key)
+        self._admission.release(key)
 
     def connect(self, protocol: str, host: str, now: Instant) -> Peer:
         """An opened connection stands; return its number."""
@@ -101,6 +106,7 @@ class Node:
         self._next_peer += 1
         relay = self._relays[protocol]
         link = Link(relay, address_key(host))
+        self._handshakes.end(link.address)
         self._links[peer] = link
         self._recorder.connected(protocol, peer, link.traffic, now)
         relay.connect(peer, now)
@@ -179,7 +185,11 @@ class Node:
     def sizes(self) -> dict[str, dict[str, int]]:
         """Return how much of each bounded thing there is, by protocol."""
         sizes = {protocol: relay.sizes() for protocol, relay in self._relays.items()}
-        sizes["node"] = {"connections": self._admission.total, "bans": len(self._bans)}
+        sizes["node"] = {
+            "connections": self._admission.total,
+            "handshakes": self._handshakes.total,
+            "bans": len(self._bans),
+        }
         return sizes
 
     def _without_facts(self, effects: list[Effect], now: Instant) -> list[Effect]:

@@ -22,6 +22,7 @@ from waystation.transport.pipe import Pipe
 __all__ = ["Entrance", "Hub", "monotonic_now"]
 
 LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (BHUMI-A15)
+LINGERING_MAX: Final = 256  # closed pipes whose last bytes have not left; the oldest is cut for the next one
 LOOK_MS: Final = 5  # deadlines are asked for at most this often, and so rung for at most this late
 PROGRESS_MS: Final = 1_000  # how often we look whether a waiting peer takes anything
 
@@ -217,7 +218,11 @@ class Hub:
         """Write once per peer, then confirm receipts, then close."""
         outgoing, self._outgoing = self._outgoing, {}
         for pipe, chunks in outgoing.items():
-            pipe.write(chunks)
+            try:
+                pipe.write(chunks)
+            except Exception:  # noqa: BLE001 - as in received: it costs this peer, not those behind it
+                _log.exception("pipe.failed", peer=pipe.peer)
+                self._drop(pipe)
         if self._receipts:
             receipts, self._receipts = self._receipts, []
             for peer in receipts:
@@ -239,6 +244,8 @@ class Hub:
         if effect.abort:
             pipe.abort()
         else:
+            if len(self._lingering) >= LINGERING_MAX:
+                self._lingering.popitem(last=False)[0].abort()
             self._lingering[pipe] = after_ms(now, LINGER_MS)
             pipe.close()
 

@@ -9,6 +9,7 @@ One writer per folder: it holds a lock on ``.lock`` while it lives, by which rea
 that a killed node left behind. Such left-overs are sealed, as they are, by the next writer.
 """
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -210,10 +211,13 @@ class SegmentWriter:
         try:
             while done < len(rows):
                 done += self._write_some(rows[done:])
-        except OSError:
+                if self._segment is not None and self._segment.rows >= self._segment_rows:
+                    self._guarded(self._seal)  # what was written is written, whether the last line follows or not
+        except Exception as error:
+            # Anything: a row that cannot be encoded must not end the thread and the journal with it.
             self._lost += max(len(events) - done, 0)
             self._abandon()
-            raise
+            raise OSError(f"{len(events) - done} rows could not be written: {error}") from error
         self._in_trouble = False
 
     def _write_some(self, events: list[Event]) -> int:
@@ -225,8 +229,6 @@ class SegmentWriter:
         fitting = next((index for index, event in enumerate(rows) if event.ts_us // _US_PER_DAY != day), len(rows))
         segment.write(rows[:fitting])
         self._written += fitting
-        if segment.rows >= self._segment_rows:
-            self._seal()
         return fitting
 
     def _segment_for(self, event: Event) -> "_OpenSegment":
@@ -246,9 +248,14 @@ class SegmentWriter:
 
     def _seal(self) -> None:
         segment, self._segment = self._segment, None
-        if segment is not None:
+        if segment is None:
+            return
+        try:
             self._keep(segment.seal(self._wall_us()))
-            self._seals += 1
+        except OSError:
+            self._keep(segment.give_up())
+            raise
+        self._seals += 1
 
     def _abandon(self) -> None:
         segment, self._segment = self._segment, None
@@ -297,9 +304,14 @@ class _OpenSegment:
         """Write the last line and give the file its final name."""
         # The last line keeps to the segment's date, even when it is written after midnight.
         ts_us = now_us if date_of(now_us) == date_of(self._name.start_us) else self._name.start_us
-        try:
-            self._write_lines([SegmentSealed(ts_us, self._seq + 1)])
-        finally:
+        self._write_lines([SegmentSealed(ts_us, self._seq + 1)])
+        os.close(self._fd)
+        return _Sealed(self._name.start_us, _rename_sealed(self._path), self._size_bytes)
+
+    def give_up(self) -> _Sealed:
+        """Give the file its final name without its last line; readers see it as unsealed."""
+        with contextlib.suppress(OSError):  # the descriptor is gone when only the renaming failed
+            os.ftruncate(self._fd, self._size_bytes)
             os.close(self._fd)
         return _Sealed(self._name.start_us, _rename_sealed(self._path), self._size_bytes)
 

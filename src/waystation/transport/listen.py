@@ -16,10 +16,9 @@ import aiofastnet
 from waystation.core.errors import HostError
 from waystation.transport.pipe import Pipe, Sink
 
-__all__ = ["HANDSHAKES_MAX", "HANDSHAKE_TIMEOUT_S", "Listener"]
+__all__ = ["HANDSHAKE_TIMEOUT_S", "Listener"]
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, BHUMI-L
-HANDSHAKES_MAX: Final = 256  # the pool of connections nobody knows yet, BHUMI-POOL
 _ACCEPTS_PER_TURN: Final = 64  # so that a herd of newcomers cannot keep the loop from its peers
 _BACKLOG: Final = 1_024
 _EXIT_PORT: Final = 4
@@ -101,11 +100,9 @@ class Listener:
             asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
 
     def _greet(self, accepted: socket.socket, host: str) -> None:
-        if len(self._handshakes) >= HANDSHAKES_MAX or not self._admit(host):
+        if not self._admit(host):
             accepted.close()
             return
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = asyncio.get_running_loop().create_task(self._shake_hands(accepted, host))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
@@ -114,6 +111,8 @@ class Listener:
         timeout_s = HANDSHAKE_TIMEOUT_S if self._context is not None else None
         pipe = Pipe(self._sink, host)
         try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await aiofastnet.connect_accepted_socket(
                 asyncio.get_running_loop(),
                 lambda: pipe,
@@ -122,7 +121,9 @@ class Listener:
                 ssl_handshake_timeout=timeout_s,
             )
         except (OSError, ssl.SSLError, asyncio.CancelledError):
-            if not pipe.stood:  # else it is the sink's: cancelled in the very turn in which it was handed over
+            pass  # the other side's doing, or ours in closing; counted as what it was: a handshake that ended
+        finally:
+            if not pipe.stood:  # else it is the sink's, even if cancelled in the very turn of handing it over
                 accepted.close()
                 self._release(host)
 

@@ -234,3 +234,32 @@ def test_joiners_share_every_outcome(how, status):
         world.pass_ms(30_000)
 
     assert [sender.hear() for sender in senders] == [[SendResult(status)]] * 3
+
+
+def test_retry_joins_what_is_under_way_even_while_the_relay_retires():
+    """Status 1 promises that nothing was delivered (BHUMI-28), and this was."""
+    world = World()
+    device, first, second = world.device(commits=[1]), world.connect(), world.connect()
+    first.say(send(ALICE, 1))
+    world.relay.retire()
+    second.say(send(ALICE, 1))
+    device.answer(b"both")
+
+    assert first.hear() == [SendResult(0, b"both")]
+    assert second.hear() == [SendResult(0, b"both")]
+
+
+@pytest.mark.parametrize("device_first", [True, False])
+def test_shutting_down_tells_everybody_who_waits(device_first):
+    """Each SEND gets its result before the connections close, in whatever order they came."""
+    world = World()
+    if device_first:
+        device, sender = world.device(commits=[1]), world.connect()
+    else:
+        sender, device = world.connect(), world.device(commits=[1])
+    sender.say(send(ALICE, 1))
+    device.hear()
+    world.relay.shut(world.now)
+    world.settle()
+
+    assert sender.hear() == [SendResult(4, b"")]

@@ -177,6 +177,10 @@ class ExchangeTable:
         exchange = next(iter(self._pending.values()), None)
         return exchange if exchange is not None and exchange.deadline <= now else None
 
+    def all_pending(self) -> list[Exchange]:
+        """Return every pending exchange, oldest first."""
+        return list(self._pending.values())
+
     def pending_of(self, recipient: bytes, message_ids: list[int]) -> list[Exchange]:
         """Return the pending exchanges of one recipient among ``message_ids``, in their order."""
         found = (self._pending.get((recipient, message_id)) for message_id in message_ids)

@@ -184,7 +184,10 @@ class BhumiRelay:
         return not len(self._exchanges)
 
     def shut(self, now: Instant) -> None:
-        """Close every connection."""
+        """Close every connection; whoever still waits for a result gets it first."""
+        for exchange in self._exchanges.all_pending():
+            self._make_late(exchange, exchange.deadline, now)
+            self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)
         for session in list(self._sessions.values()):
             self._close(session, Refusal.SHUTDOWN, now)
         self._run(now)
@@ -318,13 +321,13 @@ class BhumiRelay:
             slot.lease = entry
             self._answer_at_once(slot, recipient, Outcome.CACHED, Status.OK, entry.response, now)
             return
-        binding = self._bindings.get(recipient)
-        if binding is None or self._retiring:
-            self._answer_at_once(slot, recipient, Outcome.OFFLINE, Status.NOT_CONNECTED, b"", now)
-            return
         in_flight = self._exchanges.find_in_flight(recipient, preimage)
         if in_flight is not None:
             self._join(in_flight, slot, now)
+            return
+        binding = self._bindings.get(recipient)
+        if binding is None or self._retiring:
+            self._answer_at_once(slot, recipient, Outcome.OFFLINE, Status.NOT_CONNECTED, b"", now)
             return
         commit = sha256(preimage)
         if commit not in binding.commits:
