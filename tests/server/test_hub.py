@@ -1,6 +1,7 @@
 """Laws of server.hub: order of effects, one write per peer and turn, one timer, and who pays for a failure."""
 
 import asyncio
+import contextlib
 
 from tests.server.build import Echo, Rig, eventually, i_am, key_pair
 from waystation.protocols.bhumi import messages, session, wire
@@ -204,6 +205,33 @@ def test_closed_peer_that_does_not_read_is_cut(monkeypatch):
         await eventually(rig.hub.idle, "the cut")
 
     run(story)
+
+
+def test_closed_peers_that_do_not_read_are_bounded(monkeypatch):
+    """The oldest one that lingers is cut for the next, so closed connections cannot pile up."""
+    monkeypatch.setattr(hub, "LINGERING_MAX", 1)
+
+    async def story(rig):
+        dialled = [await rig.dial(4_096) for _ in range(2)]
+        for _, writer in dialled:
+            writer.write(b"bye 8000000\n")
+        await eventually(lambda: not rig.node.sizes()["echo"]["peers"])
+        (first, _), (second, _) = dialled
+        async with asyncio.timeout(5):
+            sizes = await asyncio.gather(_length(first), _length(second))
+        return sorted(sizes)
+
+    short, whole = run(story)
+    assert short < whole == 8_000_000
+
+
+async def _length(reader):
+    """Return how much arrives before the connection ends, however it does."""
+    size = 0
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65_536):
+            size += len(data)
+    return size
 
 
 def test_abort_drops_what_waits():
