@@ -14,12 +14,15 @@ from waystation.core.ids import decode_id52, decode_key_hex
 from waystation.core.records import Record, Store
 from waystation.engine.admission import address_key
 
-__all__ = ["BANS_MAX", "TABLE", "Ban", "BanList", "parse_subject"]
+__all__ = ["BANS_MAX", "LASTS_S_MAX", "TABLE", "Ban", "BanList", "parse_subject"]
 
 TABLE: Final = "bans"
 BANS_MAX: Final = 100_000
 REASON_CHARS_MAX: Final = 200
+LASTS_S_MAX: Final = 315_360_000
+"""Ten years of 365 days: the longest ban with an end; who means longer means for good."""
 _PAGE: Final = 1_000
+_MICROSECONDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +83,18 @@ class BanList:
         """Add or replace an entry and return the record that keeps it.
 
         Raises:
-            LocalError: The list is full, or the reason is empty or too long.
+            LocalError: The list is full, the reason is empty or too long, or the end is too far away.
         """
         if not 0 < len(ban.reason) <= REASON_CHARS_MAX:
             raise LocalError(f"a reason has 1 to {REASON_CHARS_MAX} characters")
+        if ban.expires_us is not None and ban.expires_us - ban.since_us > LASTS_S_MAX * _MICROSECONDS:
+            raise LocalError(f"a ban with an end lasts at most {LASTS_S_MAX} seconds")
         if len(self._bans) >= BANS_MAX and ban.subject not in self._bans:
             raise LocalError(f"the list holds at most {BANS_MAX} entries")
-        self._bans[ban.subject] = ban
         value = json.dumps({"reason": ban.reason, "since_us": ban.since_us, "expires_us": ban.expires_us})
-        return Record(TABLE, ban.subject.encode(), value.encode())
+        record = Record(TABLE, ban.subject.encode(), value.encode())
+        self._bans[ban.subject] = ban  # last: a ban that cannot be kept must not be in force either
+        return record
 
     def lift(self, subject: str) -> Record | None:
         """Remove an entry and return the record that forgets it, or None when there is none."""

@@ -12,9 +12,9 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from waystation.core.errors import HostError, LocalError
-from waystation.engine.bans import Ban, parse_subject
+from waystation.engine.bans import LASTS_S_MAX, Ban, parse_subject
 from waystation.server.home import Home
 from waystation.server.metrics import render_metrics
 from waystation.server.settings import Address
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["AdminServer"]
 
 BODY_BYTES_MAX: Final = 65_536
+GRACE_S: Final = 2  # how long requests under way may take once the node stops
+CLOSE_S: Final = 5.0  # how long the HTTP server may take in all before it is cancelled
 _EXIT_PORT: Final = 4
 _MICROSECONDS: Final = 1_000_000
+
+_log = structlog.get_logger("waystation.server")
 
 
 class AdminServer:
@@ -43,7 +47,7 @@ class AdminServer:
     def __init__(self, node: "NodeServer", home: Home) -> None:
         """Serve ``node``; the token is made in ``home`` when it is missing."""
         self._node = node
-        self._token = _token(home.path / "admin.token")
+        self._token = home.admin_token()
         self._server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
         self.address = ""
@@ -61,15 +65,25 @@ class AdminServer:
         except OSError as error:
             raise HostError(f"cannot listen on {address}: {error.strerror}", exit_code=_EXIT_PORT) from error
         self.address = str(Address(*listening.getsockname()[:2]))
-        config = uvicorn.Config(self._application(), log_config=None, access_log=False, lifespan="off")
+        config = uvicorn.Config(
+            self._application(),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=GRACE_S,
+        )
         self._server = _QuietServer(config)
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listening]))
 
     async def close(self) -> None:
-        """Stop serving."""
-        if self._server is not None and self._task is not None:
-            self._server.should_exit = True
-            await self._task
+        """Stop serving; takes a few seconds at most, whatever clients do."""
+        if self._server is None or self._task is None:
+            return
+        self._server.should_exit = True
+        try:
+            await asyncio.wait_for(self._task, CLOSE_S)  # cancels what takes longer
+        except TimeoutError:
+            _log.warning("admin.cut", limit_s=CLOSE_S)
 
     def _application(self) -> Starlette:
         return Starlette(
@@ -163,9 +177,9 @@ def _ban_of(document: dict[str, Any]) -> Ban:
     subject, reason, expires_s = (document.get(key) for key in ("subject", "reason", "expires_s"))
     if not isinstance(subject, str) or not isinstance(reason, str):
         raise LocalError('a ban needs "subject" and "reason", both text')
-    lasts = isinstance(expires_s, int) and not isinstance(expires_s, bool) and expires_s > 0
+    lasts = isinstance(expires_s, int) and not isinstance(expires_s, bool) and 0 < expires_s <= LASTS_S_MAX
     if expires_s is not None and not lasts:
-        raise LocalError('"expires_s" is a whole number of seconds above 0, or null for good')
+        raise LocalError(f'"expires_s" is a whole number of seconds from 1 to {LASTS_S_MAX}, or null for good')
     since_us = time.time_ns() // 1_000
     expires_us = since_us + expires_s * _MICROSECONDS if expires_s is not None else None
     return Ban(parse_subject(subject), reason, since_us, expires_us)
@@ -173,10 +187,3 @@ def _ban_of(document: dict[str, Any]) -> Ban:
 
 def _refusal(status: int, sentence: str) -> Response:
     return JSONResponse({"ok": False, "error": sentence, "status": status}, status_code=status)
-
-
-def _token(path: Path) -> str:
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(32) + "\n")
-    return path.read_text().strip()

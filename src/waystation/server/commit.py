@@ -10,12 +10,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from waystation.core.errors import HostError
+import structlog
+
+from waystation.core.errors import HostError, LocalError
 from waystation.core.records import Record, Store
 
 __all__ = ["GroupCommit"]
 
 RECORDS_WAITING_MAX: Final = 262_144  # about a minute of a slow disk; reached only when the disk has stopped
+
+_log = structlog.get_logger("waystation.server")
 
 
 class GroupCommit:
@@ -26,7 +30,7 @@ class GroupCommit:
 
         Args:
             store: Written by the writer thread only.
-            on_committed: Called on the loop after each group.
+            on_committed: Called on the loop after each group; what it raises is a failure too.
             on_failure: Called on the loop when the store refused; nothing is committed after that.
         """
         self._store = store
@@ -62,13 +66,15 @@ class GroupCommit:
 
         Raises:
             HostError: The store refused it.
+            LocalError: The record is neither waiting nor under way: it was never appended, or its group was cancelled.
         """
         self.flush()
         while self.committed < number:
             if self._failed is not None:
                 raise self._failed
-            if self._running is not None:
-                await asyncio.shield(self._running)
+            if self._running is None:
+                raise LocalError(f"record {number} is neither waiting nor under way, so it will never be committed")
+            await asyncio.shield(self._running)
 
     async def close(self) -> None:
         """Commit what waits and stop the writer thread."""
@@ -79,18 +85,30 @@ class GroupCommit:
             self._writer.shutdown()
 
     async def _commit(self) -> None:
-        while self._waiting and self._failed is None:
-            group, self._waiting = self._waiting, []
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
-            except HostError as error:
-                self._fail(error)
-            except Exception as error:  # noqa: BLE001 - else everything behind this group would wait for ever, unsaid
-                self._fail(HostError(f"the store failed: {error!r}", exit_code=5))
-            else:
-                self.committed += len(group)
-                self._on_committed()
-        self._running = None
+        try:
+            while self._waiting and self._failed is None:
+                group, self._waiting = self._waiting, []
+                await self._commit_group(group)
+        finally:
+            self._running = None
+
+    async def _commit_group(self, group: list[Record]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
+        except HostError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - else everything behind this group would wait for ever, unsaid
+            self._fail(HostError(f"the store failed: {error!r}", exit_code=5))
+        else:
+            self.committed += len(group)
+            self._report()
+
+    def _report(self) -> None:
+        try:
+            self._on_committed()
+        except Exception as error:  # noqa: BLE001 - effects may be lost now; the node must stop, and say why
+            _log.exception("commit.failed")
+            self._fail(HostError(f"what a commit released could not be carried out: {error!r}"))
 
     def _fail(self, error: HostError) -> None:
         self._failed = error

@@ -8,6 +8,7 @@
       tls/           ca.pem, cert.pem, key.pem (0600); put your own cert.pem and key.pem here to replace the local ones
       store.sqlite   durable records
       journal/       segments for the pipeline
+      admin.token    0600  what changes over the admin port need; remove it to have a new one made
       lock           held by the node that runs on this home
 
 Files appear whole or not at all: they are written beside their place, synced, then moved there.
@@ -23,6 +24,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -32,9 +34,12 @@ from waystation.core.ids import decode_key_hex
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 
-__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "did_of", "local_names"]
+__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "did_of", "local_names", "write_whole"]
 
 REFERENCE_KEY_BYTES: Final = 32
+LOCK_PATIENCE_S: Final = 1.0  # who only looks whether a node runs (``locked_by``) holds the lock for a moment
+_LOCK_RETRY_S: Final = 0.05
+_TOKEN_BYTES: Final = 32
 _WEEK_SECONDS: Final = 7 * 24 * 3600
 _OTHERS: Final = 0o077
 _PERMISSION_EXIT_CODE: Final = 4
@@ -70,6 +75,7 @@ class Home:
         self.tls_key_path = self.tls_path / "key.pem"
         self.store_path = path / "store.sqlite"
         self.journal_path = path / "journal"
+        self.token_path = path / "admin.token"
         self.lock_path = path / "lock"
 
     def ensure(self, now: datetime.datetime | None = None, names: Sequence[str] = ()) -> list[Path]:
@@ -117,7 +123,21 @@ class Home:
         fresh = ReferenceKey(week, secrets.token_bytes(REFERENCE_KEY_BYTES))
         text = json.dumps({"week": fresh.week, "key": fresh.key.hex()}) + "\n"
         with _host(f"cannot write {self.references_path}"):
-            _write_whole(self.references_path, text.encode())
+            write_whole(self.references_path, text.encode())
+        return fresh
+
+    def admin_token(self) -> str:
+        """Return the admin port's bearer token; one is made when there is none, or only an empty file.
+
+        Raises:
+            HostError: Others may read it (exit code 4).
+        """
+        kept = self._read_secret(self.token_path).strip() if self.token_path.exists() else ""
+        if kept:
+            return kept
+        fresh = secrets.token_urlsafe(_TOKEN_BYTES)
+        with _host(f"cannot write {self.token_path}"):
+            write_whole(self.token_path, f"{fresh}\n".encode())
         return fresh
 
     @contextlib.contextmanager
@@ -125,7 +145,7 @@ class Home:
         """Hold the home for this process; the kernel lets go of it when the process ends, however it ends.
 
         Raises:
-            HostError: Another node holds it (exit code 1).
+            HostError: Another node holds it, also a second later (exit code 1).
         """
         with _host(f"cannot open {self.lock_path}"):
             descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -142,12 +162,9 @@ class Home:
         with _host(f"cannot open {self.lock_path}"):
             descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _pid_in(descriptor)
+            return None if _locks(descriptor) else _pid_in(descriptor)
         finally:
             os.close(descriptor)
-        return None
 
     def check_secrets(self) -> None:
         """Refuse secret files that others may read.
@@ -155,7 +172,7 @@ class Home:
         Raises:
             HostError: Names the first such file and the command that mends it (exit code 4).
         """
-        for path in (self.key_path, self.references_path, self.tls_key_path):
+        for path in (self.key_path, self.references_path, self.tls_key_path, self.token_path):
             if path.exists():
                 _check_private(path)
 
@@ -179,7 +196,7 @@ class Home:
             folder = Path(tempfile.mkdtemp(prefix=".tls.", dir=self.path))
             try:
                 for name, pem in (("ca.pem", fresh.ca_pem), ("cert.pem", fresh.cert_pem), ("key.pem", fresh.key_pem)):
-                    _write_whole(folder / name, pem, mode=0o600 if name == "key.pem" else 0o644)
+                    write_whole(folder / name, pem, mode=0o600 if name == "key.pem" else 0o644)
                 # Moving onto a folder succeeds only while that folder is empty, so nobody's own key is ever lost.
                 folder.rename(self.tls_path)
             except OSError as error:
@@ -208,14 +225,13 @@ class Home:
             raise HostError(f"{self.references_path} is damaged; remove it to have a new one made") from error
 
     def _take_lock(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            pid = _pid_in(descriptor)
-            who = f"another node (process {pid})" if pid else "another node"
-            raise HostError(
-                f"{who} runs on the home {self.path}; stop it, or give this one a --home of its own"
-            ) from error
+        gives_up_at = time.monotonic() + LOCK_PATIENCE_S
+        while not _locks(descriptor):
+            if time.monotonic() >= gives_up_at:
+                pid = _pid_in(descriptor)
+                who = f"another node (process {pid})" if pid else "another node"
+                raise HostError(f"{who} runs on the home {self.path}; stop it, or give this one a --home of its own")
+            time.sleep(_LOCK_RETRY_S)
         with _host(f"cannot write {self.lock_path}"):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
@@ -262,8 +278,17 @@ def _check_private(path: Path) -> None:
         )
 
 
-def _write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file so that a reader sees the old one or the new one, also after a power cut."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file so that a reader sees the old one or the new one, also after a power cut.
+
+    Args:
+        path: Where it goes; its folder exists.
+        data: All of it.
+        mode: Permissions, whatever the umask.
+
+    Raises:
+        OSError: The disk refused; the old file stands, and nothing is left beside it.
+    """
     temporary = _write_temporary(path, data, mode)
     try:
         temporary.replace(path)
@@ -295,6 +320,15 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _locks(descriptor: int) -> bool:
+    """Take the lock if nobody has it; return whether it is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _pid_in(descriptor: int) -> int:

@@ -55,7 +55,15 @@ def short_peer(public: bytes) -> str:
 
 
 def _console(target: TextIO) -> list[Any]:
-    return [structlog.dev.ConsoleRenderer(colors=target.isatty(), timestamp_key="ts", pad_event_to=24)]
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=target.isatty(),
+            timestamp_key="ts",
+            pad_event_to=24,
+            # The default prints the locals of every frame: payloads, preimages and keys.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
 
 
 def _json() -> list[Any]:

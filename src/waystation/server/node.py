@@ -2,15 +2,18 @@
 
 ``run`` returns the exit code of ``waystation serve``. SIGTERM and SIGINT drain: nobody new is admitted, exchanges
 under way get their outcome within ``[node] drain_ms``, then every connection closes and the journal is sealed. SIGHUP
-reloads certificates and the settings that can change while running. When the store refuses a write the node stops
+reloads certificates and the settings that can change while running. A second SIGTERM or SIGINT ends the process at once
+(exit 1): the journal's last second is lost, what was acknowledged is not. When the store refuses a write the node stops
 (exit 5), because it could not keep what it would acknowledge.
 """
 
 import asyncio
+import contextlib
 import datetime
 import gc
 import json
 import os
+import resource
 import signal
 import ssl
 import sys
@@ -35,7 +38,7 @@ from waystation.server.config import Config, changes, reload_config
 from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home, did_of
 from waystation.server.hub import Entrance, Hub, monotonic_now
-from waystation.server.logs import configure_logs
+from waystation.server.logs import configure_logs, short_peer
 from waystation.server.settings import Address
 from waystation.store.memory import MemoryStore
 from waystation.store.segments import SegmentWriter
@@ -63,6 +66,7 @@ def run(config: Config, home: Home) -> int:
     Raises:
         HostError: A port, the store or a certificate cannot be used; nothing was served.
     """
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, home))
 
@@ -77,9 +81,10 @@ class NodeServer:
             config: Checked configuration.
             home: A home that ``ensure`` has filled and whose lock this process holds.
         """
-        self._config = config
+        self._config = self._started_with = config
         self._home = home
         self._stop = asyncio.Event()
+        self._signalled = False
         self._failure: HostError | None = None
         self._listeners: dict[str, Listener] = {}
         self._context: ssl.SSLContext | None = None
@@ -129,7 +134,7 @@ class NodeServer:
         """Return what an operator looks at first."""
         return {
             "version": __version__,
-            "name": self._config.node.name,
+            "name": self._started_with.node.name,
             "uptime_s": round(time.time() - self.started_at, 1),
             "draining": self.draining,
             "node": self._identity(),
@@ -158,7 +163,7 @@ class NodeServer:
         if kind == "id":
             self._node.expel(PublicKey(bytes.fromhex(rest)), monotonic_now())
             self._hub.plan_turn()
-        _log.info("ban.added", subject=ban.subject, reason=ban.reason)
+        _log.info("ban.added", subject=_shown(ban.subject), reason=ban.reason)
 
     async def lift_ban(self, subject: str) -> bool:
         """Forget a ban; False when there was none. Returns once that is on disk."""
@@ -166,7 +171,7 @@ class NodeServer:
         if record is None:
             return False
         await self._commits.wait_for(self._commits.append(record))
-        _log.info("ban.lifted", subject=subject)
+        _log.info("ban.lifted", subject=_shown(subject))
         return True
 
     # Opening
@@ -250,8 +255,15 @@ class NodeServer:
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+            loop.add_signal_handler(number, self._on_stop_signal)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def _on_stop_signal(self) -> None:
+        if self._signalled:
+            _log.error("node.cut", why="a second signal to stop")
+            os._exit(1)
+        self._signalled = True
+        self.stop()
 
     def reload(self) -> None:
         """Read configuration and certificates again; on any fault everything stays as it was."""
@@ -265,14 +277,22 @@ class NodeServer:
         configure_logs(new.node.log_format, new.node.log_level)
         if self._journal is not None:
             self._journal.set_retention(new.journal.retention_days, new.journal.retention_mib * _MIB)
-        later = [change.name for change in changes(self._config, new) if not change.reloads]
+        later = [change.name for change in changes(self._started_with, new) if not change.reloads]
         self._config = new
         _log.info("reload.done", needs_restart=later)
 
     async def _watch_clock(self) -> None:
+        in_trouble = False
         while True:
             await asyncio.sleep(_CLOCK_CHECK_S)
-            self._keep_time()
+            try:
+                self._keep_time()
+            except HostError as error:
+                if not in_trouble:
+                    _log.error("reference_key.failed", error=str(error))
+                in_trouble = True
+            else:
+                in_trouble = False
 
     def _keep_time(self) -> None:
         """Tell the recorder what the wall clock says and which reference key is this week's."""
@@ -295,15 +315,19 @@ class NodeServer:
             await _until(self._hub.idle, _CLOSE_S)
 
     async def _close(self) -> None:
-        for listener in self._listeners.values():
-            listener.close()
-        if self._admin is not None:
-            await self._admin.close()
-        await self._commits.close()
+        async with contextlib.AsyncExitStack() as steps:  # from the last to the first, whatever one of them raises
+            steps.callback(self._store.close)
+            steps.push_async_callback(self._close_journal)
+            steps.push_async_callback(self._commits.close)
+            if self._admin is not None:
+                steps.push_async_callback(self._admin.close)
+            for listener in self._listeners.values():
+                steps.callback(listener.close)
+
+    async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())
         if self._journal is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._journal.close)
-        self._store.close()
 
 
 async def _serve(config: Config, home: Home) -> int:
@@ -312,6 +336,23 @@ async def _serve(config: Config, home: Home) -> int:
     gc.set_threshold(*_GC_THRESHOLDS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     return await server.serve()
+
+
+def _raise_file_limit() -> None:
+    """Allow this process as many open files as the machine lets it: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.debug("files.limit", soft=soft, hard=hard, error=str(error))
+        return
+    _log.debug("files.limit", soft=hard, was=soft)
+
+
+def _shown(subject: str) -> str:
+    """Return a ban's subject as logs name it: an identity shortened, an address as it is."""
+    kind, _, rest = subject.partition(":")
+    return f"id:{short_peer(bytes.fromhex(rest))}" if kind == "id" else subject
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:

@@ -89,6 +89,7 @@ class NodeSettings:
         "auto",
         "Lines for people or for machines; auto takes console on a terminal.",
         choices=("auto", "console", "json"),
+        reload=True,
     )
     drain_ms: int = setting(
         5_000, "How long SIGTERM waits for exchanges in flight.", unit="ms", at_least=0, at_most=600_000, reload=True

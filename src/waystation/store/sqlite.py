@@ -5,6 +5,8 @@ the event loop's thread. In WAL mode neither waits for the other. What a commit 
 caller forms groups.
 """
 
+import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,7 +37,7 @@ _SCAN: Final = "SELECT key, value FROM records WHERE tbl = ? AND key >= ? ORDER 
 
 
 class SqliteStore:
-    """Implements ``core.records.Store`` in the file ``path``, made if absent.
+    """Implements ``core.records.Store`` in the file ``path``, made if absent, then for its owner only (mode 0600).
 
     Safe for one thread that commits and one that reads.
 
@@ -46,8 +48,9 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
+            _make_private(path)
             self._writer = _connect(path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise _refused(path, "cannot be opened", error) from error
         try:
             _prepare(self._writer, path)
@@ -113,6 +116,13 @@ class SqliteStore:
             self._writer.execute("ROLLBACK")
 
 
+def _make_private(path: Path) -> None:
+    # SQLite gives its log and index files the mode of the database. A file that exists is not even opened: to close it
+    # would drop the locks that another connection of this process holds on it.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # Made on one thread and used on another, but never on two at once.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -148,5 +158,6 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _refused(path: Path, what: str, error: sqlite3.Error) -> HostError:
-    return HostError(f"the store {path} {what}: {error}", exit_code=_STORE_EXIT_CODE)
+def _refused(path: Path, what: str, error: sqlite3.Error | OSError) -> HostError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return HostError(f"the store {path} {what}: {why}", exit_code=_STORE_EXIT_CODE)
