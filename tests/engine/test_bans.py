@@ -1,5 +1,7 @@
 """Laws of engine.bans."""
 
+import contextlib
+
 import pytest
 
 from waystation.core.errors import LocalError
@@ -82,3 +84,22 @@ def test_list_has_an_end(monkeypatch):
     with pytest.raises(LocalError, match="at most 1"):
         listed.add(Ban("address:2", "second", 1, None))
     assert [ban.reason for ban in listed] == ["changed"]
+
+
+def test_ban_that_cannot_be_kept_is_not_in_force():
+    """What no record can hold is refused before it enters the list."""
+    listed = BanList(MemoryStore())
+    with pytest.raises(UnicodeEncodeError):
+        listed.add(Ban("address:\ud800", "not text", 1, None))
+
+    assert len(listed) == 0
+
+
+@pytest.mark.parametrize(("lasts_us", "taken"), [(315_360_000 * 10**6, 1), (315_360_000 * 10**6 + 1, 0)])
+def test_end_of_a_ban_is_at_most_ten_years_away(lasts_us, taken):
+    """Ten years to the microsecond are taken, more is refused in words."""
+    listed = BanList(MemoryStore())
+    with contextlib.nullcontext() if taken else pytest.raises(LocalError, match="at most 315360000 seconds"):
+        listed.add(Ban("address:192.0.2.9", "spam", 5, 5 + lasts_us))
+
+    assert len(listed) == taken

@@ -1,11 +1,17 @@
 """Laws of server.admin, asked of a node in a process of its own."""
 
+import asyncio
 import time
+import types
 
 import pytest
 
-from tests.server.build import PREIMAGE, NodeProcess, exchange, key_pair, until
+from tests.server.build import PREIMAGE, NodeProcess, eventually, exchange, key_pair, until
 from waystation.core.ids import encode_id52
+from waystation.server import admin
+from waystation.server.admin import AdminServer
+from waystation.server.home import Home
+from waystation.server.settings import Address
 
 DEVICE = key_pair(3)
 LOOPBACK = "127.0.0.1"
@@ -157,6 +163,8 @@ def test_token_is_a_secret_file(node):
         ({"subject": LOOPBACK, "reason": "x" * 201}, "1 to 200 characters"),
         ({"subject": LOOPBACK, "reason": "x", "expires_s": 0}, "expires_s"),
         ({"subject": LOOPBACK, "reason": "x", "expires_s": True}, "expires_s"),
+        ({"subject": LOOPBACK, "reason": "x", "expires_s": 315_360_001}, "from 1 to 315360000"),
+        ({"subject": LOOPBACK, "reason": "x", "expires_s": 10**4_299}, "from 1 to 315360000"),
         ([1], "JSON object"),
         ({"subject": LOOPBACK, "reason": "x", "filler": "x" * 70_000}, "at most 65536 bytes"),
     ],
@@ -173,3 +181,41 @@ def test_bad_ban_is_refused_with_a_sentence(node, body, says):
 def test_lifting_what_is_not_there(node):
     """A ban that does not exist is 404."""
     assert node.ask("DELETE", "/admin/v1/bans/192.0.2.1", token=node.token)[0] == 404
+
+
+def test_request_that_never_ends_does_not_hold_the_close(tmp_path, monkeypatch):
+    """A client that owes the rest of its body is cut off after the grace; the server ends by itself."""
+    monkeypatch.setattr(admin, "GRACE_S", 0.01)
+
+    async def story():
+        server = AdminServer(types.SimpleNamespace(ban=None), Home(tmp_path))
+        await server.open(Address(LOOPBACK, 0))
+        _, writer = await asyncio.open_connection(LOOPBACK, int(server.address.rpartition(":")[2]))
+        token = (tmp_path / "admin.token").read_text().strip()
+        head = (
+            f"POST /admin/v1/bans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 9\r\n\r\n{{"
+        )
+        writer.write(head.encode())
+        await eventually(lambda: server._server.server_state.tasks, "the request")
+        async with asyncio.timeout(2):
+            await server.close()
+        writer.close()
+        return server._task.cancelled()
+
+    assert asyncio.run(story()) is False
+
+
+def test_server_that_does_not_end_is_cancelled(tmp_path, monkeypatch):
+    """Closing has an end even when the HTTP server does not see that it should stop."""
+    monkeypatch.setattr(admin, "CLOSE_S", 0.01)
+
+    async def story():
+        server = AdminServer(None, Home(tmp_path))
+        await server.open(Address(LOOPBACK, 0))
+        served, server._task = server._task, asyncio.create_task(asyncio.Event().wait())
+        async with asyncio.timeout(2):
+            await server.close()
+            await served
+        return server._task.cancelled()
+
+    assert asyncio.run(story()) is True

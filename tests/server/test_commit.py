@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tests.server.build import eventually, serve_echo
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, LocalError
 from waystation.core.records import Record
 from waystation.server import commit
 from waystation.server.commit import GroupCommit
@@ -173,6 +173,48 @@ def test_store_that_breaks_its_contract_stops_everything_too(tmp_path):
 
     assert exit_code == 5
     assert len(told.failures) == 1 and told.marks == []
+
+
+def test_report_that_fails_stops_everything(tmp_path):
+    """When what a commit released cannot be carried out the owner is told, and nobody waits behind it for ever."""
+
+    def explode():
+        raise ZeroDivisionError("a bug of ours")
+
+    async def story():
+        failures = []
+        commits = GroupCommit(MemoryStore(), explode, failures.append)
+        await commits.wait_for(commits.append(record(1)))
+        async with asyncio.timeout(2):
+            with pytest.raises(HostError, match="a bug of ours"):
+                await commits.wait_for(commits.append(record(2)))
+        await commits.close()
+        return failures, commits._running
+
+    failures, running = asyncio.run(story())
+
+    assert [type(failure) for failure in failures] == [HostError]
+    assert running is None
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_record_that_nobody_commits_is_not_waited_for(cancelled):
+    """A number that was never given out, or whose group was cancelled, is refused instead of awaited for ever."""
+
+    async def story():
+        store = GatedStore()
+        commits = GroupCommit(store, int, repr)
+        number = commits.append(record(1)) if cancelled else 7
+        commits.flush()
+        if cancelled:
+            await asyncio.sleep(0)
+            commits._running.cancel()
+            await asyncio.wait({commits._running})
+        store.gate.set()
+        await commits.wait_for(number)
+
+    with pytest.raises(LocalError, match="neither waiting nor under way"):
+        asyncio.run(story())
 
 
 def test_records_that_wait_are_bounded(monkeypatch):

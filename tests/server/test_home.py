@@ -1,5 +1,6 @@
 """Laws of server.home."""
 
+import contextlib
 import datetime
 import errno
 import json
@@ -13,6 +14,7 @@ from cryptography import x509
 
 from waystation.core.errors import HostError
 from waystation.crypto.signing import KeyPair
+from waystation.server import home as home_module
 from waystation.server.home import Home, did_of, local_names
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)  # a Sunday; weeks turn on Thursdays
@@ -134,10 +136,11 @@ def test_key_that_others_may_read_is_refused(home, mode):
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize("name", ["key_path", "tls_key_path", "references_path"])
-def test_check_secrets_looks_at_all_three(home, name):
+@pytest.mark.parametrize("name", ["key_path", "tls_key_path", "references_path", "token_path"])
+def test_check_secrets_looks_at_all_of_them(home, name):
     """Each secret file is looked at."""
     home.reference_key(NOW)
+    home.admin_token()
     home.check_secrets()
     getattr(home, name).chmod(0o644)
 
@@ -232,8 +235,9 @@ def test_damaged_reference_key_is_refused(home, text):
         home.reference_key(NOW)
 
 
-def test_second_node_on_one_home_is_refused(home):
+def test_second_node_on_one_home_is_refused(home, monkeypatch):
     """The lock tells who holds it, and lets go at the end of the block."""
+    monkeypatch.setattr(home_module, "LOCK_PATIENCE_S", 0.0)
     with home.lock():
         assert home.locked_by() == os.getpid()
         with pytest.raises(HostError, match=rf"another node \(process {os.getpid()}\) runs on the home") as caught:
@@ -242,6 +246,44 @@ def test_second_node_on_one_home_is_refused(home):
     assert home.locked_by() is None
     with Home(home.path).lock():
         assert home.locked_by() == os.getpid()
+
+
+def test_lock_that_is_held_for_a_moment_is_waited_for(home, monkeypatch):
+    """Who only looks whether a node runs does not keep one from starting."""
+    with contextlib.ExitStack() as looking:
+        looking.enter_context(home.lock())
+        monkeypatch.setattr(home_module.time, "sleep", lambda _seconds: looking.close())
+        with Home(home.path).lock():
+            held_by = home.locked_by()
+
+    assert held_by == os.getpid()
+
+
+@pytest.mark.parametrize("before", [None, "", "\n"])
+def test_admin_token_is_made_once(home, before):
+    """Without a token, or with an empty file of a start that was cut short, one is made; after that it stays."""
+    if before is not None:
+        home.token_path.write_text(before)
+        home.token_path.chmod(0o600)
+    token = home.admin_token()
+
+    assert len(token) == 43
+    assert home.admin_token() == Home(home.path).admin_token() == token
+    assert _mode(home.token_path) == 0o600
+
+
+def test_admin_token_appears_whole_or_not_at_all(home, monkeypatch):
+    """A full disk leaves no half of a token and no litter."""
+    before = _files(home)
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(HostError, match=r"cannot write .*admin\.token: No space left on device"):
+        home.admin_token()
+
+    assert _files(home) == before
 
 
 def test_killed_node_leaves_the_home_free(home):

@@ -117,3 +117,22 @@ def test_stdout_stays_empty(capsys):
 def test_peer_is_shortened_one_way():
     """Eight characters of the id52."""
     assert short_peer(bytes(range(32))) == encode_id52(bytes(range(32)))[:8]
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+@pytest.mark.parametrize("logger", [structlog.get_logger(), logging.getLogger("some.library")], ids=["ours", "theirs"])
+def test_traceback_never_shows_a_local(log_format, logger):
+    """What a failing function held - a payload, a preimage, a key - is in no line, in either format."""
+    stream = io.StringIO()
+    configure_logs(log_format, "info", stream)
+
+    def fail(payload):
+        return payload[len(payload)]
+
+    try:
+        fail(bytes(range(97, 123)))
+    except IndexError:
+        logger.exception("engine.failed")
+
+    assert "IndexError: index out of range" in stream.getvalue()
+    assert "abcdefgh" not in stream.getvalue()

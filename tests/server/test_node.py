@@ -4,15 +4,19 @@ import asyncio
 import contextlib
 import json
 import logging
+import resource
 import signal
+import socket
 
 import pytest
 import structlog
 
 from tests.server.build import PREIMAGE, NodeProcess, eventually, key_pair
 from waystation.core.errors import HostError
-from waystation.engine.bans import Ban
+from waystation.core.ids import encode_id52
+from waystation.engine.bans import Ban, parse_subject
 from waystation.protocols.bhumi import messages
+from waystation.server import node as node_module
 from waystation.server.config import load_config
 from waystation.server.home import Home
 from waystation.server.node import NodeServer, run
@@ -38,9 +42,9 @@ def configured(home, config_path=None, **settings):
 
 
 @contextlib.asynccontextmanager
-async def serving(home, config=None):
+async def serving(home, config=None, kind=Home):
     """Give a node that serves in this loop, and the task whose result is its exit code."""
-    place = Home(home)
+    place = kind(home)
     place.ensure()
     with place.lock():
         server = NodeServer(config or configured(home), place)
@@ -152,6 +156,131 @@ def test_reload_applies_what_can_change(tmp_path):
             return good, server._config.node.drain_ms
 
     assert asyncio.run(story()) == (2_000, 2_000)
+
+
+def test_reload_names_what_waits_for_a_restart_every_time(tmp_path, capsys):
+    """What the running node does not use yet is named after each reload, until the file says what runs again."""
+    path = tmp_path / "node.toml"
+    path.write_text("[node]\nname = 'one'\n")
+
+    async def story():
+        async with serving(tmp_path / "home", configured(tmp_path / "home", path)) as (server, _):
+            path.write_text("[node]\nname = 'two'\nlog_format = 'json'\n")
+            server.reload()
+            server.reload()
+            name = server.status()["name"]
+            path.write_text("[node]\nname = 'one'\nlog_format = 'json'\n")
+            server.reload()
+            return name
+
+    name = asyncio.run(story())
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines() if "reload.done" in line]
+
+    assert name == "one"
+    assert [line["needs_restart"] for line in lines] == [["node.name"], ["node.name"], []]
+
+
+class CountingHome(Home):
+    """A home that counts how often its reference key was asked for."""
+
+    asked = 0
+
+    def reference_key(self, now):
+        """Count, then ask."""
+        self.asked += 1
+        return super().reference_key(now)
+
+
+def test_damaged_reference_key_is_told_once_and_looked_at_again(tmp_path, monkeypatch):
+    """One line per trouble however long it lasts, and the node takes the next good key by itself."""
+    monkeypatch.setattr(node_module, "_CLOCK_CHECK_S", 0.001)
+
+    async def looks(place, count):
+        until_count = place.asked + count
+        await eventually(lambda: place.asked >= until_count, "more looks")
+
+    async def story():
+        with structlog.testing.capture_logs() as lines:
+            async with serving(tmp_path, kind=CountingHome) as (server, _):
+                place = server._home
+                for _ in range(2):
+                    place.references_path.write_text("junk")
+                    await looks(place, 5)
+                    place.references_path.unlink()
+                    await looks(place, 5)
+        return [line["log_level"] for line in lines if line["event"] == "reference_key.failed"]
+
+    assert asyncio.run(story()) == ["error", "error"]
+    assert "week" in json.loads((tmp_path / "refs.key").read_text())
+
+
+def test_close_goes_on_when_a_step_fails(tmp_path):
+    """A listener that will not close costs neither the journal its seal nor the store its end."""
+
+    def refuse():
+        raise HostError("the port will not close")
+
+    async def story():
+        async with serving(tmp_path) as (server, task):
+            close = server._listeners["bhumi_plain"].close
+            server._listeners["bhumi_plain"].close = refuse
+            server.stop()
+            with pytest.raises(HostError, match="will not close"):
+                await task
+            close()
+            with pytest.raises(HostError, match="closed database"):
+                server._store.get("bans", b"x")
+
+    asyncio.run(story())
+    (segment,) = (tmp_path / "journal").glob("event_date=*/*.jsonl")
+
+    assert [json.loads(line)["kind"] for line in segment.read_text().splitlines()][-2:] == [
+        "node_stopped",
+        "segment_sealed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("subject", "shown"), [(key_pair().public.hex(), "id:" + encode_id52(key_pair().public)[:8]), ("192.0.2.1",) * 2]
+)
+def test_ban_is_logged_with_a_short_name(tmp_path, subject, shown):
+    """A log line tells identities apart and holds none of them; addresses are what operators search for."""
+
+    async def story():
+        async with serving(tmp_path) as (server, _):
+            with structlog.testing.capture_logs() as lines:
+                await server.ban(Ban(parse_subject(subject), "floods", 1, None))
+                await server.lift_ban(parse_subject(subject))
+        return [(line["event"], line["subject"].removeprefix("address:")) for line in lines if "subject" in line]
+
+    assert asyncio.run(story()) == [("ban.added", shown), ("ban.lifted", shown)]
+
+
+@pytest.fixture
+def file_limit():
+    """Give the hard limit of open files, with the soft one below it, and put both back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_run_takes_all_the_files_it_may_open(tmp_path, monkeypatch, file_limit, allowed):
+    """The soft limit becomes the hard one; where the machine does not let us, the node starts all the same."""
+    place = Home(tmp_path)
+    place.ensure()
+    if not allowed:
+        monkeypatch.setattr(resource, "setrlimit", lambda *_: (_ for _ in ()).throw(ValueError("not allowed")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = configured(tmp_path, bhumi__plain=f"127.0.0.1:{taken.getsockname()[1]}")
+        with structlog.testing.capture_logs() as lines:
+            sentence = refusal_of(config, place)
+    monkeypatch.undo()
+
+    assert "cannot listen" in sentence
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == (file_limit if allowed else file_limit - 1)
+    assert [line["log_level"] for line in lines if line["event"] == "files.limit"] == ["debug"]
 
 
 def test_disabled_protocol_is_not_started(tmp_path):

@@ -1,5 +1,6 @@
 """The whole node as people run it: ``python -m waystation serve`` in a process of its own."""
 
+import contextlib
 import datetime
 import json
 import signal
@@ -16,6 +17,7 @@ from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages
 from waystation.server.home import did_of
+from waystation.store.sqlite import SqliteStore
 from waystation.transport.tls import client_context
 from waystation.version import __version__
 
@@ -142,6 +144,26 @@ def test_sigterm_does_not_wait_for_ever(tmp_path):
 def messages_result(status):
     """Return a SEND_RESULT without payload as it stands on the wire."""
     return b"\x00\x07\x00\x00\x00\x05" + bytes([status]) + b"\x00\x00\x00\x00"
+
+
+def test_second_sigterm_ends_at_once(tmp_path):
+    """Who asks twice does not wait for the drain: exit code 1, a line in the log, and a ban that is still kept."""
+    node = NodeProcess(tmp_path / "home", node__drain_ms="600000").start()
+    body = {"subject": "192.0.2.1", "reason": "floods"}
+    assert node.ask("POST", "/admin/v1/bans", body, node.token)[0] == 201
+    with node.client() as device, node.client() as sender:
+        device.identify(key_pair(), PREIMAGE)
+        sender.say(messages.Send(key_pair().public, PREIMAGE, b"ping"))
+        device.deliver()
+        node.signal(signal.SIGTERM)
+        until(lambda: "node.draining" in node.log(), "the drain")
+        code = node.stop()
+    with contextlib.closing(SqliteStore(node.home / "store.sqlite")) as store:
+        kept = [key for key, _ in store.scan("bans")]
+
+    assert code == 1
+    assert "node.cut" in node.log()
+    assert kept == [b"address:192.0.2.1"]
 
 
 def test_sighup_changes_the_certificate_and_drops_nobody(own_node):

@@ -1,6 +1,8 @@
 """Laws of store.sqlite."""
 
+import os
 import sqlite3
+import stat
 import threading
 
 import pytest
@@ -193,3 +195,15 @@ def test_two_processes_may_make_the_store_at_once(path, store):
 
     assert store.get("a", b"k") == b"v"
     second.close()
+
+
+def test_files_are_for_the_owner_only(path):
+    """A store that is made has mode 0600 from its first byte on, its log and index too, whatever the umask."""
+    before = os.umask(0)
+    store = SqliteStore(path)
+    store.commit([Record("a", b"k", b"v")])
+    os.umask(before)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    store.close()
+
+    assert modes == {"store.sqlite": 0o600, "store.sqlite-wal": 0o600, "store.sqlite-shm": 0o600}
