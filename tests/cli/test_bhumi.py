@@ -2,6 +2,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from tests.sdk.build import LoopbackRelay
 from waystation.cli import main
+from waystation.cli.demo import _Demo
 from waystation.core.ids import decode_id52
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.invite import decode_invite
@@ -253,3 +255,21 @@ def test_terminals_are_not_steered_by_peers(run, relay):
     shown, _ = process.communicate(timeout=5)
 
     assert shown == "bob: red \\x1b[31m\\x07 alert\nnext\n"
+
+
+def test_demo_leaves_no_node_behind(tmp_path, monkeypatch):
+    """The demo kills a node that does not heed SIGTERM, and counts that as a failure."""
+    monkeypatch.setattr("waystation.cli.demo._STOP_TIMEOUT_S", 0.01)
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+
+    async def scenario():
+        show = _Demo(tmp_path)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", deaf, stdout=subprocess.PIPE)
+        await process.stdout.readline()
+        await show._stop(process)
+        return process.returncode, show._failures
+
+    code, failures = asyncio.run(scenario())
+
+    assert code == -signal.SIGKILL
+    assert failures == ["the node did not stop within 0.01 s and was killed"]

@@ -10,15 +10,19 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.invite import Invite, encode_invite
 from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.payloads import HandshakeInit
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
-from waystation.sdk.bhumi import Backoff, BhumiState, Device, Listening, Patience, Sender
+from waystation.sdk.bhumi import Backoff, BhumiState, Device, Dialect, Listening, Patience, Sender
+from waystation.sdk.bhumi_dialect import write_request
 from waystation.sdk.bhumi_state import HandshakeFacts
 from waystation.transport.listen import Listener
 
 LIMITS = wire.relay_frame_limits(65_536)
 ALICE = KeyPair.from_seed(bytes([0xA1]) * 32)
 PREIMAGE = bytes([0x10]) * 32
+BOB = KeyPair.from_seed(bytes([0xB2]) * 32)
+BACK = bytes([0x77]) * 32
 QUICK = Patience(doubt_s=3.0, settle_s=0.0)
 
 
@@ -254,6 +258,27 @@ async def sender(tmp_path, relays, **options):
 def know_alice(state, *preimages):
     """Make Alice a peer that can be reached with these preimages."""
     state.finish(bytes(32), ALICE.public, preimages, HandshakeFacts("alice", ""))
+
+
+def issue(state, peer, preimages):
+    """Let a peer reach the owner of a state with these preimages."""
+    for preimage in preimages:
+        state.begin_handshake(bytes(32), peer, b"", "", preimage)
+        state.finish(bytes(32), peer, ())
+
+
+def handshake(device, preimage):
+    """Return the sealed handshake of Bob with an invite's preimage."""
+    request = HandshakeInit(BOB.public, BACK, "tcp://bob:1")
+    return write_request(Dialect.E2E, device.state.identity, preimage, request, random.Random(1))
+
+
+async def introduced(relay):
+    """Return the device's connection at a scripted relay, with deliveries carrying preimages from now on."""
+    ((peer, _),) = await relay.wait_for(FrameType.I_AM)
+    relay.send(peer, messages.Options(messages.Feature.DELIVER_WITH_PREIMAGE))
+    relay.send(peer, messages.Keepalive())
+    return peer
 
 
 def sends(relay):

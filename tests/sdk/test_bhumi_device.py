@@ -3,8 +3,18 @@ import random
 
 import pytest
 
-from tests.sdk.build import LoopbackRelay, RunningDevice, ScriptedRelay, echo, paired
-from waystation.crypto.signing import KeyPair
+from tests.sdk.build import (
+    BACK,
+    BOB,
+    LoopbackRelay,
+    RunningDevice,
+    ScriptedRelay,
+    echo,
+    handshake,
+    introduced,
+    issue,
+    paired,
+)
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.client import commit_of
 from waystation.protocols.bhumi.envelope import open_envelope
@@ -21,15 +31,6 @@ from waystation.sdk.bhumi import BhumiState, Device, Dialect, Disconnected, Hand
 from waystation.sdk.bhumi_dialect import write_request
 from waystation.sdk.errors import HomeBusyError
 
-BOB = KeyPair.from_seed(bytes([0xB2]) * 32)
-BACK = bytes([0x77]) * 32
-
-
-def handshake(device, preimage):
-    """Return the sealed handshake of Bob with an invite's preimage."""
-    request = HandshakeInit(BOB.public, BACK, "tcp://bob:1")
-    return write_request(Dialect.E2E, device.state.identity, preimage, request, random.Random(1))
-
 
 def message(device, preimage, content=b"hi", content_type=ContentType.TEXT):
     """Return a sealed message."""
@@ -40,14 +41,6 @@ def message(device, preimage, content=b"hi", content_type=ContentType.TEXT):
 def opened(ack_payload):
     """Return what an ACK's payload says to Bob."""
     return decode_payload(open_envelope(BOB, wire.decode_ack(ack_payload).payload))
-
-
-async def introduced(relay):
-    """Return the device's connection at a scripted relay, with deliveries carrying preimages from now on."""
-    ((peer, _),) = await relay.wait_for(FrameType.I_AM)
-    relay.send(peer, messages.Options(messages.Feature.DELIVER_WITH_PREIMAGE))
-    relay.send(peer, messages.Keepalive())
-    return peer
 
 
 def test_commits_leave_before_the_answer(tmp_path):
@@ -149,7 +142,7 @@ def test_same_preimage_twice_is_handled_once(tmp_path):
 
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, slow) as device:
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             peer = await introduced(relay)
             for number in (1, 2):
                 relay.send(peer, messages.Deliver(number, message(device, preimage), preimage))
@@ -211,7 +204,7 @@ def test_answer_over_the_limit_is_an_error(tmp_path):
 
         async with ScriptedRelay(max_payload_bytes=600) as relay, RunningDevice(tmp_path, relay.url, long) as device:
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             peer = await introduced(relay)
             relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
             ((_, ack),) = await relay.wait_for(FrameType.ACK)
@@ -237,7 +230,7 @@ def test_largest_answer_fits(tmp_path):
 
                 async with RunningDevice(tmp_path / str(size), relay.url, exact) as device:
                     preimage = bytes([1]) * 32
-                    device.state.issue(BOB.public, [preimage])
+                    issue(device.state, BOB.public, [preimage])
                     peer = await introduced(relay)
                     relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
                     ((_, ack),) = await relay.wait_for(FrameType.ACK)
@@ -253,7 +246,7 @@ def test_hint_finds_the_preimage(tmp_path):
     async def scenario():
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
             preimages = [bytes([number]) * 32 for number in range(1, 6)]
-            device.state.issue(BOB.public, preimages)
+            issue(device.state, BOB.public, preimages)
             ((peer, _),) = await relay.wait_for(FrameType.I_AM)
             relay.send(peer, messages.Deliver(1, message(device, preimages[2], b"third")))
             await relay.wait_for(FrameType.ACK)
@@ -291,7 +284,7 @@ def test_nonsense_from_a_peer_renews_its_right(tmp_path):
     async def scenario():
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             peer = await introduced(relay)
             relay.send(peer, messages.Deliver(1, b"nonsense", preimage))
             ((_, ack),) = await relay.wait_for(FrameType.ACK)
@@ -330,7 +323,7 @@ def test_reconnects_and_carries_recent_answers(tmp_path):
             RunningDevice(tmp_path, [first.url, second.url], echo) as device,
         ):
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             await device.listening()
             device.state.answered(preimage, BOB.public, b"the answer", [bytes([2]) * 32], None)
             first.stop()
@@ -356,7 +349,7 @@ def test_late_answer_goes_to_the_next_connection(tmp_path):
 
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, slow) as device:
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             peer = await introduced(relay)
             await device.listening()
             relay.send(peer, messages.Deliver(1, message(device, preimage), preimage))
@@ -420,7 +413,7 @@ def test_handshake_of_a_known_peer_is_refused(tmp_path):
     async def scenario():
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             peer = await introduced(relay)
             relay.send(peer, messages.Deliver(1, handshake(device, preimage), preimage))
             ((_, ack),) = await relay.wait_for(FrameType.ACK)
@@ -448,7 +441,7 @@ def test_no_answer_without_the_disk(tmp_path):
     async def scenario():
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo, poll_s=60) as device:
             preimage = bytes([1]) * 32
-            device.state.issue(BOB.public, [preimage])
+            issue(device.state, BOB.public, [preimage])
             peer = await introduced(relay)
             await device.listening()
             device.state._database.execute("PRAGMA query_only = ON")

@@ -220,6 +220,31 @@ def test_no_right_left(tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("statuses", "rights", "says"),
+    [
+        ([3, 2], 1, "no permission to send is left"),
+        ([3, 2, 2], 2, "no permission to send is left"),
+        ([3, 2, 1], 2, "could not be asked again"),
+    ],
+)
+def test_doubt_outlives_the_preimage(tmp_path, statuses, rights, says):
+    """A request in doubt whose preimage is gone is never called undelivered, whatever later tries come to."""
+    told = iter(statuses)
+
+    async def scenario():
+        async with (
+            ScriptedRelay(answer=lambda _: (next(told), b"")) as relay,
+            sender(tmp_path, relay.url) as (bob, state),
+        ):
+            know_alice(state, *(bytes([number]) * 32 for number in range(1, rights + 1)))
+            with pytest.raises(UncertainError, match=f"may have handled the request.*{says}"):
+                await bob.send("alice", "x")
+            return state.pending()
+
+    assert asyncio.run(scenario()) == []
+
+
 def test_invite_works_once(tmp_path):
     """The second one to use a token is refused, and does not know the inviter afterwards."""
 

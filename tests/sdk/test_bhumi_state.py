@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from tests.sdk.build import issue
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
@@ -59,11 +60,39 @@ def test_identity_is_made_once_and_kept_private(state):
 @pytest.mark.parametrize("text", ["", "zz" * 32, "00" * 31, "00" * 33])
 def test_broken_key_file_is_refused(tmp_path, text):
     """A key file that holds no seed is refused by name, and is not overwritten."""
+    (tmp_path / "node.key").touch(mode=0o600)
     (tmp_path / "node.key").write_text(text)
 
-    with pytest.raises(HostError, match=r"node\.key"):
+    with pytest.raises(HostError, match=r"node\.key does not hold a key"):
         BhumiState(tmp_path)
     assert (tmp_path / "node.key").read_text() == text
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_key_that_others_may_read_is_refused(tmp_path, mode):
+    """A key file that group or world may read is refused with the command that mends it, and left as it is."""
+    BhumiState(tmp_path).close()
+    (tmp_path / "node.key").chmod(mode)
+
+    with pytest.raises(HostError, match=r"run: chmod 600 .*node\.key") as caught:
+        BhumiState(tmp_path)
+    assert caught.value.exit_code == 4
+    assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("before", [None, 0o644])
+def test_nobody_else_may_read_preimages(tmp_path, before):
+    """In a folder that others may enter, the database and its companions have mode 0600; the folder keeps its own."""
+    tmp_path.chmod(0o755)
+    if before is not None:
+        (tmp_path / "bhumi.db").touch(mode=before)
+    state = BhumiState(tmp_path)
+    state.add_invite("eve", random.Random(1))
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("bhumi.db*")}
+    state.close()
+
+    assert modes == dict.fromkeys(("bhumi.db", "bhumi.db-wal", "bhumi.db-shm"), 0o600)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_folder_that_cannot_be_is_refused(tmp_path):
@@ -95,7 +124,7 @@ def test_database_is_durable(state):
 def test_everything_survives(state):
     """What was written is there after opening again."""
     meet(state, "bob", BOB, P[1])
-    state.issue(BOB, [P[2]])
+    issue(state, BOB, [P[2]])
     invite = state.add_invite("eve", random.Random(1))
     state.begin_message(P[1], BOB, b"exact bytes")
     state.close()
@@ -114,7 +143,7 @@ def test_everything_survives(state):
 def test_grants(state):
     """A preimage is an invite, a peer's, or nobody's."""
     invite = state.add_invite("eve", random.Random(1))
-    state.issue(BOB, [P[1]])
+    issue(state, BOB, [P[1]])
 
     assert state.grant_of(invite) == Grant(invite, None, "eve")
     assert state.grant_of(P[1]) == Grant(P[1], BOB)
@@ -123,7 +152,7 @@ def test_grants(state):
 
 def test_answer_spends_and_issues(state):
     """An answer spends its preimage, issues the next ones, and is found again by preimage and by hint."""
-    state.issue(BOB, [P[1]])
+    issue(state, BOB, [P[1]])
 
     state.answered(P[1], BOB, b"answer", [P[2], P[3]], None)
 
@@ -191,7 +220,7 @@ def test_handshake_is_pending_and_issues_the_way_back(state):
 def test_what_was_issued_stays_bounded(state):
     """A peer that loses every answer does not fill the state: the oldest preimages go."""
     for each in P[:40]:
-        state.issue(BOB, [each])
+        issue(state, BOB, [each])
 
     kept = state.preimages()
     assert kept == list(reversed(P[40 - bhumi_state.ISSUED_PER_PEER_MAX : 40]))
@@ -256,7 +285,7 @@ def test_changes_of_others_are_noticed(state):
 
 def test_a_failing_change_is_undone(state):
     """When one part of a change fails nothing of it stays, and the error is one of the host."""
-    state.issue(EVE, [P[2]])
+    issue(state, EVE, [P[2]])
 
     with pytest.raises(HostError, match=r"bhumi\.db"):
         state.answered(P[1], BOB, b"answer", [P[2]], None)
@@ -279,6 +308,7 @@ def test_two_programs_agree_on_one_identity(tmp_path, monkeypatch):
     rival = KeyPair.from_seed(bytes([7]) * 32)
 
     def slow_link(fresh, path):
+        path.touch(mode=0o600)
         path.write_text(rival.seed.hex())
         real_link(fresh, path)
 

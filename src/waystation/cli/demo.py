@@ -98,7 +98,7 @@ class _Demo:
                 await self._talk(visitor)
                 await self._lose_an_answer(visitor)
                 await self._switch_off(visitor, lamp_task)
-                await self._replay(thermometer, visitor)
+                await self._replay(thermometer)
             for state in (thermometer, lamp, visitor):
                 state.close()
         return self._failures
@@ -123,11 +123,21 @@ class _Demo:
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
             yield
         finally:
-            if process.returncode is None:
-                process.terminate()
-                await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
+            await self._stop(process)
         self._expect(process.returncode == 0, f"the node ended with {process.returncode}, not 0")
         _say("node", "drained and stopped, journal sealed")
+
+    async def _stop(self, process: asyncio.subprocess.Process) -> None:
+        """End the node: politely at first, for certain in the end."""
+        if process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            self._expect(holds=False, otherwise=f"the node did not stop within {_STOP_TIMEOUT_S} s and was killed")
 
     @contextlib.asynccontextmanager
     async def _device(self, name: str, state: BhumiState) -> AsyncIterator[asyncio.Task[None]]:
@@ -218,9 +228,8 @@ class _Demo:
         else:
             self._expect(holds=False, otherwise="a request to an offline lamp was answered")
 
-    async def _replay(self, thermometer: BhumiState, visitor: BhumiState) -> None:
+    async def _replay(self, thermometer: BhumiState) -> None:
         """Present a preimage that was used up when the pairing was done."""
-        del visitor
         used = thermometer.add_invite("nobody", _rng)
         token = encode_invite(Invite(thermometer.identity, used))
         async with Sender(self._state("stranger"), self._relay, tls=self._tls) as stranger:

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.crypto.agreement import WeakKeyError
-from waystation.protocols.bhumi.client import Delivered, DeviceClient, Greeted, Registered, commit_of
+from waystation.protocols.bhumi import wire
+from waystation.protocols.bhumi.client import Delivered, DeviceClient, Greeted, Registered, Unsent, commit_of
 from waystation.protocols.bhumi.envelope import HINT_BYTES
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
 from waystation.protocols.bhumi.payloads import (
@@ -59,6 +60,7 @@ SPARES_MAX: Final = 8  # ours: half of what is kept per peer, bhumi_state.ISSUED
 _CONNECT_TIMEOUT_S: Final = 10.0
 _LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
 _DEFAULT_PAYLOAD_BYTES: Final = 65_536  # BHUMI-M, HELLO
+_REASON_CHARS_MAX: Final = 256  # ours: an error must fit where its request did
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class _Connection:
     link: Link
     machine: DeviceClient
     registered: set[bytes] = field(default_factory=set)
-    """Preimages whose commits this connection has told the relay."""
+    """Preimages whose commits this connection has told the relay since its last I_AM, dead ones included."""
 
 
 class Device:
@@ -257,12 +259,22 @@ class Device:
         return link.ended.result()
 
     def _register_new(self, connection: _Connection) -> None:
-        """Tell the relay about every preimage that it does not know yet."""
+        """Tell the relay about every preimage that it does not know yet; sweep the dead ones when its room ends."""
         self._changes = self._state.changes()
-        new = [preimage for preimage in self._state.preimages() if preimage not in connection.registered]
-        if new:
-            connection.registered.update(new)
-            connection.machine.add_commits(commit_of(preimage) for preimage in new)
+        preimages = self._state.preimages()
+        new = [preimage for preimage in preimages if preimage not in connection.registered]
+        if not new:
+            return
+        if len(connection.registered) + len(new) > wire.COMMITS_MAX:
+            self._refresh(connection, preimages)
+            return
+        connection.registered.update(new)
+        connection.machine.add_commits(commit_of(preimage) for preimage in new)
+
+    def _refresh(self, connection: _Connection, preimages: Sequence[bytes]) -> None:
+        """Replace what the relay knows by what is valid now: commits can be withdrawn in no other way (BHUMI-8)."""
+        connection.registered = set(preimages)
+        connection.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())
 
     def _on_machine_event(self, connection: _Connection, event: Any) -> None:
         if isinstance(event, Greeted):
@@ -276,12 +288,16 @@ class Device:
             task.add_done_callback(self._tasks.discard)
 
     async def _handle(self, connection: _Connection, delivered: Delivered) -> None:
+        event: DeviceEvent | None
         try:
             answer, event = await self._answer_to(delivered)
+            self._acknowledge(connection, delivered.message_id, answer)
         except HostError as error:  # without the promise on disk there is no answer: the sender sees a timeout
-            self._on_event(Trouble(str(error)))
-            return
-        self._acknowledge(connection, delivered.message_id, answer)
+            event = Trouble(str(error))
+        except Exception as error:  # noqa: BLE001 - a task that nobody awaits must not end unseen; the peer is told
+            connection.machine.answer(delivered.message_id, b"")
+            connection.link.flush()
+            event = Trouble(f"a request could not be answered: {error!r}")
         if event is not None:
             self._on_event(event)
 
@@ -307,14 +323,16 @@ class Device:
         """Send new commits, then the ACK, in one write; hand the answer to the next connection if this one is over."""
         if connection.machine.is_open:
             self._register_new(connection)
-            connection.machine.answer(message_id, answer)
+            unsent = connection.machine.answer(message_id, answer)
+            if unsent is Unsent.TOO_LARGE:  # stored when another relay took more: no retry could ever get it
+                connection.machine.answer(message_id, b"")
             connection.link.flush()
+            if unsent is not None:
+                self._on_event(Trouble(f"an answer could not leave: {unsent.value}"))
             return
         current = self._connection
         if current is not None and current.machine.is_open:
-            preimages = self._state.preimages()
-            current.registered.update(preimages)
-            current.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())
+            self._refresh(current, self._state.preimages())
             current.link.flush()
 
     async def _work(self, preimage: bytes, payload: bytes) -> _Done:
@@ -365,11 +383,10 @@ class Device:
     async def _call_handler(self, request: Request) -> MessageResponse:
         is_command = request.content_type is ContentType.COMMAND
         try:
-            given = await self._handler(request)
+            content = _content_of(await self._handler(request), is_command=is_command)
         except Exception as error:  # noqa: BLE001 - somebody else's code must not end the device; the peer is told
             self._on_event(Trouble(f"the handler failed: {error!r}"))
-            return self._failure(str(error) or type(error).__name__, is_command=is_command)
-        content = command_content(given) if is_command else given.encode() if isinstance(given, str) else given
+            return self._failure(_encodable(str(error)) or type(error).__name__, is_command=is_command)
         response = self._response(ResponseStatus.OK, content)
         room = self._payload_bytes_max - len(self._relay) - _ANSWER_OVERHEAD_BYTES
         if len(content) > room:
@@ -378,7 +395,9 @@ class Device:
         return response
 
     def _failure(self, reason: str, *, is_command: bool) -> MessageResponse:
-        content = encode_command_answer(CommandAnswer(ok=False, error=reason)) if is_command else b""
+        content = (
+            encode_command_answer(CommandAnswer(ok=False, error=reason[:_REASON_CHARS_MAX])) if is_command else b""
+        )
         return self._response(ResponseStatus.REFUSED, content)
 
     def _response(self, status: ResponseStatus, content: bytes) -> MessageResponse:
@@ -422,6 +441,22 @@ def _spares_asked(message: DeviceMessage) -> int:
     if command.cmd != SPARES_COMMAND or not isinstance(wanted, int):
         return 0
     return max(0, min(wanted, SPARES_MAX))
+
+
+def _content_of(given: object, *, is_command: bool) -> bytes:
+    """Return the content of an answer; raises TypeError when a handler has returned neither text nor bytes."""
+    if isinstance(given, str):
+        given = _encodable(given)
+    elif not isinstance(given, bytes):
+        raise TypeError(f"it returned {type(given).__name__}, not text or bytes")
+    if is_command:
+        return command_content(given)
+    return given.encode() if isinstance(given, str) else given
+
+
+def _encodable(text: str) -> str:
+    """Return text without lone surrogates, which UTF-8 has no bytes for; each becomes a question mark."""
+    return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def _ignore(event: DeviceEvent) -> None:

@@ -2,7 +2,8 @@
 
 A preimage makes a request idempotent: the same preimage with the same bytes may be sent as often as needed, and is
 handled at most once while relay or device remember it. What must never happen is to call a request undelivered that may
-have been delivered; once that is possible the request is in doubt, and stays so until an answer or the end of patience.
+have been delivered; once that is possible the request is in doubt, and only an answer ends that. Status 2 then says
+that this preimage is of no more use, not that nothing was delivered: the doubt outlives the verdict.
 """
 
 import random

@@ -2,8 +2,9 @@
 
 Before a request leaves, its preimage and its exact bytes are on disk as pending; they stay there until the outcome is
 known, so a process that dies can ``recover``. Tries repeat the same preimage and bytes, and relay and device answer
-from memory. Only when the relay says that the commit is gone is the next spare preimage spent. Requests to different
-peers run side by side, those to one peer one after the other.
+from memory. Only when the relay says that the commit is gone is the next spare preimage spent; a request that may have
+been delivered under an earlier preimage stays in doubt, and only an answer ends that doubt. Requests to different peers
+run side by side, those to one peer one after the other.
 """
 
 import asyncio
@@ -93,6 +94,8 @@ class _Ended:
     reason: str
     latency_s: float
     tries_count: int
+    in_doubt: bool
+    """Whether the request may have been delivered, whatever the verdict."""
 
 
 class Sender:
@@ -195,8 +198,9 @@ class Sender:
             LocalError: The content is larger than the relay takes, or has no words in this dialect.
             OfflineError: The peer is not connected; nothing was delivered.
             RelayUnreachableError: No relay was reached; nothing was delivered.
-            NoPreimageError: No permission is left.
-            UncertainError: No outcome in time; ``recover`` goes on asking.
+            NoPreimageError: No permission is left; nothing was delivered.
+            UncertainError: The request may have been handled: there was no outcome in time, and ``recover`` goes on
+                asking, or its preimage is gone and no other one got it answered.
             AnswerError: The answer cannot be opened.
         """
         record = self._state.find_peer(peer) if isinstance(peer, str) else peer
@@ -244,18 +248,25 @@ class Sender:
         """Send with the oldest preimage, and with the next one whenever one turns out to be gone."""
         began = time.monotonic()
         tries_count = 0
+        in_doubt = False
         while (preimage := self._state.next_right(peer.identity)) is not None:
             payload = write_request(self._dialect, peer.identity, preimage, message, self._rng)
             self._state.begin_message(preimage, peer.identity, payload)
             pending = Pending(preimage, peer.identity, PendingKind.MESSAGE, payload, "", 0.0)
             ended = await self._deliver_or_give_back(pending, patience)
             tries_count += ended.tries_count
+            in_doubt = in_doubt or ended.in_doubt
             if ended.verdict is Verdict.ANSWERED:
                 reply = self._finish_message(pending, ended)
                 return Reply(reply.status, reply.content, time.monotonic() - began, tries_count)
             if ended.verdict is not Verdict.SPENT:
-                raise self._error_of(peer, ended)
+                raise self._error_of(peer, ended, in_doubt=in_doubt)
             self._state.finish(preimage, peer.identity, ())
+        if in_doubt:
+            raise UncertainError(
+                f"{peer.name} may have handled the request, but the answer is lost and no permission to send is left; "
+                "ask them for a new invite"
+            )
         raise NoPreimageError(f"no permission to send to {peer.name} is left; ask them for a new invite")
 
     async def _deliver_or_give_back(self, pending: Pending, patience: Patience) -> _Ended:
@@ -281,7 +292,7 @@ class Sender:
                 elapsed_s = time.monotonic() - began
                 then = retry.after(outcome, elapsed_s)
                 if isinstance(then, Verdict):
-                    return _Ended(then, answer, reason, elapsed_s, retry.tries_count)
+                    return _Ended(then, answer, reason, elapsed_s, retry.tries_count, retry.in_doubt)
                 await asyncio.sleep(then)
         finally:
             self._active.discard(pending.preimage)
@@ -337,7 +348,13 @@ class Sender:
             else:
                 self._state.stop_spares(peer)
 
-    def _error_of(self, peer: PeerRecord, ended: _Ended) -> Exception:
+    def _error_of(self, peer: PeerRecord, ended: _Ended, *, in_doubt: bool) -> Exception:
+        """Return the error for a request that ended without an answer, doubts about earlier preimages included."""
+        if in_doubt and not ended.in_doubt:
+            return UncertainError(
+                f"{peer.name} may have handled the request, but the answer is lost and it could not be asked again "
+                f"({ended.reason})"
+            )
         if ended.verdict is Verdict.OFFLINE:
             return OfflineError(f"{peer.name} is not connected to the relay; nothing was delivered")
         if ended.verdict is Verdict.UNREACHABLE:

@@ -2,8 +2,8 @@
 
 ``node.key`` is the identity (32-byte seed in hexadecimal, mode 0600). ``bhumi.db`` is a SQLite database in WAL mode
 with full synchronisation: what a method changes is on disk when it returns. Several programs may use a folder
-at the same time; ``changes`` tells a listener that another one has written. Preimages are secrets: the folder has mode
-0700.
+at the same time; ``changes`` tells a listener that another one has written. Preimages are secrets: the database has
+mode 0600, too, and a folder made here 0700; a key that others may read is refused.
 """
 
 import contextlib
@@ -40,7 +40,9 @@ __all__ = [
 RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, BHUMI-L
 INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one identity
 ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
+_EXIT_PERMISSION: Final = 4
 _EXIT_STORE: Final = 5
+_OTHERS: Final = 0o077
 _BUSY_TIMEOUT_S: Final = 10.0
 _PEER_QUERY: Final = """
 SELECT id, alias, url, gives_spares,
@@ -145,7 +147,7 @@ class BhumiState:
         """Open the folder, making it and the identity if absent.
 
         Raises:
-            HostError: The folder, the key file or the database cannot be used.
+            HostError: The folder, the key file or the database cannot be used, or others may read the key.
         """
         self.home = home
         self._clock = clock
@@ -181,11 +183,6 @@ class BhumiState:
                 raise LocalError(f"{count} invites wait to be used already; that is the limit")
             self._run("INSERT INTO invites VALUES (?, ?, ?, ?)", preimage, hint_of(preimage), alias, self._clock())
         return preimage
-
-    def issue(self, peer: bytes, preimages: Sequence[bytes]) -> None:
-        """Let ``peer`` reach us with ``preimages`` (32 bytes each)."""
-        with self._transaction():
-            self._issue(peer, preimages)
 
     def withdraw(self, preimage: bytes) -> None:
         """Forget a preimage that was given out: it never reached its peer, or was wasted on nonsense."""
@@ -400,6 +397,7 @@ class BhumiState:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
+    _make_private(path)
     database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
     try:
         database.execute("PRAGMA journal_mode = WAL")
@@ -409,6 +407,26 @@ def _open_database(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _make_private(path: Path) -> None:
+    """Make sure that a file exists and that only its owner may read it."""
+    try:
+        # Only a new file may be opened here: closing one that SQLite has open would drop this process's locks on it.
+        # SQLite gives its -wal and -shm files the mode of the database.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.stat().st_mode & _OTHERS:
+            path.chmod(0o600)
+
+
+def _check_private(path: Path) -> None:
+    mode = path.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        raise HostError(
+            f"{path} holds a secret and others may read it (mode {mode:04o}); run: chmod 600 {path}",
+            exit_code=_EXIT_PERMISSION,
+        )
 
 
 def _peer_of(row: Any) -> PeerRecord:
@@ -427,6 +445,7 @@ def _read_or_make_key(path: Path) -> KeyPair:
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
         fresh.unlink()
+    _check_private(path)
     text = path.read_text(encoding="ascii", errors="replace").strip()
     try:
         seed = bytes.fromhex(text)

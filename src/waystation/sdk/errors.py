@@ -4,8 +4,8 @@
 
     RemoteError
     ├── OfflineError         the recipient is not connected; nothing was delivered, sending again is safe
-    ├── UncertainError       no outcome in time; the request may have been handled; ``recover`` goes on asking
-    ├── NoPreimageError      the right to send is used up; a new invite is needed
+    ├── UncertainError       the request may have been handled; ``recover`` goes on asking while it is pending
+    ├── NoPreimageError      the right to send is used up, nothing was delivered; a new invite is needed
     ├── InviteRefusedError   the invite was used already, or the inviter does not know it
     └── AnswerError          the answer cannot be opened or understood
     HostError
@@ -34,11 +34,11 @@ class OfflineError(RemoteError):
 
 
 class UncertainError(RemoteError):
-    """A request got no outcome in time; it may have been handled."""
+    """A request got no answer; it may have been handled."""
 
 
 class NoPreimageError(RemoteError):
-    """No permission is left to send to this peer."""
+    """No permission is left to send to this peer; nothing was delivered."""
 
 
 class InviteRefusedError(RemoteError):
