@@ -8,7 +8,8 @@ import argparse
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -20,11 +21,13 @@ from waystation.cli import COMMANDS
 from waystation.core.facts import Outcome
 from waystation.engine.admission import AdmissionRefusal
 from waystation.journal.document import render_contract
+from waystation.pipeline.tables import DATASETS, OUTCOMES, Dataset
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.rules.histogram import THRESHOLDS_US
 from waystation.server.metrics import render_metrics
 from waystation.server.reference import render_docs, render_sample
 
-__all__ = ["PAGES", "commands", "drifted", "main", "refusals"]
+__all__ = ["PAGES", "commands", "drifted", "main", "refusals", "tables"]
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -194,12 +197,50 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def tables() -> str:
+    """Return the page of the lake's tables, from the pipeline's contracts."""
+    return "".join([_TABLES_HEAD, *map(_dataset, DATASETS), _outcomes(), _buckets()])
+
+
+def _dataset(dataset: Dataset) -> str:
+    key = ", ".join(f"`{name}`" for name in dataset.key)
+    kept = f"meant to be kept {dataset.retention_days} days"
+    head = f"## {dataset.full_name}\n\nOne row is {dataset.grain}; key: {key}; {kept}; below `{dataset.folder}`.\n\n"
+    rows = [
+        (f"`{each.name}`", f"`{each.type}`", "yes" if each.nullable else "no", each.privacy.value, _cell(each.meaning))
+        for each in dataset.columns
+    ]
+    return head + _table(("column", "type", "null", "privacy", "meaning"), rows) + "\n"
+
+
+def _outcomes() -> str:
+    return "## Outcomes\n\n" + _table(("outcome", "means"), [(f"`{name}`", means) for name, means in OUTCOMES.items()])
+
+
+def _buckets() -> str:
+    edges = _wrapped(f"{bucket}:{edge}" for bucket, edge in enumerate(THRESHOLDS_US))
+    said = "Bucket `b` of a histogram holds latencies from its edge, in microseconds, up to the next one (`b:edge`):"
+    return f"\n## Latency buckets\n\n{said}\n\n```\n{edges}\n```\n"
+
+
+def _wrapped(words: Iterable[str]) -> str:
+    return textwrap.fill(" ".join(words), 110)
+
+
+_TABLES_HEAD: Final = """# Tables of the lake
+
+Written by `make docs` from `pipeline/tables.py`. Every file also has the partition columns `event_date` and `batch`;
+[pipeline.md](pipeline.md) shows how to open a table.
+
+"""
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "refusals.md": refusals,
     "configuration.md": render_docs,
     "waystation.toml": render_sample,
     "journal.md": _journal,
     "cli.md": _cli,
+    "tables.md": tables,
     "metrics.md": _metrics,
 }
 """File below docs/ and what writes it."""

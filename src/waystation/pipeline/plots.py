@@ -68,7 +68,7 @@ def plot_outcomes(counts: Mapping[tuple[int, str], int]) -> str:
         for outcome in ordered:
             heights = [counts.get((hour, outcome), 0) for hour in hours]
             colour = _COLOURS.get(outcome, _OTHER)
-            axes.bar(_times(hours), heights, width=0.8 / 24, bottom=bottoms, color=colour, label=outcome)
+            axes.bar(_times(hours), heights, width=0.9 / 24, bottom=bottoms, color=colour, label=outcome, align="edge")
             bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
         axes.set(title="Delivery attempts by outcome", xlabel="hour (UTC)", ylabel="attempts per hour")
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -117,17 +117,17 @@ def plot_connections(identified: Sequence[Hourly], anonymous: Sequence[Hourly]) 
 
     def draw(axes: "Axes") -> None:
         for rows, name, colour, shift in (
-            (identified, "identified, opened", "#2a7f62", -0.2),
-            (anonymous, "anonymous, opened", "#e0a030", 0.2),
+            (identified, "identified, opened", "#2a7f62", 0.0),
+            (anonymous, "anonymous, opened", "#e0a030", 0.45),
         ):
             times = [time + datetime.timedelta(hours=shift) for time in _times([row.hour_s for row in rows])]
-            axes.bar(times, [row.opened for row in rows], width=0.4 / 24, color=colour, label=name)
+            axes.bar(times, [row.opened for row in rows], width=0.45 / 24, color=colour, label=name, align="edge")
         still_open, level = [], 0
         for row in identified:
             level += row.opened - row.closed
             still_open.append(level)
         times = _times([row.hour_s for row in identified])
-        axes.plot(times, still_open, color="#4a6fa5", marker="o", markersize=3, label="identified, open at its end")
+        axes.plot(times, still_open, color="#4a6fa5", marker="o", markersize=5, label="identified, open at its end")
         axes.set(title="Connections", xlabel="hour (UTC)", ylabel="connections")
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         _hour_axis(axes, hours)

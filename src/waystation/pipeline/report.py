@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from waystation.pipeline.jobs.step import Problem
 from waystation.pipeline.plots import Hourly, plot_connections, plot_latency, plot_outcomes
+from waystation.pipeline.tables import OUTCOMES
 from waystation.rules.histogram import bounds_us, merge, quantile
 
 __all__ = ["EMPTY", "Hourly", "OutcomeRow", "RefusalRow", "RunFacts", "Summary", "render"]
@@ -72,7 +73,7 @@ def render(summary: Summary, facts: RunFacts) -> str:
     body += [
         _section("Rows", _table(("dataset", "rows"), [(name, f"{rows:,}") for name, rows in summary.row_counts])),
         _section("This run", _table(("fact", "value"), facts.lines) + _steps(facts.steps)),
-        _section("Segments that were not in order", _problems(facts.problems)),
+        _section("Notes on segments", _problems(facts.problems)),
     ]
     return _PAGE.format(style=_STYLE, body="\n".join(body))
 
@@ -83,7 +84,7 @@ def _sections(summary: Summary) -> list[str]:
         _section("Deliveries", _deliveries(summary.outcomes)),
         _section("Latency", _latency(summary.outcomes)),
         _section("Connections", _connections(summary)),
-        _section("Refusals", _refusals(summary.refusals)),
+        _section("Refused frames and connections", _refusals(summary.refusals)),
     ]
 
 
@@ -96,7 +97,7 @@ def _tiles(summary: Summary) -> str:
         ("answered", share),
         ("median latency", _quantile_text(merge(row.histogram for row in summary.outcomes), 0.5)),
         ("identified connections", f"{sum(row.opened for row in summary.connections):,}"),
-        ("refusals", f"{sum(row.n for row in summary.refusals):,}"),
+        ("refused frames and connections", f"{sum(row.n for row in summary.refusals):,}"),
     ]
     boxes = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in tiles)
     return f"<div class='tiles'>{boxes}</div>"
@@ -113,7 +114,10 @@ def _deliveries(rows: Sequence[OutcomeRow]) -> str:
         total[0] += row.n
         total[1] += row.bytes
     table = [(*key, f"{n:,}", f"{size:,}") for key, (n, size) in sorted(totals.items())]
-    return plot_outcomes(counts) + _table(("protocol", "outcome", "attempts", "bytes"), table)
+    note = "<p>Every request a sender made is an attempt, its retries too, so one impatient sender can add many.</p>"
+    seen = {row.outcome for row in rows}
+    meanings = _table(("outcome", "means"), [(name, means) for name, means in OUTCOMES.items() if name in seen])
+    return plot_outcomes(counts) + _table(("protocol", "outcome", "attempts", "bytes"), table) + note + meanings
 
 
 def _latency(rows: Sequence[OutcomeRow]) -> str:

@@ -154,7 +154,7 @@ def _timed(name: str, action: Callable[[], Counts], progress: Progress) -> StepR
     counts = action()
     step = StepReport(name, counts, round(time.monotonic() - begun, 2))
     sentence = f"{counts.rows_in:,} rows in, {counts.rows_out:,} out, {counts.rows_rejected:,} rejected"
-    progress.end(name, f"{sentence}, {len(counts.problems)} segments not in order" if counts.problems else sentence)
+    progress.end(name, f"{sentence}; {len(counts.problems)} notes on segments" if counts.problems else sentence)
     return step
 
 

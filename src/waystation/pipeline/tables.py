@@ -7,14 +7,27 @@ or widened; anything else is a new version of the dataset in a folder of its own
 from dataclasses import dataclass
 from typing import Final
 
+from waystation.core.facts import Outcome
 from waystation.journal.contract import COLUMNS, Privacy
 from waystation.journal.contract import Column as JournalColumn
 
 __all__ = ["BRONZE_EVENTS", "DATASETS", "GOLD_OUTCOMES", "OPS_RUNS", "SILVER_CONNECTIONS", "SILVER_DELIVERIES"]
-__all__ += ["UNFINISHED", "Column", "Dataset"]
+__all__ += ["OUTCOMES", "UNFINISHED", "Column", "Dataset"]
 
 UNFINISHED: Final = "unfinished"
 """Outcome of attempts that have none yet, in ``gold.delivery_outcomes``."""
+
+OUTCOMES: Final = {
+    Outcome.OK.value: "the recipient answered",
+    Outcome.CACHED.value: "answered from the relay's cache: a retry whose first answer was lost",
+    Outcome.OFFLINE.value: "the recipient was not connected; nothing was delivered",
+    Outcome.BAD_CAPABILITY.value: "the preimage was unknown or used already; nothing was delivered",
+    Outcome.TIMEOUT.value: "the recipient did not answer in time",
+    Outcome.GONE.value: "the recipient left before it answered",
+    Outcome.REFUSED.value: "the recipient's queue was full; nothing was delivered",
+    UNFINISHED: "no outcome was recorded, as when the node was killed",
+}
+"""Each outcome and what it means, for the page and the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +125,18 @@ SILVER_DELIVERIES: Final = Dataset(
         _NODE,
         Column("attempt_ref", "binary", False, _PSEUDONYMOUS, "Reference of the attempt."),
         _PROTOCOL,
-        Column("dest_ref", "binary", True, _PSEUDONYMOUS, "Keyed hash of the recipient's key."),
-        Column("accepted_at", "timestamp", True, _OPERATIONAL, "When it was handed on; null for immediate outcomes."),
+        Column("dest_ref", "binary", True, _PSEUDONYMOUS, "Keyed hash of the recipient's key: the journal's peer_ref."),
+        Column(
+            "accepted_at",
+            "timestamp",
+            True,
+            _OPERATIONAL,
+            "When it was handed on; null for immediate outcomes, which have no latency.",
+        ),
         Column("finished_at", "timestamp", True, _OPERATIONAL, "When its outcome was known; null without one."),
         Column("outcome", "string", True, _OPERATIONAL, "How it ended; null without an outcome."),
         Column("latency_us", "bigint", True, _OPERATIONAL, "Microseconds from acceptance to outcome."),
-        Column("tries", "bigint", True, _OPERATIONAL, "How many requests the outcome answered."),
+        Column("tries", "bigint", True, _OPERATIONAL, "How many requests with one preimage the outcome answered."),
         Column("bytes", "bigint", True, _OPERATIONAL, "Bytes of request and reply."),
     ),
     ("node_id", "attempt_ref"),
@@ -134,7 +153,9 @@ GOLD_OUTCOMES: Final = Dataset(
         Column("outcome", "string", False, _PUBLIC, f"Outcome, or `{UNFINISHED}`."),
         Column("n", "bigint", False, _PUBLIC, "Attempts."),
         Column("bytes", "bigint", False, _PUBLIC, "Bytes of requests and replies."),
-        Column("histogram", "map<int,bigint>", False, _PUBLIC, "Latency bucket to attempts; see rules/histogram.py."),
+        Column(
+            "histogram", "map<int,bigint>", False, _PUBLIC, "Latency bucket to attempts; docs/tables.md has the edges."
+        ),
     ),
     ("hour", "protocol", "outcome"),
     365,
@@ -161,7 +182,7 @@ OPS_RUNS: Final = Dataset(
             "array<struct<segment:string,problem:string>>",
             False,
             _PUBLIC,
-            "Segments that were not in order.",
+            "What is worth knowing of single segments.",
         ),
         Column(
             "rejections",
