@@ -15,7 +15,7 @@ from waystation.cli import main
 from waystation.cli.demo import _Demo
 from waystation.core.ids import decode_id52
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bhumi.invite import decode_invite
+from waystation.protocols.bhumi.invite import Invite, decode_invite, encode_invite
 from waystation.sdk.bhumi import BhumiState
 from waystation.sdk.bhumi_state import HandshakeFacts
 
@@ -159,9 +159,11 @@ def test_invite_as_json(run):
     ("words", "says"),
     [
         (("accept", "tooshort"), "86 characters"),
-        (("send", "zoe", "hi", "--relay", NOWHERE), "no peer is called 'zoe'"),
+        (("send", "zoe", "hi", "--relay", NOWHERE, "--home", "nobody"), "there is no identity in nobody"),
+        (("peers", "--home", "nobody"), "there is no identity in nobody"),
         (("send", "zoe"), "say what to send"),
-        (("send", "zoe", "hi", "--command", "x"), "say what to send"),
+        (("send", "zoe", "hi", "--command", "x"), "only one content"),
+        (("send", "zoe", "hi", "--file", "f"), "only one content"),
         (("send", "zoe", "--command", "{nonsense"), "--command"),
         (("send", "zoe", "--file", "nowhere"), "cannot read nowhere"),
         (("listen", "--echo", "--exec", "cat"), "exclude each other"),
@@ -177,12 +179,22 @@ def test_impossible_wishes_are_usage(run, words, says):
 
     assert (code, out) == (2, "")
     assert says in err
+    assert not Path("nobody").exists()
+
+
+def test_unknown_peer_is_named(run):
+    """Sending to somebody unknown says whom nobody is called."""
+    run("invite", "--home", "me")
+
+    code, _, err = run("send", "zoe", "hi", "--home", "me", "--relay", NOWHERE)
+
+    assert (code, "no peer is called 'zoe'" in err) == (2, True)
 
 
 def test_relay_that_is_not_there(run):
     """A relay nobody runs is a failure with a sentence, and a JSON error with --json."""
     state = BhumiState(Path("me"))
-    state.finish(bytes(32), KeyPair.from_seed(bytes(32)).public, [bytes(32)], HandshakeFacts("alice", ""))
+    state.finish(bytes([1]) * 32, KeyPair.from_seed(bytes(32)).public, [bytes(32)], HandshakeFacts("alice", ""))
     state.close()
 
     code, out, err = run("send", "alice", "hi", "--home", "me", "--relay", NOWHERE)
@@ -195,6 +207,8 @@ def test_relay_that_is_not_there(run):
 
 def test_no_peers_yet(run):
     """An empty list says on stderr how to get a peer."""
+    run("invite")
+
     code, out, err = run("peers")
 
     assert (code, out) == (0, "")
@@ -273,3 +287,52 @@ def test_demo_leaves_no_node_behind(tmp_path, monkeypatch):
 
     assert code == -signal.SIGKILL
     assert failures == ["the node did not stop within 0.01 s and was killed"]
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_token_may_begin_with_a_dash(run, place):
+    """A token that looks like an option is taken as the token, before and behind the options."""
+    identity = next(key for n in range(999) if (key := KeyPair.from_seed(n.to_bytes(32)).public)[0] >> 2 == 62)
+    token = encode_invite(Invite(identity, bytes(32)))
+    words = ["--home", "bob", "--relay", NOWHERE]
+    words.insert(place, token)
+
+    code, _, err = run("accept", *words)
+
+    assert token.startswith("-")
+    assert (code, "nobody listens" in err) == (1, True)
+
+
+def test_second_accept_says_already_paired(run, relay):
+    """Accepting the same token again sends nothing and says so; rights stay as they are."""
+    token = run("invite", "--home", "alice")[1].strip()
+    listener = Listening("alice", relay, "--echo")
+    words = ("accept", token, "--home", "bob", "--alias", "alice", "--relay", relay)
+    run(*words)
+    listener.stop()
+
+    code, out, _ = run(*words)
+
+    assert (code, out.startswith("already paired with alice")) == (0, True)
+    assert json.loads(run("peers", "--home", "bob", "--json")[1])["rights"] == 3
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signal_ends_a_listener_that_waits_to_reconnect(tmp_path, number, code):
+    """A listener without a relay ends within a second of a signal."""
+    listener = Listening(str(tmp_path / "alice"), NOWHERE)
+    listener.process.send_signal(number)
+    ended = listener.process.wait(1.5)
+    listener.process.stdout.close()
+
+    assert (listener.first["event"], ended) == ("disconnected", code)
+
+
+def test_invite_names_the_authority_and_the_program_as_called(run, monkeypatch):
+    """The line for the other side repeats --ca and the path by which the program was called."""
+    monkeypatch.setattr(sys, "argv", [".venv/bin/waystation"])
+
+    document = json.loads(run("invite", "--ca", "my ca.pem", "--json")[1])
+
+    assert document["accept"].startswith(".venv/bin/waystation bhumi accept ")
+    assert document["accept"].endswith(" --ca 'my ca.pem'")

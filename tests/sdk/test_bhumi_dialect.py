@@ -86,7 +86,7 @@ def test_answer_round_trip(dialect, answer):
     """Every answer that both dialects can say is read as it was written."""
     data = write_answer(dialect, BOB.public, PREIMAGE, answer, RNG)
 
-    assert read_answer(dialect, BOB, data) == answer
+    assert read_answer(dialect, BOB, PREIMAGE, data) == answer
 
 
 def test_plain_answer_bytes():
@@ -104,7 +104,7 @@ def test_plain_answer_bytes():
 def test_unreadable_answer(dialect, data):
     """What is no answer raises the one error for it."""
     with pytest.raises(AnswerError):
-        read_answer(dialect, BOB, data)
+        read_answer(dialect, BOB, PREIMAGE, data)
 
 
 def test_a_request_is_no_answer():
@@ -112,7 +112,7 @@ def test_a_request_is_no_answer():
     data = write_request(Dialect.E2E, BOB.public, PREIMAGE, COMMAND, RNG)
 
     with pytest.raises(AnswerError, match="is a request"):
-        read_answer(Dialect.E2E, BOB, data)
+        read_answer(Dialect.E2E, BOB, PREIMAGE, data)
 
 
 def test_weak_recipient():
@@ -147,3 +147,11 @@ def test_command_result():
         command_result(b'{"ok":false,"error":"no bulb"}')
     with pytest.raises(AnswerError, match="no sense"):
         command_result(b"nonsense")
+
+
+def test_answer_to_another_request_is_refused():
+    """An answer that carries another request's hint is none."""
+    data = write_answer(Dialect.E2E, BOB.public, NEXT, MessageResponse(0, PREIMAGE), RNG)
+
+    with pytest.raises(AnswerError, match="another request"):
+        read_answer(Dialect.E2E, BOB, PREIMAGE, data)

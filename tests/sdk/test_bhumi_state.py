@@ -318,3 +318,19 @@ def test_two_programs_agree_on_one_identity(tmp_path, monkeypatch):
 
     assert state.identity == rival.public
     state.close()
+
+
+def test_a_right_is_gained_once(tmp_path):
+    """A preimage that was spent, or was the invite, never becomes a right again; one given back does."""
+    state = BhumiState(tmp_path)
+    peer, invite, spent, returned = (bytes([n]) * 32 for n in range(4))
+    state.finish(invite, peer, [spent, returned], HandshakeFacts("alice", ""))
+    state.begin_message(spent, peer, b"")
+    state.finish(spent, peer, [spent, invite])
+    state.begin_message(returned, peer, b"")
+    state.give_back(returned, peer)
+    state.gain(peer, [spent, invite, returned])
+    found = state.peer(peer).rights, state.next_right(peer), state.inviter_of(invite).alias, state.inviter_of(spent)
+    state.close()
+
+    assert found == (1, returned, "alice", None)

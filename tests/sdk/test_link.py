@@ -8,7 +8,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import client, messages, wire
 from waystation.protocols.bhumi.client import DeviceClient, SenderClient
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.sdk.link import Link, now
+from waystation.sdk.link import Link, no_greeting, now
 from waystation.transport.dial import RelayUrl
 
 KEY_PAIR = KeyPair.from_seed(bytes([0xA1]) * 32)
@@ -102,3 +102,11 @@ def test_nobody_listens():
 
     with pytest.raises(HostError, match="nobody listens"):
         asyncio.run(scenario())
+
+
+def test_silent_tcp_port_may_be_a_tls_one():
+    """Only for a plain address the sentence suggests tls."""
+    plain, tls = RelayUrl("tcp", "r", 1), RelayUrl("tls", "r", 1)
+
+    assert no_greeting(plain, "x") == "tcp://r:1 did not greet us: x; is this a TLS port? try tls://r:1"
+    assert no_greeting(tls, "x") == "tls://r:1 did not greet us: x"

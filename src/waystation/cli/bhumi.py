@@ -9,16 +9,20 @@ import io
 import json
 import os
 import random
+import re
 import shlex
+import shutil
 import signal
 import ssl
 import sys
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import segno
 import typer
+import typer.core
 
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
 from waystation.core.errors import LocalError
@@ -40,6 +44,7 @@ from waystation.sdk.bhumi import (
     Reply,
     Request,
     Sender,
+    decode_invite,
     encode_invite,
 )
 from waystation.transport.dial import RelayUrl
@@ -50,6 +55,10 @@ __all__ = ["app"]
 _LOCAL_CA: Final = Path("waystation/tls/ca.pem")  # what `waystation init` makes in the folder it runs in
 _DEFAULT_RELAY: Final = "tls://127.0.0.1:8443"  # design.md, Outside face
 _DEFAULT_HOME: Final = Path("bhumi-me")
+_DASHED_TOKEN: Final = re.compile(r"-[A-Za-z0-9_-]{85}")  # one token in 64 begins like an option
+_CANCEL_AGAIN_S: Final = 0.4  # a cancellation that met another event is lost; asyncio.wait_for of 3.11 does that
+_HARD_END_S: Final = 0.9  # a signal ends the program within a second
+_INTERRUPTED_EXIT_CODE: Final = 130  # what shells report for a program that Ctrl-C ended
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="Listen and send as a Bhumi device."
@@ -69,6 +78,17 @@ DialectOption = Annotated[
 ]
 AliasOption = Annotated[str, typer.Option("--alias", help="How to call the peer from now on.")]
 WaitOption = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a peer that is offline.")]
+
+
+class _AcceptCommand(typer.core.TyperCommand):
+    """Takes a token that begins with a dash for what it is."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put such a token behind "--", where nothing is an option."""
+        tokens = [each for each in args if _DASHED_TOKEN.fullmatch(each)]
+        if tokens and "--" not in args:
+            args = [each for each in args if each not in tokens] + ["--", *tokens]
+        return super().parse_args(ctx, args)
 
 
 @app.command()
@@ -114,6 +134,7 @@ def listen(
 def invite(
     relay: RelayOption = None,
     home: HomeOption = _DEFAULT_HOME,
+    ca: Annotated[Path | None, typer.Option("--ca", help="PEM file that the other side needs, too.")] = None,
     alias: AliasOption = "",
     qr: Annotated[bool, typer.Option("--qr", help="Show the token as a QR code, too.")] = False,
     as_json: JsonOption = False,
@@ -131,7 +152,7 @@ def invite(
         id52 = encode_id52(state.identity)
     finally:
         state.close()
-    line = f"waystation bhumi accept {token} --relay {relays[0]}"
+    line = shlex.join([*_program(), "bhumi", "accept", token, "--relay", relays[0], *_ca_words(ca)])
     if as_json:
         print_json({"token": token, "id52": id52, "alias": alias, "accept": line})
         return
@@ -143,7 +164,7 @@ def invite(
         typer.echo(drawn.getvalue(), err=True)
 
 
-@app.command()
+@app.command(cls=_AcceptCommand)
 def accept(
     token: Annotated[str, typer.Argument(help="The 86 characters that the other side made with `invite`.")],
     relay: RelayOption = None,
@@ -159,20 +180,23 @@ def accept(
 
     Example: waystation bhumi accept TOKEN --alias alice
     """
+    preimage = decode_invite(token).preimage
     relays = _relays(relay)
     state = BhumiState(home)
 
     async def pair() -> None:
         tls = _tls(relays, ca, insecure=insecure)
+        known = state.inviter_of(preimage) is not None
         async with Sender(state, relays, tls=tls, dialect=e2e, patience=Patience(wait_s=wait)) as sender:
             peer = await sender.accept(token, alias=alias)
         id52 = encode_id52(peer.identity)
         if as_json:
-            print_json({"status": "ok", "peer": id52, "alias": peer.alias, "rights": peer.rights})
+            status = "known" if known else "ok"
+            print_json({"status": status, "peer": id52, "alias": peer.alias, "rights": peer.rights})
             return
-        typer.echo(f"paired with {peer.name} ({id52})")
-        words = ["waystation", "bhumi", "send", peer.alias or id52, "hello", "--relay", relays[0], "--home", str(home)]
-        typer.echo(f"\nNow: {shlex.join(words)}", err=True)
+        typer.echo(f"{'already paired' if known else 'paired'} with {peer.name} ({id52})")
+        words = [*_program(), "bhumi", "send", peer.alias or id52, "hello", "--relay", relays[0], "--home", str(home)]
+        typer.echo(f"\nNow: {shlex.join([*words, *_ca_words(ca)])}", err=True)
 
     _run(state, pair())
 
@@ -199,7 +223,7 @@ def send(
     """
     content, content_type = _content(text, file, command)
     relays = _relays(relay)
-    state = BhumiState(home)
+    state = _existing(home)
 
     async def ask() -> None:
         tls = _tls(relays, ca, insecure=insecure)
@@ -218,7 +242,7 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
 
     Example: waystation bhumi peers --json
     """
-    state = BhumiState(home)
+    state = _existing(home)
     try:
         known = state.peers()
     finally:
@@ -232,11 +256,11 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
         else:
             typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.rights} to send, {peer.issued} given out  {peer.url}")
     if not known and not as_json:
-        typer.echo("no peers yet: `waystation bhumi invite` makes a token for somebody", err=True)
+        typer.echo(f"no peers yet: `{shlex.join(_program())} bhumi invite` makes a token for somebody", err=True)
 
 
 class _Listener:
-    """Shows a device's events and ends it after enough requests, or on SIGTERM."""
+    """Shows a device's events and ends it after enough requests, or on SIGTERM or SIGINT."""
 
     def __init__(self, state: BhumiState, count: int, *, as_json: bool) -> None:
         self._id52 = encode_id52(state.identity)
@@ -244,19 +268,32 @@ class _Listener:
         self._handled_count = 0
         self._as_json = as_json
         self._enough = asyncio.Event()
+        self._interrupted = False
 
     async def run(self, device: Device) -> None:
-        """Run the device until it fails, enough was handled, or SIGTERM comes."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._enough.set)
+        """Run the device until it fails, enough was handled, or a signal comes; raises KeyboardInterrupt on SIGINT."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
         running = asyncio.create_task(device.run())
         enough = asyncio.create_task(self._enough.wait())
         await asyncio.wait([running, enough], return_when=asyncio.FIRST_COMPLETED)
         enough.cancel()
-        if not running.done():
+        while not running.done():
             running.cancel()
-            await asyncio.wait([running])
+            await asyncio.wait([running], timeout=_CANCEL_AGAIN_S)
+        if self._interrupted:
+            raise KeyboardInterrupt
         if not running.cancelled():
             running.result()
+
+    def _stop(self, number: int) -> None:
+        self._interrupted = number == signal.SIGINT
+        # A name lookup runs in a thread that cannot be cancelled, and the loop would wait for it.
+        hard_end = threading.Timer(_HARD_END_S, os._exit, (_INTERRUPTED_EXIT_CODE if self._interrupted else 0,))
+        hard_end.daemon = True
+        hard_end.start()
+        self._enough.set()
 
     def show(self, event: DeviceEvent) -> None:
         """Print one event."""
@@ -349,6 +386,29 @@ class _Execute:
         return printed
 
 
+def _program() -> list[str]:
+    """Return the words that start this program, as far as they can be told from how it was called."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py" and called.parent.name == "waystation":
+        return [sys.executable, "-m", "waystation"]
+    if called.name != "waystation" or len(called.parts) == 1:
+        return ["waystation"]
+    found = shutil.which("waystation")
+    return ["waystation"] if found is not None and Path(found).absolute() == called.absolute() else [sys.argv[0]]
+
+
+def _ca_words(ca: Path | None) -> list[str]:
+    return [] if ca is None else ["--ca", str(ca)]
+
+
+def _existing(home: Path) -> BhumiState:
+    """Open the folder of an identity that is there already; raises LocalError when it is not."""
+    if not (home / "node.key").exists():
+        program = shlex.join(_program())
+        raise LocalError(f"there is no identity in {home}; `{program} bhumi listen`, invite and accept make one")
+    return BhumiState(home)
+
+
 def _relays(given: list[str] | None) -> list[str]:
     """Return the relays in their full spelling; raises LocalError."""
     return [str(RelayUrl.parse(text)) for text in given or [_DEFAULT_RELAY]]
@@ -364,7 +424,10 @@ def _tls(relays: list[str], ca: Path | None, *, insecure: bool) -> ssl.SSLContex
 
 def _content(text: str | None, file: Path | None, command: str | None) -> tuple[bytes, ContentType]:
     """Return what to send and how it is to be read."""
-    if sum(given is not None for given in (text, file, command)) != 1:
+    count = sum(given is not None for given in (text, file, command))
+    if count > 1:
+        raise LocalError("only one content can be sent at a time: a text, --file or --command")
+    if count == 0:
         raise LocalError("say what to send: a text, - for stdin, --file or --command")
     if command is not None:
         return _command_content(command), ContentType.COMMAND

@@ -11,7 +11,7 @@ from typing import Any, Final
 from waystation.core.errors import HostError, LocalError
 from waystation.protocols.bhumi.client import OUTSTANDING_MAX, Answered, Greeted, Lost, SenderClient, Unsent
 from waystation.sdk.bhumi_retry import Outcome, outcome_of_status
-from waystation.sdk.link import Link, now
+from waystation.sdk.link import Link, no_greeting, now
 from waystation.transport.dial import RelayUrl
 
 __all__ = ["Channel"]
@@ -88,7 +88,7 @@ class Channel:
                 raise
             if not greeted.done():
                 await link.wait_closed()
-                raise HostError(f"{self.relay} did not greet us: {link.ended.result()}")
+                raise HostError(no_greeting(self.relay, link.ended.result()))
             self._machine, self._link = machine, link
             return machine, link
 

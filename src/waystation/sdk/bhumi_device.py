@@ -38,7 +38,7 @@ from waystation.sdk.bhumi_dialect import Answer, Dialect, command_content, read_
 from waystation.sdk.bhumi_retry import Backoff
 from waystation.sdk.bhumi_state import BhumiState, Grant, HandshakeFacts
 from waystation.sdk.home_lock import hold
-from waystation.sdk.link import Link
+from waystation.sdk.link import Link, no_greeting
 from waystation.transport.dial import RelayUrl
 
 __all__ = [
@@ -146,6 +146,7 @@ class _Connection:
     machine: DeviceClient
     registered: set[bytes] = field(default_factory=set)
     """Preimages whose commits this connection has told the relay since its last I_AM, dead ones included."""
+    greeted: bool = False
 
 
 class Device:
@@ -256,7 +257,8 @@ class Device:
                 link.flush()
         self._connection = None
         await link.wait_closed()
-        return link.ended.result()
+        reason = link.ended.result()
+        return reason if connection.greeted else no_greeting(relay, reason)
 
     def _register_new(self, connection: _Connection) -> None:
         """Tell the relay about every preimage that it does not know yet; sweep the dead ones when its room ends."""
@@ -278,6 +280,7 @@ class Device:
 
     def _on_machine_event(self, connection: _Connection, event: Any) -> None:
         if isinstance(event, Greeted):
+            connection.greeted = True
             self._payload_bytes_max = event.max_payload_bytes
         elif isinstance(event, Registered):
             self._backoff.reset()

@@ -12,7 +12,7 @@ from typing import Any
 
 from waystation.core.errors import LocalError
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bhumi.envelope import open_envelope, seal
+from waystation.protocols.bhumi.envelope import HINT_BYTES, hint_of, open_envelope, seal
 from waystation.protocols.bhumi.payloads import (
     NO_PREIMAGE,
     Command,
@@ -100,18 +100,18 @@ def write_answer(dialect: Dialect, recipient: bytes, preimage: bytes, answer: An
     return answer.content + (b"" if answer.next_preimage == NO_PREIMAGE else answer.next_preimage)
 
 
-def read_answer(dialect: Dialect, key_pair: KeyPair, data: bytes) -> Answer:
-    """Return what the opaque payload of a SEND_RESULT says.
+def read_answer(dialect: Dialect, key_pair: KeyPair, preimage: bytes, data: bytes) -> Answer:
+    """Return what the opaque payload of a SEND_RESULT says to the request that was sent with ``preimage``.
 
     Raises:
-        AnswerError: It cannot be opened, or makes no sense.
+        AnswerError: It cannot be opened, makes no sense, or answers another request.
     """
     if not data:
         raise AnswerError(
             "the answer is empty: the device does not know this permission, or could not read the request"
         )
     try:
-        return _read_plain(data) if dialect is Dialect.NONE else _read_sealed(key_pair, data)
+        return _read_plain(data) if dialect is Dialect.NONE else _read_sealed(key_pair, preimage, data)
     except MalformedPayloadError as error:
         raise AnswerError(f"the answer makes no sense: {error}") from error
 
@@ -141,10 +141,12 @@ def command_content(answer: bytes | str) -> bytes:
         return encode_command_answer(CommandAnswer(ok=True, data=text))
 
 
-def _read_sealed(key_pair: KeyPair, data: bytes) -> Answer:
+def _read_sealed(key_pair: KeyPair, preimage: bytes, data: bytes) -> Answer:
     plain = open_envelope(key_pair, data)
     if plain is None:
         raise AnswerError("the answer is not sealed for this identity; does the device use the same --e2e?")
+    if data[:HINT_BYTES] != hint_of(preimage):
+        raise AnswerError("the answer belongs to another request")
     answer = decode_payload(plain)
     if not isinstance(answer, HandshakeComplete | MessageResponse):
         raise AnswerError("the answer is a request")

@@ -152,6 +152,8 @@ class Sender:
     async def accept(self, token: str, *, alias: str = "") -> PeerRecord:
         """Use an invite: shake hands with the inviter, who becomes a peer.
 
+        Nothing is sent for an invite whose handshake is complete; the known peer is returned as it is.
+
         Args:
             token: 86 characters.
             alias: How to call the inviter.
@@ -168,6 +170,9 @@ class Sender:
         if peer == self._state.identity:
             raise LocalError("this is your own invite; give it to somebody else")
         async with self._turns[peer]:
+            paired = self._state.inviter_of(preimage)
+            if paired is not None:
+                return paired
             waiting = [each for each in self._state.pending() if each.preimage == preimage]
             back = b""
             if not waiting:
@@ -300,7 +305,7 @@ class Sender:
     def _finish_message(self, pending: Pending, ended: _Ended) -> Reply:
         """Take over what the answer gives, and return the reply."""
         try:
-            answer = read_answer(self._dialect, self._state.key_pair, ended.answer)
+            answer = read_answer(self._dialect, self._state.key_pair, pending.preimage, ended.answer)
             if not isinstance(answer, MessageResponse):
                 raise AnswerError("the answer is one to a handshake")
         except AnswerError:
@@ -317,7 +322,7 @@ class Sender:
             raise UncertainError(f"the handshake got no outcome ({ended.reason}); accept the same token again")
         if ended.verdict is Verdict.ANSWERED:
             with contextlib.suppress(AnswerError):  # an unreadable answer ends like a refusal
-                answer = read_answer(self._dialect, self._state.key_pair, ended.answer)
+                answer = read_answer(self._dialect, self._state.key_pair, preimage, ended.answer)
                 if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
                     gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
                     self._state.finish(preimage, peer, gained, HandshakeFacts(pending.alias, answer.url))
@@ -329,7 +334,8 @@ class Sender:
         if ended.verdict is Verdict.UNREACHABLE:
             raise RelayUnreachableError(ended.reason)
         raise InviteRefusedError(
-            "the invite was refused: it was used already, the inviter does not know it, or uses another --e2e"
+            "the invite was refused: it was used already, the inviter does not know it, or uses another --e2e; "
+            "ask for a new invite"
         )
 
     async def _top_up(self, peer: bytes) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "INVITES_MAX",
     "ISSUED_PER_PEER_MAX",
     "RESPONSE_TTL_S",
+    "SPENT_PER_PEER_MAX",
     "BhumiState",
     "Grant",
     "HandshakeFacts",
@@ -40,6 +41,7 @@ __all__ = [
 RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, BHUMI-L
 INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one identity
 ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
+SPENT_PER_PEER_MAX: Final = 4_096  # ours: far more requests than a relay keeps answers of for 300 s
 _EXIT_PERMISSION: Final = 4
 _EXIT_STORE: Final = 5
 _OTHERS: Final = 0o077
@@ -63,6 +65,11 @@ CREATE INDEX IF NOT EXISTS issued_by_hint ON issued (hint);
 CREATE TABLE IF NOT EXISTS theirs (
     position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, peer BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS spent (
+    position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, peer BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS spent_by_peer ON spent (peer);
+CREATE TABLE IF NOT EXISTS accepted (preimage BLOB PRIMARY KEY, peer BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
     preimage BLOB PRIMARY KEY, peer BLOB NOT NULL, kind TEXT NOT NULL, payload BLOB NOT NULL, alias TEXT NOT NULL,
     created REAL NOT NULL
@@ -270,6 +277,7 @@ class BhumiState:
         """Record a request before it leaves; its preimage can be used for nothing else from now on."""
         with self._transaction():
             self._run("DELETE FROM theirs WHERE preimage = ?", preimage)
+            self._spend(preimage, peer)
             self._run(
                 "INSERT INTO pending VALUES (?, ?, ?, ?, '', ?)",
                 preimage, peer, PendingKind.MESSAGE.value, payload, self._clock(),
@@ -279,6 +287,7 @@ class BhumiState:
         """Note that a request was certainly not delivered: its preimage is the next to be used again."""
         with self._transaction():
             self._run("DELETE FROM pending WHERE preimage = ?", preimage)
+            self._run("DELETE FROM spent WHERE preimage = ?", preimage)
             (first,) = self._one("SELECT coalesce(min(position), 0) FROM theirs")
             self._run("INSERT OR IGNORE INTO theirs VALUES (?, ?, ?)", first - 1, preimage, peer)
 
@@ -296,15 +305,19 @@ class BhumiState:
         with self._transaction():
             self._run("DELETE FROM pending WHERE preimage = ?", preimage)
             if joined is not None:
+                self._run("INSERT OR IGNORE INTO accepted VALUES (?, ?)", preimage, peer)
                 self._meet(peer, joined)
-            for each in gained:
-                self._run("INSERT OR IGNORE INTO theirs (preimage, peer) VALUES (?, ?)", each, peer)
+            self._gain(peer, gained)
 
     def gain(self, peer: bytes, preimages: Sequence[bytes]) -> None:
-        """Keep preimages by which ``peer`` lets us send to it."""
+        """Keep preimages by which ``peer`` lets us send to it; those that were ours before are left out."""
         with self._transaction():
-            for each in preimages:
-                self._run("INSERT OR IGNORE INTO theirs (preimage, peer) VALUES (?, ?)", each, peer)
+            self._gain(peer, preimages)
+
+    def inviter_of(self, preimage: bytes) -> PeerRecord | None:
+        """Return the peer whose invite this was, once the handshake with it is complete; None before."""
+        row = self._first("SELECT peer FROM accepted WHERE preimage = ?", preimage)
+        return None if row is None else self.peer(row[0])
 
     def pending(self) -> list[Pending]:
         """Return the requests without an outcome, oldest first."""
@@ -352,7 +365,25 @@ class BhumiState:
             peer, facts.alias, facts.url, self._clock(),
         )  # fmt: skip
         if facts.right is not None:
-            self._run("INSERT OR IGNORE INTO theirs (preimage, peer) VALUES (?, ?)", facts.right, peer)
+            self._gain(peer, (facts.right,))
+
+    def _gain(self, peer: bytes, preimages: Iterable[bytes]) -> None:
+        # A relay or a device may repeat an old answer; what it gave out then must not become a right again.
+        for each in preimages:
+            self._run(
+                "INSERT OR IGNORE INTO theirs (preimage, peer) SELECT ?1, ?2 WHERE NOT EXISTS"
+                " (SELECT 1 FROM spent WHERE preimage = ?1) AND NOT EXISTS"
+                " (SELECT 1 FROM accepted WHERE preimage = ?1)",
+                each, peer,
+            )  # fmt: skip
+
+    def _spend(self, preimage: bytes, peer: bytes) -> None:
+        self._run("INSERT OR IGNORE INTO spent (preimage, peer) VALUES (?, ?)", preimage, peer)
+        self._run(
+            "DELETE FROM spent WHERE position <="
+            " (SELECT position FROM spent WHERE peer = ? ORDER BY position DESC LIMIT 1 OFFSET ?) AND peer = ?",
+            peer, SPENT_PER_PEER_MAX, peer,
+        )  # fmt: skip
 
     def _issue(self, peer: bytes, preimages: Sequence[bytes]) -> None:
         for preimage in preimages:

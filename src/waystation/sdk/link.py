@@ -15,7 +15,7 @@ from waystation.core.machine import Machine
 from waystation.transport.dial import RelayUrl, dial
 from waystation.transport.pipe import Pipe
 
-__all__ = ["ClientMachine", "Link", "now"]
+__all__ = ["ClientMachine", "Link", "no_greeting", "now"]
 
 _PEER: Final = Peer(0)  # a client machine has exactly one
 _LINGER_S: Final = 1.0  # for the relay's half of the TLS goodbye
@@ -31,6 +31,12 @@ class ClientMachine(Machine, Protocol):
 def now() -> Instant:
     """Return the running loop's time."""
     return Instant(int(asyncio.get_running_loop().time() * MICROSECONDS_PER_SECOND))
+
+
+def no_greeting(url: RelayUrl, reason: str) -> str:
+    """Return the sentence for a connection that ended, for ``reason``, before the relay said HELLO."""
+    hint = f"; is this a TLS port? try {RelayUrl('tls', url.host, url.port)}" if url.scheme == "tcp" else ""
+    return f"{url} did not greet us: {reason}{hint}"
 
 
 class Link:

@@ -16,6 +16,7 @@ __all__ = ["DEFAULT_PORT", "RelayUrl", "dial"]
 
 DEFAULT_PORT: Final = 8443  # design.md, Outside face: the bhumi listener
 _SCHEMES: Final = ("tls", "tcp")
+_NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,11 @@ async def dial(url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, 
 def _reason(target: RelayUrl, error: Exception, timeout_s: float) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message or str(error)
+        if error.verify_code in _NAME_MISMATCHES:
+            return (
+                f"{target} shows a certificate that is not trusted: it does not name {target.host}; "
+                f"dial a name that it has, or run `waystation init --name {target.host}` on the node"
+            )
         return f"{target} shows a certificate that is not trusted ({why}); name its authority with --ca FILE"
     if isinstance(error, TimeoutError):
         return f"{target} did not answer within {timeout_s:g} s"
