@@ -75,7 +75,9 @@ def test_run_report_lies_in_the_lake(ran: Ran) -> None:
 def test_progress_is_told_step_by_step(ran: Ran) -> None:
     """Each step is announced and ends with its counts."""
     assert ran.progress.begun[:5] == ["spark", "ingest", "conform", "outcomes", "report"]
-    assert re.match(r"[\d,]+ rows in, [\d,]+ out, 4 rejected; 8 notes on segments", dict(ran.progress.ended[:2])["ingest"])
+    assert re.match(
+        r"[\d,]+ rows in, [\d,]+ out, 4 rejected; 8 notes on segments", dict(ran.progress.ended[:2])["ingest"]
+    )
 
 
 def test_replaced_files_are_gone(ran: Ran) -> None:
