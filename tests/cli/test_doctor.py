@@ -9,11 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from waystation.cli import app
-from waystation.cli.doctor import check_certificate, check_home, check_java, check_ports
+from waystation.cli.doctor import check_certificate, check_home, check_java, check_ports, check_store
+from waystation.core.records import Record
 from waystation.crypto.certificates import make_local_certificates
 from waystation.pipeline.java import choose_java
 from waystation.server.home import Home
 from waystation.server.settings import Address
+from waystation.store.sqlite import SqliteStore
 
 RUNNER = CliRunner()
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
@@ -47,7 +49,7 @@ def test_healthy_machine_has_no_failure_and_exits_0(home):
     document = json.loads(result.stdout)
 
     assert [finding for finding in document["findings"] if not finding["good"] and finding["name"] != "java"] == []
-    assert {"python", "event loop", "sqlite", "home", "certificate", "port", "java"} == {
+    assert {"python", "event loop", "sqlite", "home", "store", "certificate", "port", "java"} == {
         finding["name"] for finding in document["findings"]
     }
     assert result.exit_code == (0 if document["good"] else 1)
@@ -96,6 +98,28 @@ def test_file_that_is_no_certificate_is_a_failure(tmp_path):
     (tmp_path / "cert.pem").write_text("junk")
 
     assert "cannot be read" in check_certificate(tmp_path / "cert.pem", NOW).says
+
+
+def test_store_of_a_node_is_whole_and_stays_as_it_is(home):
+    """Looking writes nothing, beside a node that runs and after it."""
+    store = SqliteStore(home.store_path)
+    store.commit([Record("bans", b"key", b"value")])
+    while_open = check_store(home.store_path)
+    store.close()
+    before = home.store_path.read_bytes()
+    closed = check_store(home.store_path)
+
+    assert while_open.good and closed.good
+    assert home.store_path.read_bytes() == before
+
+
+def test_garbage_for_a_store_is_a_failure(home):
+    """What the node would refuse at its start is said before."""
+    home.store_path.write_bytes(b"junk" * 1_000)
+    finding = check_store(home.store_path)
+
+    assert not finding.good
+    assert f"the store {home.store_path} cannot be opened: file is not a database" in finding.says
 
 
 def test_taken_port_is_a_failure_that_names_the_way_out(home, taken):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from cryptography import x509
 from typer.testing import CliRunner
 
 from waystation.cli import app
@@ -62,3 +63,24 @@ def test_refusals_are_sentences(tmp_path, more, code):
 
     assert result.exit_code == code
     assert result.stderr.startswith("waystation: ")
+
+
+def test_given_names_are_in_the_certificate(tmp_path):
+    """A client that dials the address or the name can check it."""
+    _init(tmp_path / "home", "--name", "192.0.2.10", "--name", "relay.example.org")
+    leaf = x509.load_pem_x509_certificate((tmp_path / "home" / "tls" / "cert.pem").read_bytes())
+    held = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+    assert {"localhost", "relay.example.org"} <= set(held.get_values_for_type(x509.DNSName))
+    assert "192.0.2.10" in map(str, held.get_values_for_type(x509.IPAddress))
+
+
+def test_names_for_a_certificate_that_is_there_change_nothing_and_say_so(tmp_path):
+    """The certificate stays, and the note says how to have another."""
+    home = tmp_path / "home"
+    _init(home)
+    before = (home / "tls" / "cert.pem").read_bytes()
+    result = _init(home, "--name", "192.0.2.10")
+
+    assert (result.exit_code, (home / "tls" / "cert.pem").read_bytes()) == (0, before)
+    assert f"note   the certificate stays as it is; for one with these names move {home / 'tls'} away" in result.stdout

@@ -1,12 +1,14 @@
 """Laws of server.admin, asked of a node in a process of its own."""
 
 import asyncio
+import socket
 import time
 import types
 
 import pytest
 
 from tests.server.build import PREIMAGE, NodeProcess, eventually, exchange, key_pair, until
+from waystation.core.errors import HostError
 from waystation.core.ids import encode_id52
 from waystation.server import admin
 from waystation.server.admin import AdminServer
@@ -165,6 +167,7 @@ def test_token_is_a_secret_file(node):
         ({"subject": LOOPBACK, "reason": "x", "expires_s": True}, "expires_s"),
         ({"subject": LOOPBACK, "reason": "x", "expires_s": 315_360_001}, "from 1 to 315360000"),
         ({"subject": LOOPBACK, "reason": "x", "expires_s": 10**4_299}, "from 1 to 315360000"),
+        ({"subject": LOOPBACK, "reason": "x", "expire_s": 9}, "'expire_s'; allowed: subject, reason, expires_s"),
         ([1], "JSON object"),
         ({"subject": LOOPBACK, "reason": "x", "filler": "x" * 70_000}, "at most 65536 bytes"),
     ],
@@ -176,6 +179,30 @@ def test_bad_ban_is_refused_with_a_sentence(node, body, says):
     assert (code, answer["ok"], answer["status"]) == (400, False, 400)
     assert says in answer["error"]
     assert bans(node) == []
+
+
+def test_banned_identity_is_listed_with_its_id52(node, ban):
+    """The operator recognises an identity by the spelling that devices print; an address has none."""
+    ban(DEVICE.public.hex())
+    ban("192.0.2.7")
+
+    assert [entry.get("id52") for entry in node.ask("GET", "/admin/v1/bans")[1]["bans"]] == [
+        encode_id52(DEVICE.public),
+        None,
+    ]
+
+
+def test_taken_port_reads_like_the_listeners(tmp_path):
+    """Whoever has the port, the sentence is the one of every other listener, with exit code 4."""
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(HostError) as caught:
+            asyncio.run(AdminServer(None, Home(tmp_path)).open(Address(LOOPBACK, port)))
+
+    assert str(caught.value) == (
+        f"cannot listen on {LOOPBACK}:{port}: the port is taken; is another program listening there?"
+    )
+    assert caught.value.exit_code == 4
 
 
 def test_lifting_what_is_not_there(node):

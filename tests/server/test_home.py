@@ -12,10 +12,10 @@ import sys
 import pytest
 from cryptography import x509
 
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, LocalError
 from waystation.crypto.signing import KeyPair
 from waystation.server import home as home_module
-from waystation.server.home import Home, did_of, local_names
+from waystation.server.home import Home, certificate_names, did_of, local_names
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)  # a Sunday; weeks turn on Thursdays
 NAMES = ["localhost", "127.0.0.1"]
@@ -319,3 +319,20 @@ def test_did_is_the_self_certifying_one():
     public = KeyPair.from_seed(bytes(range(32))).public
 
     assert did_of(public) == "did:strata:z6MkehRgf7yJbgaGfYsdoAsKdBPE3dj2CYhowQdcjqSJgvVd"
+
+
+def test_certificate_names_are_the_local_ones_and_the_given():
+    """Given names come after the local ones, and none twice."""
+    assert certificate_names(["192.0.2.10", "localhost", "2001:db8::1", "*.example.org", "192.0.2.10"]) == [
+        *local_names(),
+        "192.0.2.10",
+        "2001:db8::1",
+        "*.example.org",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "tls://x", "x:8443", "é.org", "a..b", "-a", "a" * 64, "a." * 127])
+def test_what_names_no_host_is_refused(name):
+    """A name that no certificate can hold, or no client would ask for, is a sentence and not a useless certificate."""
+    with pytest.raises(LocalError, match="neither a DNS name nor an IP address"):
+        certificate_names([name])

@@ -241,19 +241,83 @@ def test_close_goes_on_when_a_step_fails(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("subject", "shown"), [(key_pair().public.hex(), "id:" + encode_id52(key_pair().public)[:8]), ("192.0.2.1",) * 2]
+    ("subject", "shown", "id52"),
+    [
+        (key_pair().public.hex(), "id:" + encode_id52(key_pair().public)[:8], encode_id52(key_pair().public)),
+        ("192.0.2.1", "192.0.2.1", None),
+    ],
 )
-def test_ban_is_logged_with_a_short_name(tmp_path, subject, shown):
-    """A log line tells identities apart and holds none of them; addresses are what operators search for."""
+def test_ban_is_logged_with_the_names_operators_search_for(tmp_path, subject, shown, id52):
+    """The line of a ban has the short name of other lines and the id52 its owner knows; an address stays as it is."""
 
     async def story():
         async with serving(tmp_path) as (server, _):
             with structlog.testing.capture_logs() as lines:
                 await server.ban(Ban(parse_subject(subject), "floods", 1, None))
                 await server.lift_ban(parse_subject(subject))
-        return [(line["event"], line["subject"].removeprefix("address:")) for line in lines if "subject" in line]
+        return [
+            (line["event"], line["subject"].removeprefix("address:"), line.get("id52"))
+            for line in lines
+            if "subject" in line
+        ]
 
-    assert asyncio.run(story()) == [("ban.added", shown), ("ban.lifted", shown)]
+    assert asyncio.run(story()) == [("ban.added", shown, id52), ("ban.lifted", shown, id52)]
+
+
+@pytest.mark.parametrize(
+    "first", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", b"\x16\x03", b""]
+)
+def test_failed_handshake_is_at_most_a_debug_line(tmp_path, caplog, first):
+    """A scan of the port costs no error, and no object of the transport reaches the logs."""
+
+    async def story():
+        async with serving(tmp_path, configured(tmp_path, bhumi__tls="127.0.0.1:0")) as (server, _):
+            listener = server._listeners["bhumi"]
+            with structlog.testing.capture_logs() as lines:
+                reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+                writer.write(first)
+                writer.write_eof()
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+                writer.close()
+                await eventually(lambda: not listener._handshakes, "the end of the handshake")
+        return [line for line in lines if not line["event"].startswith("node.")]
+
+    lines = asyncio.run(story())
+
+    assert [line for line in lines if set(line) != {"event", "log_level", "error"}] == []
+    assert {(line["event"], line["log_level"]) for line in lines} <= {("handshake.failed", "debug")}
+    assert caplog.records == []
+
+
+def test_failed_handshake_told_to_the_loop_is_one_debug_line(tmp_path):
+    """What the TLS transport reports keeps its reason and loses its objects."""
+    context = {"message": "SSL handshake failed", "exception": ValueError("no cipher"), "protocol": object()}
+
+    assert told_to_the_loop(tmp_path, context) == [
+        {"event": "handshake.failed", "error": "no cipher", "log_level": "debug"}
+    ]
+
+
+def test_other_loop_exception_is_an_error_with_its_traceback(tmp_path):
+    """A fault of ours that nobody awaited is still seen, without the objects beside it."""
+    fault = ValueError("a fault")
+
+    assert told_to_the_loop(tmp_path, {"message": "callback", "exception": fault, "transport": object()}) == [
+        {"event": "loop.failed", "what": "callback", "exc_info": fault, "log_level": "error"}
+    ]
+
+
+def told_to_the_loop(home, context):
+    """Return what a serving node logs when its loop is told of ``context``."""
+
+    async def story():
+        async with serving(home):
+            with structlog.testing.capture_logs() as lines:
+                asyncio.get_running_loop().call_exception_handler(context)
+        return lines
+
+    return [line for line in asyncio.run(story()) if not line["event"].startswith("node.")]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """``waystation doctor``: say what this machine lacks, and what to do about it."""
 
+import contextlib
 import datetime
 import importlib.util
 import os
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from waystation.server.home import Home
     from waystation.server.settings import Address
 
-__all__ = ["Finding", "app", "check_certificate", "check_home", "check_java", "check_ports"]
+__all__ = ["Finding", "app", "check_certificate", "check_home", "check_java", "check_ports", "check_store"]
 
 app = typer.Typer(rich_markup_mode=None)
 
 _PYTHON_LEAST: Final = (3, 11)
 _SQLITE_LEAST: Final = (3, 24, 0)  # first with "ON CONFLICT DO UPDATE", which the store uses
+_STORE_WAY_OUT: Final = "put a copy back, or move it away to begin without bans"
 _RENEW: Final = datetime.timedelta(days=30)
 
 
@@ -53,7 +55,7 @@ def doctor(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine, the node's home, its certificate and its ports; exit 1 when something is wrong.
+    """Check this machine, the node's home, its store, certificate and ports; exit 1 when something is wrong.
 
     Example: waystation doctor --home ./waystation
     """
@@ -87,6 +89,20 @@ def check_home(home: "Home") -> Finding:
     except WaystationError as error:
         return Finding("home", good=False, says=str(error))
     return Finding("home", good=True, says=f"{home.path.resolve()}, secrets are private")
+
+
+def check_store(path: Path) -> Finding:
+    """Look whether the database in ``path`` is whole; nothing is written into it."""
+    if not path.exists():
+        return Finding("store", good=True, says=f"{path} is not made yet")
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return Finding("store", good=False, says=f"the store {path} cannot be opened: {error}; {_STORE_WAY_OUT}")
+    if verdict != "ok":
+        return Finding("store", good=False, says=f"the store {path} is damaged: {verdict}; {_STORE_WAY_OUT}")
+    return Finding("store", good=True, says=f"{path} is whole")
 
 
 def check_certificate(path: Path, now: datetime.datetime) -> Finding:
@@ -139,6 +155,7 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     yield _check_loop()
     yield _check_sqlite()
     yield check_home(home)
+    yield check_store(home.store_path)
     cert = Path(config.bhumi_listen.cert) if config.bhumi_listen.cert else home.cert_path
     yield check_certificate(cert, datetime.datetime.now(datetime.UTC))
     yield from check_ports(_listeners(config), home)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -12,24 +13,32 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None)
 
+NameOption = Annotated[
+    list[str] | None,
+    typer.Option("--name", help="One more DNS name or IP address the certificate is for; may repeat."),
+]
+
 
 @app.command()
 def init(
     home: HomeOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
+    names: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the node's key and certificates; what is there stays as it is.
 
-    Example: waystation init --home ./waystation
+    Example: waystation init --home ./waystation --name relay.example.org
     """
     from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
-    from waystation.server.home import Home, did_of  # noqa: PLC0415
+    from waystation.server.home import Home, certificate_names, did_of  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home)
     place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
-    made = place.ensure()
+    made = place.ensure(names=certificate_names(names or []))
+    kept = bool(names) and place.cert_path not in made
+    note = _how_to_replace(place.tls_path) if kept else ""
     public = place.key_pair().public
     next_command = _next_command(home, config)
     if as_json:
@@ -41,6 +50,7 @@ def init(
                 "id52": encode_id52(public),
                 "did": did_of(public),
                 "ca": str(place.ca_path),
+                "note": note,
                 "next": next_command,
             }
         )
@@ -49,8 +59,17 @@ def init(
         typer.echo(f"made   {path}")
     if not made:
         typer.echo(f"ready  {place.path} has everything already")
+    if note:
+        typer.echo(f"note   {note}")
     typer.echo(f"id52   {encode_id52(public)}")
     typer.echo(f"next   {next_command}")
+
+
+def _how_to_replace(folder: Path) -> str:
+    return (
+        f"the certificate stays as it is; for one with these names move {folder} away and run this again, "
+        "then give clients the new ca.pem"
+    )
 
 
 def _next_command(home: str | None, config: str | None) -> str:

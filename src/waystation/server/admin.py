@@ -22,10 +22,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import encode_id52
 from waystation.engine.bans import LASTS_S_MAX, Ban, parse_subject
 from waystation.server.home import Home
 from waystation.server.metrics import render_metrics
 from waystation.server.settings import Address
+from waystation.transport.listen import why_not_bound
 
 if TYPE_CHECKING:
     from waystation.server.node import NodeServer
@@ -35,8 +37,10 @@ __all__ = ["AdminServer"]
 BODY_BYTES_MAX: Final = 65_536
 GRACE_S: Final = 2  # how long requests under way may take once the node stops
 CLOSE_S: Final = 5.0  # how long the HTTP server may take in all before it is cancelled
+_BAN_FIELDS: Final = ("subject", "reason", "expires_s")
 _EXIT_PORT: Final = 4
 _MICROSECONDS: Final = 1_000_000
+_NAMED_CHARS: Final = 40  # how much of an unknown field's name a refusal repeats
 
 _log = structlog.get_logger("waystation.server")
 
@@ -63,7 +67,7 @@ class AdminServer:
         try:
             listening = socket.create_server((address.host, address.port), family=family)
         except OSError as error:
-            raise HostError(f"cannot listen on {address}: {error.strerror}", exit_code=_EXIT_PORT) from error
+            raise HostError(f"cannot listen on {address}: {why_not_bound(error)}", exit_code=_EXIT_PORT) from error
         self.address = str(Address(*listening.getsockname()[:2]))
         config = uvicorn.Config(
             self._application(),
@@ -121,7 +125,7 @@ class AdminServer:
 
     async def _bans(self, request: Request) -> Response:
         if request.method == "GET":
-            return JSONResponse({"ok": True, "bans": [asdict(ban) for ban in self._node.bans()]})
+            return JSONResponse({"ok": True, "bans": [_shown(ban) for ban in self._node.bans()]})
         if not self._allowed(request):
             return _refusal(401, "a bearer token is needed: the text in admin.token of the node's home")
         try:
@@ -174,7 +178,10 @@ async def _body(request: Request) -> dict[str, Any]:
 
 def _ban_of(document: dict[str, Any]) -> Ban:
     """Read ``{"subject": text, "reason": text, "expires_s": seconds from now or null}``."""
-    subject, reason, expires_s = (document.get(key) for key in ("subject", "reason", "expires_s"))
+    unknown = [key for key in document if key not in _BAN_FIELDS]
+    if unknown:
+        raise LocalError(f"a ban has no field {unknown[0][:_NAMED_CHARS]!r}; allowed: {', '.join(_BAN_FIELDS)}")
+    subject, reason, expires_s = (document.get(key) for key in _BAN_FIELDS)
     if not isinstance(subject, str) or not isinstance(reason, str):
         raise LocalError('a ban needs "subject" and "reason", both text')
     lasts = isinstance(expires_s, int) and not isinstance(expires_s, bool) and 0 < expires_s <= LASTS_S_MAX
@@ -183,6 +190,12 @@ def _ban_of(document: dict[str, Any]) -> Ban:
     since_us = time.time_ns() // 1_000
     expires_us = since_us + expires_s * _MICROSECONDS if expires_s is not None else None
     return Ban(parse_subject(subject), reason, since_us, expires_us)
+
+
+def _shown(ban: Ban) -> dict[str, Any]:
+    """Return a ban as the list shows it: an identity also as its id52, the spelling that devices print."""
+    kind, _, rest = ban.subject.partition(":")
+    return asdict(ban) | ({"id52": encode_id52(bytes.fromhex(rest))} if kind == "id" else {})
 
 
 def _refusal(status: int, sentence: str) -> Response:

@@ -18,8 +18,10 @@ import contextlib
 import datetime
 import errno
 import fcntl
+import ipaddress
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -34,7 +36,7 @@ from waystation.core.ids import decode_key_hex
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 
-__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "did_of", "local_names", "write_whole"]
+__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "certificate_names", "did_of", "local_names", "write_whole"]
 
 REFERENCE_KEY_BYTES: Final = 32
 LOCK_PATIENCE_S: Final = 1.0  # who only looks whether a node runs (``locked_by``) holds the lock for a moment
@@ -44,6 +46,9 @@ _WEEK_SECONDS: Final = 7 * 24 * 3600
 _OTHERS: Final = 0o077
 _PERMISSION_EXIT_CODE: Final = 4
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_NAME_CHARS_MAX: Final = 253  # RFC 1035 section 2.3.4, as text without the last dot
+_LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_DNS_NAME: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 _ED25519_PREFIX: Final = b"\xed\x01"  # multicodec ed25519-pub; Spec: Strata digest, self-certifying DIDs
 
 
@@ -253,9 +258,21 @@ def local_names() -> list[str]:
     names = ["localhost", "127.0.0.1", "::1"]
     host = socket.gethostname()
     # A certificate holds ASCII names of at most 253 characters; a stranger host name is left out.
-    if host and host.isascii() and len(host) <= 253 and host not in names:
+    if host and host.isascii() and len(host) <= _NAME_CHARS_MAX and host not in names:
         names.append(host)
     return names
+
+
+def certificate_names(given: Sequence[str]) -> list[str]:
+    """Return ``local_names()`` and the given DNS names and IP addresses, each once.
+
+    Raises:
+        LocalError: One of them is neither a DNS name nor an IP address.
+    """
+    for name in given:
+        if not _is_ip(name) and (len(name) > _NAME_CHARS_MAX or not _DNS_NAME.fullmatch(name)):
+            raise LocalError(f"{name!r} is neither a DNS name nor an IP address, so no certificate can be for it")
+    return list(dict.fromkeys([*local_names(), *given]))
 
 
 @contextlib.contextmanager
@@ -320,6 +337,14 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _locks(descriptor: int) -> bool:

@@ -54,6 +54,7 @@ _CLOSE_S: Final = 2.0  # how long closed connections may take to go before they 
 _GC_THRESHOLDS: Final = (20_000, 20, 20)  # a busy node makes few cycles; collecting every 700 objects costs it a tenth
 _SWITCH_INTERVAL_S: Final = 0.000_5  # peers wait this long, not 5 ms, while the journal's thread encodes
 _DRAIN_LOOK_S: Final = 0.02
+_HANDSHAKE_FAILED: Final = "SSL handshake failed"  # how aiofastnet and asyncio name it to the loop
 _NODE_ID_BYTES: Final = 8  # as much of the public key as names this node among others
 _MIB: Final = 1_048_576
 
@@ -107,6 +108,7 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
+        asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
         try:
             await self._open_listeners()
             self._on_signals()
@@ -163,7 +165,7 @@ class NodeServer:
         if kind == "id":
             self._node.expel(PublicKey(bytes.fromhex(rest)), monotonic_now())
             self._hub.plan_turn()
-        _log.info("ban.added", subject=_shown(ban.subject), reason=ban.reason)
+        _log.info("ban.added", **_shown(ban.subject), reason=ban.reason)
 
     async def lift_ban(self, subject: str) -> bool:
         """Forget a ban; False when there was none. Returns once that is on disk."""
@@ -171,7 +173,7 @@ class NodeServer:
         if record is None:
             return False
         await self._commits.wait_for(self._commits.append(record))
-        _log.info("ban.lifted", subject=_shown(subject))
+        _log.info("ban.lifted", **_shown(subject))
         return True
 
     # Opening
@@ -349,10 +351,22 @@ def _raise_file_limit() -> None:
     _log.debug("files.limit", soft=hard, was=soft)
 
 
-def _shown(subject: str) -> str:
-    """Return a ban's subject as logs name it: an identity shortened, an address as it is."""
+def _shown(subject: str) -> dict[str, str]:
+    """Return what logs say of a ban's subject: an identity short and as its whole id52, an address as it is."""
     kind, _, rest = subject.partition(":")
-    return f"id:{short_peer(bytes.fromhex(rest))}" if kind == "id" else subject
+    if kind != "id":
+        return {"subject": subject}
+    public = bytes.fromhex(rest)
+    return {"subject": f"id:{short_peer(public)}", "id52": encode_id52(public)}
+
+
+def _on_loop_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody awaited, without the objects it names: their text would tell peers' bytes and addresses."""
+    message, error = str(context.get("message", "")), context.get("exception")
+    if _HANDSHAKE_FAILED in message:
+        _log.debug("handshake.failed", error=str(error))  # any scan of the port does this; it says nothing about us
+        return
+    _log.error("loop.failed", what=message, exc_info=error)
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:

@@ -16,7 +16,7 @@ import aiofastnet
 from waystation.core.errors import HostError
 from waystation.transport.pipe import Pipe, Sink
 
-__all__ = ["HANDSHAKE_TIMEOUT_S", "Listener"]
+__all__ = ["HANDSHAKE_TIMEOUT_S", "Listener", "why_not_bound"]
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, BHUMI-L
 _ACCEPTS_PER_TURN: Final = 64  # so that a herd of newcomers cannot keep the loop from its peers
@@ -60,7 +60,7 @@ class Listener:
             family, _, _, _, address = found[0]
             self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
         except (OSError, OverflowError) as error:
-            raise HostError(f"cannot listen on {host}:{port}: {_reason(error)}", exit_code=_EXIT_PORT) from error
+            raise HostError(f"cannot listen on {host}:{port}: {why_not_bound(error)}", exit_code=_EXIT_PORT) from error
         self._socket.setblocking(False)
         self.host, self.port = self._socket.getsockname()[:2]
         loop.add_reader(self._socket, self._accept_some)
@@ -128,7 +128,8 @@ class Listener:
                 self._release(host)
 
 
-def _reason(error: Exception) -> str:
+def why_not_bound(error: Exception) -> str:
+    """Return in words why a port could not be had, as the end of a sentence."""
     if isinstance(error, PermissionError):
         return "not permitted (ports below 1024 need a privilege)"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
