@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import os
 import random
+import signal
 import ssl
 import subprocess
 import sys
@@ -275,9 +277,23 @@ def _run_pipeline(home: Path) -> list[str]:
         return []
     _say("pipeline", "reading the journal with Spark (the first start takes some seconds)")
     command = [sys.executable, "-m", "waystation", "pipeline", "run", "--home", str(home)]
-    code = subprocess.run(command, check=False).returncode  # noqa: S603 - our own program
+    process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own program
+    try:
+        code = process.wait()
+    finally:
+        _end_group(process.pid)
     report = home / "report.html"
     if code or not report.exists():
         return [f"the pipeline ended with {code}"]
     _say("report", f"open {report}")
     return []
+
+
+def _end_group(group: int) -> None:
+    """Return once nothing of a process group is left: Spark's Java outlives its Python by a moment."""
+    ends_at = time.monotonic() + _STOP_TIMEOUT_S
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < ends_at:
+            os.killpg(group, 0)
+            time.sleep(0.1)
+        os.killpg(group, signal.SIGKILL)
