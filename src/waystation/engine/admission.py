@@ -55,69 +55,74 @@ def address_key(host: str) -> str:
     return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
 
 
-class Handshakes:
-    """Counts connections that were admitted and do not stand yet. Cost: O(1).
+class _Tally:
+    """Counts by ``address_key``. Cost: O(1); memory O(addresses counted)."""
+
+    def __init__(self, *, per_address: bool) -> None:
+        self.per_address = per_address
+        """Whether the ceilings per address hold."""
+        self._counts: dict[str, int] = {}
+        self.total = 0
+        """How many are counted in, over all addresses."""
+
+    def _count(self, key: str) -> int:
+        return self._counts.get(key, 0)
+
+    def _enter(self, key: str) -> None:
+        self._counts[key] = self._count(key) + 1
+        self.total += 1
+
+    def _leave(self, key: str) -> None:
+        left = self._counts[key] - 1
+        if left:
+            self._counts[key] = left
+        else:
+            del self._counts[key]
+        self.total -= 1
+
+
+class Handshakes(_Tally):
+    """Counts connections that were admitted and do not stand yet.
 
     A silent handshake costs an attacker nothing and lasts ten seconds, so one address may only have a few of the pool.
     """
 
     def __init__(self, *, per_address: bool = True) -> None:
         """Make an empty count; ``per_address`` False lifts the share per address, not the pool."""
-        self._per_address = per_address
-        self._counts: dict[str, int] = {}
-        self.total = 0
-        """Handshakes under way."""
+        super().__init__(per_address=per_address)
 
     def begin(self, key: str) -> AdmissionRefusal | None:
-        """Count a handshake of ``address_key`` in, or say why not."""
-        count = self._counts.get(key, 0)
+        """Count a handshake in, or say why not."""
         if self.total >= HANDSHAKES_MAX:
             return AdmissionRefusal.HANDSHAKES_FULL
-        if self._per_address and count >= HANDSHAKES_PER_ADDRESS_MAX:
+        if self.per_address and self._count(key) >= HANDSHAKES_PER_ADDRESS_MAX:
             return AdmissionRefusal.ADDRESS_HANDSHAKES_FULL
-        self._counts[key] = count + 1
-        self.total += 1
+        self._enter(key)
         return None
 
     def end(self, key: str) -> None:
         """Count a handshake out, however it ended."""
-        left = self._counts[key] - 1
-        if left:
-            self._counts[key] = left
-        else:
-            del self._counts[key]
-        self.total -= 1
+        self._leave(key)
 
 
-class Admission:
-    """Counts open connections. Cost: O(1); memory O(addresses connected)."""
+class Admission(_Tally):
+    """Counts open connections."""
 
     def __init__(self, *, per_address: bool = True) -> None:
         """Make an empty count; ``per_address`` False lifts the ceilings per address, not the one on the total."""
-        self.per_address = per_address
-        """Whether the ceilings per address hold."""
-        self._counts: dict[str, int] = {}
-        self.total = 0
-        """Connections admitted and not released."""
+        super().__init__(per_address=per_address)
 
     def admit(self, key: str) -> AdmissionRefusal | None:
-        """Count a connection of ``address_key`` in, or say why not."""
-        count = self._counts.get(key, 0)
+        """Count a connection in, or say why not."""
         if self.total >= CONNECTIONS_MAX:
             return AdmissionRefusal.FULL
-        if self.per_address and not key and count >= ADDRESSLESS_MAX:
+        if self.per_address and not key and self._count(key) >= ADDRESSLESS_MAX:
             return AdmissionRefusal.ADDRESSLESS_FULL
-        if self.per_address and key and count >= PER_ADDRESS_MAX:
+        if self.per_address and key and self._count(key) >= PER_ADDRESS_MAX:
             return AdmissionRefusal.ADDRESS_FULL
-        self._counts[key] = count + 1
-        self.total += 1
+        self._enter(key)
         return None
 
     def release(self, key: str) -> None:
         """Count a connection out that was admitted under ``key``."""
-        left = self._counts[key] - 1
-        if left:
-            self._counts[key] = left
-        else:
-            del self._counts[key]
-        self.total -= 1
+        self._leave(key)
