@@ -90,7 +90,7 @@ class ResponseCache:
 
     def find(self, recipient: bytes, preimage: bytes, now: Instant) -> CacheEntry | None:
         """Return the entry that answers this SEND, or None."""
-        key = (recipient if self._bind_recipient else b"", preimage)
+        key = self.key_of(recipient, preimage)
         entry = self._acked.get(key)
         if entry is None and self._carried:
             entry = self._carried.get(key)
@@ -98,7 +98,7 @@ class ResponseCache:
 
     def keep_acked(self, recipient: bytes, preimage: bytes, response: bytes, now: Instant) -> bool:
         """Keep the answer of an ACK; False when one stands already or it is too large to keep."""
-        key = (recipient if self._bind_recipient else b"", preimage)
+        key = self.key_of(recipient, preimage)
         if len(response) > ENTRY_BYTES_MAX or ((key in self._acked or self._carried) and self._stands(key, now)):
             return False
         self._acked[key] = CacheEntry(key, response, Instant(now + self._ttl), None)
