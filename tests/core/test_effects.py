@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
 from waystation.core.facts import Fact, Refused
 from waystation.core.records import Record
 
@@ -23,9 +23,9 @@ EXAMPLES = [
 ]
 
 
-def test_effect_is_one_of_four_or_a_fact():
+def test_effect_is_one_of_six_or_a_fact():
     """The server has one branch per effect, so a new one must be noticed; facts never reach it (NODE-FACTS)."""
-    assert set(get_args(Effect)) - set(get_args(Fact)) == {Append, Send, Close, Hold}
+    assert set(get_args(Effect)) - set(get_args(Fact)) == {Append, Send, Close, Hold, Commit, Verify}
 
 
 @pytest.mark.parametrize("effect", EXAMPLES, ids=lambda effect: type(effect).__name__)

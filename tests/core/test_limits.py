@@ -9,14 +9,14 @@ from waystation.core.limits import TokenBucket
 
 def test_burst_is_all_there_is_at_once():
     """Without time passing exactly ``burst`` tokens are spent."""
-    bucket = TokenBucket(rate_per_second=10, burst=3, now=Instant(0))
+    bucket = TokenBucket(rate=10, burst=3, now=Instant(0))
 
     assert [bucket.take(Instant(0)) for _ in range(5)] == [True, True, True, False, False]
 
 
 def test_token_comes_back_at_ready_at_and_not_before():
     """The announced instant is exact to the microsecond."""
-    bucket = TokenBucket(rate_per_second=3, burst=1, now=Instant(0))
+    bucket = TokenBucket(rate=3, burst=1, now=Instant(0))
     bucket.take(Instant(0))
     ready_at = bucket.ready_at()
 
@@ -27,7 +27,7 @@ def test_token_comes_back_at_ready_at_and_not_before():
 
 def test_ready_at_is_the_last_look_while_tokens_are_left():
     """A bucket that is not empty never asks to wait."""
-    bucket = TokenBucket(rate_per_second=1, burst=2, now=Instant(40))
+    bucket = TokenBucket(rate=1, burst=2, now=Instant(40))
     bucket.take(Instant(50))
 
     assert bucket.ready_at() == 50
@@ -35,7 +35,7 @@ def test_ready_at_is_the_last_look_while_tokens_are_left():
 
 def test_ready_tells_what_the_last_look_saw():
     """Looking does not spend, and time counts only once somebody looked."""
-    bucket = TokenBucket(rate_per_second=1, burst=1, now=Instant(0))
+    bucket = TokenBucket(rate=1, burst=1, now=Instant(0))
     bucket.take(Instant(0))
 
     assert not bucket.ready()
@@ -49,7 +49,7 @@ def test_ready_tells_what_the_last_look_saw():
 
 def test_rest_does_not_save_up_more_than_the_burst():
     """A quiet year earns one burst."""
-    bucket = TokenBucket(rate_per_second=1_000, burst=2, now=Instant(0))
+    bucket = TokenBucket(rate=1_000, burst=2, now=Instant(0))
     later = Instant(365 * 86_400 * MICROSECONDS_PER_SECOND)
 
     assert [bucket.take(later) for _ in range(3)] == [True, True, False]
@@ -57,7 +57,7 @@ def test_rest_does_not_save_up_more_than_the_burst():
 
 def test_a_refused_take_costs_nothing():
     """Asking too early does not push the next token away."""
-    bucket = TokenBucket(rate_per_second=1, burst=1, now=Instant(0))
+    bucket = TokenBucket(rate=1, burst=1, now=Instant(0))
     bucket.take(Instant(0))
     for at in range(0, 1_000_000, 100_000):
         assert not bucket.take(Instant(at))

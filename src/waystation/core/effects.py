@@ -3,6 +3,10 @@
 A machine never does anything itself. It appends effects to its outbox, in the order in which they must
 happen, and the server carries them out: what stands behind an ``Append`` waits until that record is
 committed, so an acknowledgement can never overtake the promise it makes.
+
+Two effects are questions whose answer comes back as an input with the same ticket, and nothing waits for them:
+``Commit`` (answered by ``committed``) for machines that decide what to send only once the disk has spoken, and
+``Verify`` (answered by ``verified``) for signatures that another core may check meanwhile.
 """
 
 from collections.abc import Callable
@@ -11,9 +15,21 @@ from functools import partial
 from typing import Final, NamedTuple, NewType, cast
 
 from waystation.core.facts import Fact
-from waystation.core.records import Record
+from waystation.core.records import Change, Record
 
-__all__ = ["Append", "Close", "Effect", "Fact", "Hold", "Peer", "Send", "make_send"]
+__all__ = [
+    "Append",
+    "Close",
+    "Commit",
+    "Effect",
+    "Fact",
+    "Hold",
+    "Peer",
+    "Send",
+    "SignatureCheck",
+    "Verify",
+    "make_send",
+]
 
 Peer = NewType("Peer", int)
 """One connection, for as long as it lives. Numbers are never used twice by one node."""
@@ -43,6 +59,8 @@ class Close(NamedTuple):
     peer: Peer
     reason: Enum
     abort: bool = False
+    status: int = 0
+    """Status of the closing handshake where the transport has one (RFC 6455 7.4); 0 for a plain end."""
 
 
 class Hold(NamedTuple):
@@ -52,9 +70,37 @@ class Hold(NamedTuple):
     held: bool
 
 
+class Commit(NamedTuple):
+    """Make ``changes`` durable in one group, then call ``committed`` with ``ticket``."""
+
+    ticket: int
+    """Numbers of one machine, never used twice while it lives."""
+    changes: tuple[Change, ...]
+
+
+class SignatureCheck(NamedTuple):
+    """One Ed25519 signature and the keys it may belong to."""
+
+    keys: tuple[bytes, ...]
+    """1 to 16 public keys of 32 bytes, tried in this order."""
+    message: bytes
+    signature: bytes
+    """64 bytes."""
+
+
+class Verify(NamedTuple):
+    """Check all signatures, then call ``verified`` with ``ticket`` and one answer each.
+
+    An answer is the index of the first key that verifies, or -1 when none does.
+    """
+
+    ticket: int
+    checks: tuple[SignatureCheck, ...]
+
+
 make_send: Final = cast("Callable[[tuple[Peer, bytes, bool]], Send]", partial(tuple.__new__, Send))
 """Build a ``Send`` from one tuple: a third of what the class's own constructor, a Python function, costs."""
 
-Effect = Append | Send | Close | Hold | Fact
+Effect = Append | Send | Close | Hold | Commit | Verify | Fact
 """A fact stands in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
 recorder takes them all out before the server sees the rest."""

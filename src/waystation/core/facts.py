@@ -15,9 +15,13 @@ __all__ = [
     "DeliveryFinished",
     "Fact",
     "Outcome",
+    "PacketJudged",
+    "PacketStored",
     "PeerIdentified",
     "PeerLeft",
     "Refused",
+    "SubscriptionEnded",
+    "SubscriptionOpened",
     "make_finished",
 ]
 
@@ -82,6 +86,73 @@ class DeliveryFinished(NamedTuple):
     """How many senders' requests this outcome answered."""
 
 
+class PacketJudged(NamedTuple):
+    """A packet whose author is known was accepted, found to be a duplicate, or refused."""
+
+    protocol: str
+    author: bytes
+    """DID in UTF-8."""
+    packet_id: bytes
+    """32 bytes."""
+    content_type: str
+    size_bytes: int
+    """Canonical bytes."""
+    timestamp: int
+    """The author's clock, Unix seconds."""
+    received_at: int
+    """Unix seconds."""
+    seq: int | None
+    """Place in the store, None when it was not stored."""
+    verdict: str
+    """``accepted``, ``duplicate``, or the wire code of the refusal."""
+    detail: str
+    downgrade_reason: str
+    """Why a claim of origin counts as UNKNOWN, empty when it holds."""
+    claimed_origin: str
+    """``origin_type`` as claimed, empty without a header."""
+    relay: bytes
+    """DID of the relay that delivered it, empty for a client."""
+    latency_us: int
+    """From the frame's arrival to the verdict, commit included."""
+    expires_at: int | None
+
+
+class PacketStored(NamedTuple):
+    """A packet is durable; the archive keeps it as it was signed."""
+
+    protocol: str
+    packet_id: bytes
+    received_at: int
+    author_id: str
+    content_type: str
+    timestamp: int
+    expires_at: int | None
+    signer: bytes
+    """32-byte public key that verified it."""
+    canonical: bytes
+
+
+class SubscriptionOpened(NamedTuple):
+    """A subscription began; what it asks for is nobody's business."""
+
+    protocol: str
+    peer: int
+    replicates: bool
+    """Opened by a relay with the capability to replicate."""
+
+
+class SubscriptionEnded(NamedTuple):
+    """A subscription is over."""
+
+    protocol: str
+    peer: int
+    history_events: int
+    live_events: int
+    lags: int
+    """How often its reader fell behind and was served from the store."""
+    duration_us: int
+
+
 class Refused(NamedTuple):
     """Something was turned down. ``identity`` is None for anonymous peers, and never a sender of a delivery."""
 
@@ -98,4 +169,14 @@ make_finished: Final = cast(
 )
 """Build a ``DeliveryFinished`` from one tuple, as ``effects.make_send`` does: one belongs to every exchange."""
 
-Fact = PeerIdentified | PeerLeft | DeliveryAccepted | DeliveryFinished | Refused
+Fact = (
+    PeerIdentified
+    | PeerLeft
+    | DeliveryAccepted
+    | DeliveryFinished
+    | PacketJudged
+    | PacketStored
+    | SubscriptionOpened
+    | SubscriptionEnded
+    | Refused
+)

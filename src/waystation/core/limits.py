@@ -6,28 +6,30 @@ __all__ = ["TokenBucket"]
 
 
 class TokenBucket:
-    """Allows ``rate_per_second`` on average and ``burst`` at once; integer arithmetic only.
+    """Allows ``rate`` tokens per period on average and ``burst`` at once; integer arithmetic only.
 
-    The level is kept in millionths of a token, so that a microsecond adds exactly ``rate_per_second`` of them and
-    replays give equal results on every machine.
+    The level is kept in such small parts of a token that a microsecond adds exactly ``rate`` of them, and replays
+    give equal results on every machine.
     """
 
-    __slots__ = ("_burst", "_level", "_rate", "_seen_at")
+    __slots__ = ("_burst", "_level", "_rate", "_seen_at", "_token")
 
-    def __init__(self, rate_per_second: int, burst: int, now: Instant) -> None:
-        assert rate_per_second > 0
+    def __init__(self, rate: int, burst: int, now: Instant, *, period_s: int = 1) -> None:
+        assert rate > 0
         assert burst > 0
-        self._rate = rate_per_second
-        self._burst = burst * MICROSECONDS_PER_SECOND
+        assert period_s > 0
+        self._rate = rate
+        self._token = period_s * MICROSECONDS_PER_SECOND
+        self._burst = burst * self._token
         self._level = self._burst
         self._seen_at = now
 
-    def take(self, now: Instant) -> bool:
-        """Spend one token if there is one."""
+    def take(self, now: Instant, count: int = 1) -> bool:
+        """Spend ``count`` tokens if they are there."""
         self.refill(now)
-        if self._level < MICROSECONDS_PER_SECOND:
+        if self._level < count * self._token:
             return False
-        self._level -= MICROSECONDS_PER_SECOND
+        self._level -= count * self._token
         return True
 
     def refill(self, now: Instant) -> None:
@@ -38,11 +40,16 @@ class TokenBucket:
 
     def ready(self) -> bool:
         """Return whether there is a token, as of the last look."""
-        return self._level >= MICROSECONDS_PER_SECOND
+        return self._level >= self._token
 
-    def ready_at(self) -> Instant:
-        """Return the first instant at which ``take`` can succeed, counted from the last look."""
-        missing = MICROSECONDS_PER_SECOND - self._level
+    @property
+    def left(self) -> int:
+        """Whole tokens as of the last look."""
+        return self._level // self._token
+
+    def ready_at(self, count: int = 1) -> Instant:
+        """Return the first instant at which ``take`` of so many can succeed, counted from the last look."""
+        missing = count * self._token - self._level
         if missing <= 0:
             return self._seen_at
         return Instant(self._seen_at + -(-missing // self._rate))

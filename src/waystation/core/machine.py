@@ -5,19 +5,20 @@ chunking give the same effects. Nothing a peer sends raises out of an input. A m
 peer (after a ``Close`` it emitted) ignores whatever still arrives for it.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from waystation.core.effects import Effect, Peer
 from waystation.core.instant import Instant
 
-__all__ = ["Machine"]
+__all__ = ["AsksNothing", "Machine"]
 
 
 class Machine(Protocol):
     """A protocol without I/O."""
 
-    def connect(self, peer: Peer, now: Instant) -> None:
-        """A new connection stands."""
+    def connect(self, peer: Peer, now: Instant, address: str = "") -> None:
+        """A new connection stands; ``address`` is what its host is counted under, "" when nobody knows."""
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
         """Bytes arrived; any chunking is fine."""
@@ -31,6 +32,12 @@ class Machine(Protocol):
     def drained(self, peer: Peer, now: Instant) -> None:
         """Everything sent to the peer so far has left our buffers."""
 
+    def committed(self, ticket: int, now: Instant) -> None:
+        """The changes of the ``Commit`` with this ticket are on disk and visible to reads."""
+
+    def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
+        """Here are the answers to the ``Verify`` with this ticket, one per check."""
+
     def wake(self, now: Instant) -> None:
         """The deadline has come (or passed; early calls do nothing)."""
 
@@ -39,3 +46,15 @@ class Machine(Protocol):
 
     def take(self) -> list[Effect]:
         """Return and forget the effects gathered since the last call, in their order."""
+
+
+class AsksNothing:
+    """Part of a machine that emits neither ``Commit`` nor ``Verify``: an answer to it is a bug of ours."""
+
+    def committed(self, ticket: int, now: Instant) -> None:
+        """Refuse an answer that nobody asked for; see ``Machine.committed``."""
+        raise AssertionError(f"committed {ticket} at {now}, but nothing was asked")
+
+    def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
+        """Refuse an answer that nobody asked for; see ``Machine.verified``."""
+        raise AssertionError(f"verified {ticket} with {len(answers)} answers at {now}, but nothing was asked")

@@ -1,13 +1,16 @@
-"""Durable records: what an ``Append`` effect carries and a store keeps.
+"""Durable changes: what ``Append`` and ``Commit`` effects carry and a store keeps.
 
 A record is one key with one value in a named table; no value removes the key. Rooms above give tables
-their meaning, stores only keep bytes.
+their meaning, stores only keep bytes. Packets, which are searched and not only fetched, have changes of their own
+(``core.packets``).
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Record", "Store"]
+from waystation.core.packets import PacketChange, PacketReader
+
+__all__ = ["Change", "Record", "Store"]
 
 
 class Record(NamedTuple):
@@ -21,6 +24,10 @@ class Record(NamedTuple):
     """At most 16 MiB; None removes the key."""
 
 
+Change = Record | PacketChange
+"""One thing a store writes."""
+
+
 class Store(Protocol):
     """The port to a durable store. Implementations: ``store.memory``, ``store.sqlite``.
 
@@ -28,8 +35,12 @@ class Store(Protocol):
     returns, the records survive a power cut; when it raises, none of them was written.
     """
 
-    def commit(self, records: Sequence[Record]) -> None:
-        """Write all records, in order, in one transaction.
+    @property
+    def packets(self) -> PacketReader:
+        """Reads of the packet table."""
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Write all changes, in order, in one transaction.
 
         Raises:
             HostError: The disk refused; nothing of the group was kept.

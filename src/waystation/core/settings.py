@@ -26,7 +26,7 @@ def setting(
     """Declare one setting as a dataclass field.
 
     Args:
-        default: Value when nobody says anything; lists are copied.
+        default: Value when nobody says anything; lists and tables are copied.
         help: One sentence for people.
         unit: Unit of a number, such as "ms" or "bytes".
         at_least: Smallest number allowed.
@@ -42,8 +42,8 @@ def setting(
         "choices": tuple(choices),
         "reload": reload,
     }
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -58,8 +58,8 @@ def describe_allowed(owner: type[Any], name: str) -> str:
     if kind is int:
         return _describe_range(field)
     if get_origin(kind) is list:
-        return "a list of text"
-    return "text"
+        return "a list of text" if get_args(kind) == (str,) else "a list of tables, each of names with texts"
+    return "a table of names with texts" if get_origin(kind) is dict else "text"
 
 
 def check(owner: type[Any], name: str, value: object) -> None:
@@ -73,7 +73,9 @@ def check(owner: type[Any], name: str, value: object) -> None:
     allowed = describe_allowed(owner, name)
     if get_origin(kind) is list:
         (item,) = get_args(kind)
-        fits = isinstance(value, list) and all(isinstance(entry, item) for entry in value)
+        fits = isinstance(value, list) and all(_is_item(entry, item) for entry in value)
+    elif get_origin(kind) is dict:
+        fits = _is_item(value, kind)
     else:
         fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
     if fits and isinstance(value, int) and kind is int:
@@ -83,6 +85,12 @@ def check(owner: type[Any], name: str, value: object) -> None:
         fits = value in field.metadata["choices"]
     if not fits:
         raise LocalError(f"{name} = {value!r} is not allowed; allowed: {allowed}")
+
+
+def _is_item(entry: object, kind: Any) -> bool:
+    if get_origin(kind) is dict:
+        return isinstance(entry, dict) and all(isinstance(value, str) for value in entry.values())
+    return isinstance(entry, kind)
 
 
 def _field(owner: type[Any], name: str) -> dataclasses.Field[Any]:

@@ -4,7 +4,9 @@ import hashlib
 import hmac
 from typing import Final
 
-__all__ = ["REFERENCE_BYTES", "hkdf_sha256", "keyed_reference", "sha256"]
+from blake3 import blake3
+
+__all__ = ["REFERENCE_BYTES", "blake3_256", "hkdf_sha256", "keyed_reference", "sha256"]
 
 REFERENCE_BYTES: Final = 16
 _SHA256_BYTES: Final = 32
@@ -13,6 +15,11 @@ _SHA256_BYTES: Final = 32
 def sha256(data: bytes) -> bytes:
     """Return the 32-byte SHA-256 of ``data``."""
     return hashlib.sha256(data).digest()
+
+
+def blake3_256(data: bytes) -> bytes:
+    """Return the 32-byte BLAKE3 of ``data``."""
+    return blake3(data).digest()
 
 
 def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes) -> bytes:

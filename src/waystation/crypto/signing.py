@@ -4,6 +4,7 @@ Refused: small-order and non-canonical public keys, small-order R, and S at or a
 one valid signature, and two nodes agree about every borderline input.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +13,7 @@ from nacl.exceptions import BadSignatureError
 
 from waystation.core.ids import KEY_BYTES, PublicKey
 
-__all__ = ["SEED_BYTES", "SIGNATURE_BYTES", "KeyPair", "sign", "verify"]
+__all__ = ["SEED_BYTES", "SIGNATURE_BYTES", "KeyPair", "sign", "verify", "verify_any"]
 
 SEED_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
@@ -51,3 +52,11 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     except (BadSignatureError, ValueError):
         return False
     return True
+
+
+def verify_any(keys: Sequence[bytes], message: bytes, signature: bytes) -> int:
+    """Return the index of the first of ``keys`` under which the signature is valid, or -1."""
+    for index, key in enumerate(keys):
+        if verify(key, message, signature):
+            return index
+    return -1
