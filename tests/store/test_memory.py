@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.store.build import packet_row
+from waystation.core.packets import PutPacket
 from waystation.core.records import Record
 from waystation.store.memory import MemoryStore
 
@@ -43,3 +45,14 @@ def test_close_forgets(store):
     store.close()
 
     assert store.get("a", b"k") is None
+
+
+def test_records_and_packets_come_in_one_group():
+    """A group may hold changes of every kind, and closing forgets packets too."""
+    store = MemoryStore(b"12345678")
+    store.commit([Record("a", b"k", b"v"), PutPacket(packet_row(1)), Record("a", b"k", b"w")])
+    before = (store.get("a", b"k"), store.packets.newest_seq())
+    store.close()
+
+    assert before == (b"w", 1)
+    assert (store.packets.newest_seq(), store.packets.epoch()) == (0, b"12345678")

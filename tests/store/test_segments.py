@@ -13,9 +13,10 @@ import pytest
 
 from tests.journal.build import DAY_US, NOON_US, ONE_OF_EACH, name_at, segment_bytes
 from waystation.core.errors import HostError
+from waystation.journal.archive import ARCHIVE_FORMAT, ArchivedPacket, read_packets
 from waystation.journal.events import NodeStopped, Refused
-from waystation.journal.segment import SegmentState, encode_lines, inspect_segment, read_rows
-from waystation.store.segments import SegmentWriter
+from waystation.journal.segment import SegmentState, classify, encode_lines, inspect_segment, parse_name, read_rows
+from waystation.store.segments import ARCHIVE_LINES, JOURNAL_LINES, SegmentWriter
 
 NODE = bytes.fromhex("00112233445566ff")
 
@@ -34,7 +35,7 @@ class Clock:
 def writing(directory: Path, clock: Callable[[], int] | None = None, **settings) -> Iterator[SegmentWriter]:
     """Give a writer whose thread never acts by itself unless told to."""
     settings = {"flush_seconds": 3_600.0, "on_error": lambda error: None, "retention_days": 10_000} | settings
-    writer = SegmentWriter(directory, NODE, wall_us=clock or Clock(), **settings)
+    writer = SegmentWriter(directory, NODE, settings.pop("lines", JOURNAL_LINES), wall_us=clock or Clock(), **settings)
     try:
         yield writer
     finally:
@@ -92,7 +93,7 @@ def test_full_segment_is_sealed(tmp_path: Path) -> None:
         writer.flush()
         states = [inspect_segment(path.name, path.read_bytes()) for path in files(tmp_path)]
 
-    assert [(s.state.value, s.rows_good) for s in states] == [("complete", 5), ("complete", 5), ("unsealed", 3)]
+    assert [(s.state.value, s.rows_good) for s in states] == [("complete", 5)] * 3 + [("unsealed", 3)]
 
 
 @pytest.mark.parametrize("step_s", [60, -60])
@@ -137,8 +138,8 @@ def test_full_buffer_drops_and_says_so(tmp_path: Path) -> None:
     last = rows(tmp_path)[-1]
 
     assert len(rows(tmp_path)) == 6
-    assert (last["kind"], last["reason"], last["attrs"]) == ("refused", "journal_buffer_full", {"n": "3"})
-    assert writer.counts.rows_dropped == 3
+    assert (last["kind"], last["reason"], last["attrs"]) == ("refused", "journal_buffer_full", {"n": "6"})
+    assert writer.counts.rows_dropped == 6
 
 
 def test_killed_writer_leaves_a_segment_that_the_next_one_seals(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_unusable_folder_is_refused(tmp_path: Path) -> None:
     """A folder that cannot be made is one clear error."""
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(HostError, match="cannot keep a journal"):
+    with pytest.raises(HostError, match="cannot keep the journal"):
         SegmentWriter(tmp_path / "file" / "journal", NODE, wall_us=Clock(), on_error=print)
 
 
@@ -317,3 +318,84 @@ def test_lock_ends_with_the_writer(tmp_path: Path) -> None:
         writer.append(ONE_OF_EACH[0])
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+# The archive
+
+
+def packet(number: int, size_bytes: int = 0) -> ArchivedPacket:
+    """Return a packet whose canonical form has the members that its line needs."""
+    canonical = b'{"content":"%s","signature":"0x%s"}' % (b"x" * size_bytes, b"5" * 128)
+    return ArchivedPacket(
+        NOON_US + number, "strata", bytes([number]) * 32, 1_000, "did:strata:a", "POST", 999, None, b"k" * 32, canonical
+    )
+
+
+def archived(directory: Path) -> list[int]:
+    """Return which packets all segments hold, by number."""
+    return [row["ts"] - NOON_US for path in files(directory) for row in read_packets(path.read_bytes())]
+
+
+def test_archive_is_a_folder_of_segments_of_its_own_format(tmp_path: Path) -> None:
+    """Packets lie sealed under a segment's name, and no reader of journals takes the file for one."""
+    with writing(tmp_path, lines=ARCHIVE_LINES) as writer:
+        for number in range(3):
+            writer.append(packet(number))
+    (path,) = files(tmp_path)
+    data = path.read_bytes()
+    first, name = data.partition(b"\n")[0], parse_name(path.name)
+
+    assert archived(tmp_path) == [0, 1, 2]
+    assert classify(name, first, data, ARCHIVE_FORMAT) == (SegmentState.COMPLETE, 5)
+    assert inspect_segment(path.name, data).state is SegmentState.FOREIGN
+
+
+def test_archive_segment_is_sealed_at_its_size(tmp_path: Path) -> None:
+    """Large packets begin a new segment long before the rows would."""
+    with writing(tmp_path, lines=ARCHIVE_LINES, segment_bytes=300_000) as writer:
+        for number in range(6):
+            writer.append(packet(number, 200_000))
+        writer.flush()
+
+        assert [path.suffix for path in files(tmp_path)] == [".jsonl"] * 3
+        assert archived(tmp_path) == list(range(6))
+
+
+def test_archive_buffer_is_bounded_by_bytes(tmp_path: Path) -> None:
+    """What does not fit is counted and told; what is written makes room again."""
+    with writing(tmp_path, lines=ARCHIVE_LINES, buffer_bytes_max=2_000) as writer:
+        for number in range(4):
+            writer.append(packet(number, 800))
+        writer.flush()
+        writer.append(packet(4, 800))
+    lines = [row for path in files(tmp_path) for row in read_rows(path.read_bytes())]
+    gaps = [(row["reason"], row["attrs"]["n"]) for row in lines if row["kind"] == "refused"]
+
+    assert archived(tmp_path) == [0, 1, 4]
+    assert gaps == [("archive_buffer_full", "2")]
+    assert writer.counts.rows_dropped == 2
+
+
+def test_what_is_no_packet_is_told_and_survived(tmp_path: Path) -> None:
+    """Bytes that are no packet cost themselves, and the gap is told."""
+    errors: list[Exception] = []
+    with writing(tmp_path, lines=ARCHIVE_LINES, on_error=errors.append) as writer:
+        writer.append(packet(0)._replace(canonical=b"{}"))
+        writer.flush()
+        writer.append(packet(1))
+
+    assert len(errors) == 1
+    assert archived(tmp_path) == [1]
+    assert writer.counts.rows_lost == 1
+
+
+def test_journal_buffer_is_not_weighed(tmp_path: Path) -> None:
+    """Events are small; only their number counts."""
+    with writing(tmp_path, buffer_bytes_max=1, segment_bytes=1) as writer:
+        for event in ONE_OF_EACH:
+            writer.append(event)
+            writer.flush()
+    (path,) = files(tmp_path)
+
+    assert len(rows(tmp_path)) == len(ONE_OF_EACH)
+    assert path.suffix == ".jsonl"

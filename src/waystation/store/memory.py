@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from waystation.core.records import Record
+from waystation.core.records import Change, Record
+from waystation.store.memory_packets import EPOCH_BYTES, MemoryPackets
 
 __all__ = ["MemoryStore"]
 
@@ -15,21 +16,28 @@ class MemoryStore:
     scan.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: bytes = bytes(EPOCH_BYTES)) -> None:
+        """Start empty.
+
+        Args:
+            epoch: 8 bytes that tell this store from others.
+        """
         self._tables: dict[str, dict[bytes, bytes]] = {}
         self._sorted_keys: dict[str, list[bytes]] = {}
+        self._packets = MemoryPackets(epoch)
 
-    def commit(self, records: Sequence[Record]) -> None:
-        """Keep all records, in order; this store never refuses."""
-        for record in records:
-            table = self._tables.setdefault(record.table, {})
-            if record.value is None:
-                if table.pop(record.key, None) is not None:
-                    self._sorted_keys.pop(record.table, None)
+    @property
+    def packets(self) -> MemoryPackets:
+        """The packet table."""
+        return self._packets
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Keep all changes, in order; this store never refuses."""
+        for change in changes:
+            if isinstance(change, Record):
+                self._keep(change)
             else:
-                if record.key not in table:
-                    self._sorted_keys.pop(record.table, None)
-                table[record.key] = record.value
+                self._packets.apply(change)
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value kept for ``key``, or None."""
@@ -48,3 +56,14 @@ class MemoryStore:
         """Forget everything."""
         self._tables.clear()
         self._sorted_keys.clear()
+        self._packets = MemoryPackets(self._packets.epoch())
+
+    def _keep(self, record: Record) -> None:
+        table = self._tables.setdefault(record.table, {})
+        if record.value is None:
+            if table.pop(record.key, None) is not None:
+                self._sorted_keys.pop(record.table, None)
+        else:
+            if record.key not in table:
+                self._sorted_keys.pop(record.table, None)
+            table[record.key] = record.value

@@ -1,9 +1,12 @@
-"""The journal on disk: segments written by a thread of their own.
+"""Journal and archive on disk: segments written by a thread of their own.
 
 ``append`` costs the node's loop one append to a deque. The thread takes what waits once a second, or when many rows
 wait; it encodes, writes, rotates by rows, age and UTC date, seals by renaming, and deletes what is older or larger than
 the retention allows. What the disk refuses or the buffer cannot hold is counted, and the count becomes a ``refused``
-event as soon as one can be written: rows never vanish silently, and a full disk never stops the node.
+line as soon as one can be written: rows never vanish silently, and a full disk never stops the node.
+
+Rows are journal events unless the writer is given another ``Lines``; packets of the archive are large, so their buffer
+and their segments are bounded by bytes too.
 
 One writer per folder: it holds a lock on ``.lock`` while it lives, by which readers tell a growing segment from one
 that a killed node left behind. Such left-overs are sealed, as they are, by the next writer.
@@ -15,14 +18,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from waystation.core.errors import HostError
 from waystation.core.instant import MICROSECONDS_PER_SECOND
+from waystation.journal.archive import ARCHIVE_FORMAT, encode_archive
 from waystation.journal.contract import FORMAT_VERSION, NODE_PROTOCOL
-from waystation.journal.events import Event, Refused, SegmentOpened, SegmentSealed
+from waystation.journal.events import Refused, SegmentOpened, SegmentSealed
 from waystation.journal.segment import (
     OPEN_SUFFIX,
     SEALED_SUFFIX,
@@ -32,18 +36,22 @@ from waystation.journal.segment import (
     parse_name,
 )
 
-__all__ = ["BUFFER_ROWS_MAX", "LOCK_FILE", "SegmentCounts", "SegmentWriter"]
+__all__ = ["ARCHIVE_LINES", "BUFFER_ROWS_MAX", "JOURNAL_LINES", "LOCK_FILE"]
+__all__ += ["Lines", "SegmentCounts", "SegmentWriter", "Timed"]
 
 LOCK_FILE: Final = ".lock"
 BUFFER_ROWS_MAX: Final = 200_000
 """Rows that may wait for the thread: about 60 MB, several seconds of the fastest node."""
 
-REASON_BUFFER_FULL: Final = "journal_buffer_full"
-REASON_DISK_ERROR: Final = "journal_disk_error"
+BUFFER_BYTES_MAX: Final = 64 << 20
+"""Bytes that may wait for the thread where rows are weighed."""
+SEGMENT_BYTES_MAX: Final = 64 << 20
+"""Bytes after which a segment of weighed rows is sealed: what one task of the pipeline reads in a second or two."""
 
 _WAKE_ROWS: Final = 4_096  # enough that encoding works in bulk, few enough that one flush takes some ten milliseconds
 # Encoding holds the interpreter, and the node's loop waits for it at every system call: so a little at a time.
 _STEP_ROWS: Final = 128
+_STEP_BYTES: Final = 256 << 10
 _PAUSE_S: Final = 0.001
 _NODE_ID_BYTES: Final = 8
 _US_PER_DAY: Final = 86_400 * MICROSECONDS_PER_SECOND
@@ -62,6 +70,33 @@ class SegmentCounts(NamedTuple):
     segments_deleted: int
 
 
+class Timed(Protocol):
+    """What every row has."""
+
+    @property
+    def ts_us(self) -> int:
+        """When it happened, microseconds UTC since 1970; names the date it is filed under."""
+
+
+class Lines(NamedTuple):
+    """What the segments of a folder hold, and how it is written."""
+
+    thing: str
+    """What the folder is, in one word; ``<thing>_buffer_full`` and ``<thing>_disk_error`` tell of rows lost."""
+    line_format: str
+    """What the first line of a segment says of the others."""
+    encode: Callable[[Sequence[Any], int], bytes]
+    """Returns the lines of rows, and of first and last lines, numbered from the second argument."""
+    weigh: Callable[[Any], int] | None = None
+    """Returns the bytes of a row where rows may be large."""
+
+
+JOURNAL_LINES: Final = Lines("journal", FORMAT_VERSION, encode_lines)
+"""Events."""
+ARCHIVE_LINES: Final = Lines("archive", ARCHIVE_FORMAT, encode_archive, lambda packet: len(packet.canonical))
+"""``ArchivedPacket`` rows."""
+
+
 class _Sealed(NamedTuple):
     start_us: int
     path: Path
@@ -69,12 +104,13 @@ class _Sealed(NamedTuple):
 
 
 class SegmentWriter:
-    """Writes events into segments below one folder."""
+    """Writes rows into segments below one folder."""
 
     def __init__(
         self,
         directory: Path,
         node_id: bytes,
+        lines: Lines = JOURNAL_LINES,
         *,
         wall_us: Callable[[], int],
         on_error: Callable[[OSError], None],
@@ -83,13 +119,16 @@ class SegmentWriter:
         retention_days: int = 14,
         retention_bytes: int = 1 << 30,
         flush_seconds: float = 1.0,
+        segment_bytes: int = SEGMENT_BYTES_MAX,
         buffer_rows_max: int = BUFFER_ROWS_MAX,
+        buffer_bytes_max: int = BUFFER_BYTES_MAX,
     ) -> None:
         """Lock the folder, seal what a killed node left, and start the thread.
 
         Args:
-            directory: Folder of the journal; made if absent.
+            directory: Folder of the segments; made if absent.
             node_id: 8 bytes that name this node among others.
+            lines: What the rows are: ``JOURNAL_LINES`` or ``ARCHIVE_LINES``.
             wall_us: Wall clock, microseconds UTC since 1970; called on the writer's thread.
             on_error: Told the first error of each disk trouble, on the writer's thread; the next success ends it.
             segment_seconds: Age at which a segment is sealed.
@@ -97,7 +136,9 @@ class SegmentWriter:
             retention_days: Sealed segments older than this are deleted.
             retention_bytes: The oldest sealed segments beyond this total are deleted.
             flush_seconds: How long a row may wait in memory.
+            segment_bytes: Size after which a segment of weighed rows is sealed.
             buffer_rows_max: How many rows may wait in memory.
+            buffer_bytes_max: How many bytes of weighed rows may wait in memory.
 
         Raises:
             HostError: The folder cannot be used, or another writer holds it.
@@ -105,38 +146,44 @@ class SegmentWriter:
         assert len(node_id) == _NODE_ID_BYTES
         self._directory = directory
         self._node_id = node_id.hex()
+        self._lines = lines
+        self._weigh = lines.weigh
         self._wall_us = wall_us
         self._on_error = on_error
         self._segment_us = segment_seconds * MICROSECONDS_PER_SECOND
         self._segment_rows = segment_rows
+        self._segment_bytes = segment_bytes if lines.weigh is not None else None
         self._retention_us = retention_days * _US_PER_DAY
         self._retention_bytes = retention_bytes
         self._flush_seconds = flush_seconds
         self._buffer_rows_max = buffer_rows_max
-        self._waiting: deque[Event] = deque()
+        self._buffer_bytes_max = buffer_bytes_max
+        self._waiting: deque[Timed] = deque()
+        # Each is written by one thread only; their difference is what waits.
+        self._bytes_in = self._bytes_out = 0
         self._segment: _OpenSegment | None = None
         self._segments_begun = 0
         self._in_trouble = False
         self._dropped = self._dropped_told = self._lost = self._lost_told = 0
         self._written = self._seals = self._deletions = 0
-        self._lock_fd = _lock(directory)
-        self._sealed = deque(_seal_left_overs(directory))
+        self._lock_fd = _lock(directory, lines.thing)
+        self._sealed = deque(_seal_left_overs(directory, lines.thing))
         self._sealed_bytes = sum(sealed.size_bytes for sealed in self._sealed)
         self._files = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=lines.thing, daemon=True)
         self._thread.start()
 
-    def append(self, event: Event) -> None:
-        """Take one event. Never blocks, never raises; a row over the limit is counted instead of kept."""
+    def append(self, row: Timed) -> None:
+        """Take one row. Never blocks, never raises; a row over the limit is counted instead of kept."""
         waiting = self._waiting
-        if len(waiting) < self._buffer_rows_max:
-            waiting.append(event)
-            if len(waiting) == _WAKE_ROWS:
-                self._wake.set()
-        else:
+        if len(waiting) >= self._buffer_rows_max or (self._weigh is not None and not self._has_room(self._weigh(row))):
             self._dropped += 1
+            return
+        waiting.append(row)
+        if len(waiting) == _WAKE_ROWS:
+            self._wake.set()
 
     def set_retention(self, days: int, total_bytes: int) -> None:
         """Keep sealed segments for another time or up to another total from the next look on."""
@@ -144,7 +191,7 @@ class SegmentWriter:
         self._retention_bytes = total_bytes
 
     def flush(self) -> None:
-        """Write every event appended so far to the operating system. Blocks; not for the loop's thread."""
+        """Write every row appended so far to the operating system. Blocks; not for the loop's thread."""
         with self._files:
             self._work()
             while self._waiting:
@@ -178,22 +225,45 @@ class SegmentWriter:
                 with self._files:
                     self._work()
 
+    def _has_room(self, size_bytes: int) -> bool:
+        waiting_bytes = self._bytes_in - self._bytes_out + size_bytes
+        if waiting_bytes > self._buffer_bytes_max:
+            return False
+        self._bytes_in += size_bytes
+        if waiting_bytes > self._buffer_bytes_max // 2:
+            self._wake.set()
+        return True
+
+    def _next_rows(self) -> list[Timed]:
+        waiting, weigh = self._waiting, self._weigh
+        if weigh is None:
+            return [waiting.popleft() for _ in range(min(len(waiting), _STEP_ROWS))]
+        rows: list[Timed] = []
+        until_bytes = self._bytes_out + _STEP_BYTES
+        while waiting and len(rows) < _STEP_ROWS and self._bytes_out < until_bytes:
+            rows.append(waiting.popleft())
+            self._bytes_out += weigh(rows[-1])
+        return rows
+
     def _work(self) -> None:
-        waiting = self._waiting
-        events: list[Event] = [waiting.popleft() for _ in range(min(len(waiting), _STEP_ROWS))]
+        rows = self._next_rows()
         dropped, lost = self._dropped, self._lost
         losses = self._losses(dropped, lost)
-        if not events and not losses:
+        if not rows and not losses:
             self._guarded(self._rotate_by_age)
-        elif self._guarded(lambda: self._write(events, losses)):
+        elif self._guarded(lambda: self._write(rows, losses)):
             self._dropped_told, self._lost_told = dropped, lost
             self._guarded(self._rotate_by_age)
         self._guarded(self._retain)
 
-    def _losses(self, dropped: int, lost: int) -> list[Event]:
+    def _losses(self, dropped: int, lost: int) -> list[Timed]:
         """Return rows that tell how many rows are missing since the last time it could be told."""
-        told = ((REASON_BUFFER_FULL, dropped - self._dropped_told), (REASON_DISK_ERROR, lost - self._lost_told))
-        return [Refused(self._wall_us(), NODE_PROTOCOL, None, reason, times) for reason, times in told if times]
+        told = (("buffer_full", dropped - self._dropped_told), ("disk_error", lost - self._lost_told))
+        return [
+            Refused(self._wall_us(), NODE_PROTOCOL, None, f"{self._lines.thing}_{reason}", times)
+            for reason, times in told
+            if times
+        ]
 
     def _guarded(self, action: Callable[[], None]) -> bool:
         try:
@@ -205,40 +275,45 @@ class SegmentWriter:
             return False
         return True
 
-    def _write(self, events: list[Event], losses: list[Event]) -> None:
-        rows = events + losses
+    def _write(self, given: list[Timed], losses: list[Timed]) -> None:
+        rows = given + losses
         done = 0
         try:
             while done < len(rows):
                 done += self._write_some(rows[done:])
-                if self._segment is not None and self._segment.rows >= self._segment_rows:
+                if self._segment is not None and self._is_full(self._segment):
                     self._guarded(self._seal)  # what was written is written, whether the last line follows or not
         except Exception as error:
             # Anything: a row that cannot be encoded must not end the thread and the journal with it.
-            self._lost += max(len(events) - done, 0)
+            self._lost += max(len(given) - done, 0)
             self._abandon()
-            raise OSError(f"{len(events) - done} rows could not be written: {error}") from error
+            raise OSError(f"{len(given) - done} rows could not be written: {error}") from error
         self._in_trouble = False
 
-    def _write_some(self, events: list[Event]) -> int:
-        """Write the first events that belong into one segment; return how many."""
-        segment = self._segment_for(events[0])
+    def _is_full(self, segment: "_OpenSegment") -> bool:
+        return segment.rows >= self._segment_rows or (
+            self._segment_bytes is not None and segment.size_bytes >= self._segment_bytes
+        )
+
+    def _write_some(self, waiting: list[Timed]) -> int:
+        """Write the first rows that belong into one segment; return how many."""
+        segment = self._segment_for(waiting[0])
         room = self._segment_rows - segment.rows
-        rows = events[:room]
+        rows = waiting[:room]
         day = segment.day
-        fitting = next((index for index, event in enumerate(rows) if event.ts_us // _US_PER_DAY != day), len(rows))
+        fitting = next((index for index, row in enumerate(rows) if row.ts_us // _US_PER_DAY != day), len(rows))
         segment.write(rows[:fitting])
         self._written += fitting
         return fitting
 
-    def _segment_for(self, event: Event) -> "_OpenSegment":
-        day = event.ts_us // _US_PER_DAY
+    def _segment_for(self, row: Timed) -> "_OpenSegment":
+        day = row.ts_us // _US_PER_DAY
         if self._segment is not None and self._segment.day != day:
             self._seal()
         if self._segment is None:
             self._segments_begun += 1
-            name = SegmentName(self._node_id, event.ts_us, self._segments_begun)
-            self._segment = _OpenSegment(self._directory, name, self._wall_us())
+            name = SegmentName(self._node_id, row.ts_us, self._segments_begun)
+            self._segment = _OpenSegment(self._directory, name, self._lines, self._wall_us())
         return self._segment
 
     def _rotate_by_age(self) -> None:
@@ -281,24 +356,25 @@ class SegmentWriter:
 class _OpenSegment:
     """One file that grows."""
 
-    def __init__(self, directory: Path, name: SegmentName, opened_us: int) -> None:
+    def __init__(self, directory: Path, name: SegmentName, lines: Lines, opened_us: int) -> None:
         self.day = name.start_us // _US_PER_DAY
         self.opened_us = opened_us
         self.rows = 0
+        self.size_bytes = 0
         self._name = name
+        self._encode = lines.encode
         self._seq = 0
         folder = directory / name.folder
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name.text}{OPEN_SUFFIX}"
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
-        self._size_bytes = 0
-        self._head: list[Event] = [SegmentOpened(name.start_us, FORMAT_VERSION, name.node_id, name.text)]
+        self._head: list[Timed] = [SegmentOpened(name.start_us, lines.line_format, name.node_id, name.text)]
 
-    def write(self, events: list[Event]) -> None:
-        """Write events behind what is there."""
-        self._write_lines(self._head + events)
+    def write(self, rows: list[Timed]) -> None:
+        """Write rows behind what is there."""
+        self._write_lines(self._head + rows)
         self._head = []
-        self.rows += len(events)
+        self.rows += len(rows)
 
     def seal(self, now_us: int) -> _Sealed:
         """Write the last line and give the file its final name."""
@@ -306,52 +382,52 @@ class _OpenSegment:
         ts_us = now_us if date_of(now_us) == date_of(self._name.start_us) else self._name.start_us
         self._write_lines([SegmentSealed(ts_us, self._seq + 1)])
         os.close(self._fd)
-        return _Sealed(self._name.start_us, _rename_sealed(self._path), self._size_bytes)
+        return _Sealed(self._name.start_us, _rename_sealed(self._path), self.size_bytes)
 
     def give_up(self) -> _Sealed:
         """Give the file its final name without its last line; readers see it as unsealed."""
         with contextlib.suppress(OSError):  # the descriptor is gone when only the renaming failed
-            os.ftruncate(self._fd, self._size_bytes)
+            os.ftruncate(self._fd, self.size_bytes)
             os.close(self._fd)
-        return _Sealed(self._name.start_us, _rename_sealed(self._path), self._size_bytes)
+        return _Sealed(self._name.start_us, _rename_sealed(self._path), self.size_bytes)
 
     def abandon(self) -> _Sealed | None:
         """Cut off a half-written line and give the file its final name; a file without lines is removed."""
         try:
-            os.ftruncate(self._fd, self._size_bytes)
+            os.ftruncate(self._fd, self.size_bytes)
         finally:
             os.close(self._fd)
-        if self._size_bytes == 0:
+        if self.size_bytes == 0:
             self._path.unlink()
             return None
-        return _Sealed(self._name.start_us, _rename_sealed(self._path), self._size_bytes)
+        return _Sealed(self._name.start_us, _rename_sealed(self._path), self.size_bytes)
 
-    def _write_lines(self, events: list[Event]) -> None:
-        data = memoryview(encode_lines(events, self._seq))
+    def _write_lines(self, rows: list[Timed]) -> None:
+        data = memoryview(self._encode(rows, self._seq))
         rest = data
         while rest:
             rest = rest[os.write(self._fd, rest) :]
-        self._size_bytes += len(data)
-        self._seq += len(events)
+        self.size_bytes += len(data)
+        self._seq += len(rows)
 
 
-def _lock(directory: Path) -> int:
+def _lock(directory: Path, thing: str) -> int:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
     except OSError as error:
         raise HostError(
-            f"cannot keep a journal in {directory}: {error.strerror}", exit_code=_STORE_EXIT_CODE
+            f"cannot keep the {thing} in {directory}: {error.strerror}", exit_code=_STORE_EXIT_CODE
         ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
-        raise HostError(f"another node writes the journal in {directory}", exit_code=_STORE_EXIT_CODE) from error
+        raise HostError(f"another node writes the {thing} in {directory}", exit_code=_STORE_EXIT_CODE) from error
     return fd
 
 
-def _seal_left_overs(directory: Path) -> list[_Sealed]:
+def _seal_left_overs(directory: Path, thing: str) -> list[_Sealed]:
     """Rename what a killed node left open; return every sealed segment, oldest first."""
     try:
         for path in sorted(directory.glob(f"*/*{OPEN_SUFFIX}")):
@@ -361,7 +437,7 @@ def _seal_left_overs(directory: Path) -> list[_Sealed]:
         return sorted(_Sealed(name.start_us, path, path.stat().st_size) for name, path in found if name is not None)
     except OSError as error:
         raise HostError(
-            f"cannot read the journal in {directory}: {error.strerror}", exit_code=_STORE_EXIT_CODE
+            f"cannot read the {thing} in {directory}: {error.strerror}", exit_code=_STORE_EXIT_CODE
         ) from error
 
 

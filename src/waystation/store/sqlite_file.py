@@ -1,0 +1,103 @@
+"""What the tables of one SQLite file share: how it is opened, read, and how its refusals are told.
+
+Statements that take many values at once exist because Python's sqlite3 hands the interpreter over at every step of a
+statement: a row each with ``executemany`` makes a writer thread wait for the event loop once per row, a hundred rows in
+one statement once. docs/decisions has the figures.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from waystation.core.errors import HostError
+
+__all__ = ["ROWS_PER_STATEMENT_MAX", "STORE_EXIT_CODE", "Reading", "connect", "in_chunks", "make_private", "refused"]
+
+STORE_EXIT_CODE: Final = 5
+"""Of a process that cannot use its store (design.md, outside face)."""
+
+ROWS_PER_STATEMENT_MAX: Final = 128
+"""Rows written or looked up by one statement. SQLite allows 32,766 values in one (since 3.32), a packet has 16."""
+
+_BUSY_MS: Final = 5_000  # a command line may commit to the same file; its group takes milliseconds
+_CACHE_KIB: Final = 16_384  # per connection; the packets' ids alone need 45 MB per million, and 2 MB is the default
+# 32 MiB: index pages that many groups change are folded into the file once, a sixth of the CPU of a put (measured).
+_LOG_PAGES: Final = 8_192
+_STATEMENTS_KEPT: Final = 256  # a page's statement has about a hundred shapes in use, chunks have eight per table
+
+T = TypeVar("T")
+
+
+class Reading:
+    """The connection of the thread that reads."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def rows(self, statement: str, arguments: Sequence[object] = ()) -> list[Any]:
+        """Return all rows of a statement.
+
+        Raises:
+            HostError: The disk refused to be read.
+        """
+        # All at once: an open cursor would pin a snapshot and keep the write-ahead log from being folded in.
+        try:
+            return self._connection.execute(statement, arguments).fetchall()
+        except sqlite3.Error as error:
+            raise refused(self._path, "cannot be read", error) from error
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Let several statements see one moment; cursors must not outlive it.
+
+        Raises:
+            HostError: The disk refused to be read.
+        """
+        try:
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                if self._connection.in_transaction:  # some errors end it
+                    self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise refused(self._path, "cannot be read", error) from error
+
+
+def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut values into few runs whose lengths are powers of two, so that eight statements serve every length."""
+    start, size = 0, ROWS_PER_STATEMENT_MAX
+    while start < len(values):
+        while size > len(values) - start:
+            size >>= 1
+        yield values[start : start + size]
+        start += size
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file for its owner only (mode 0600); one that exists stays as it is."""
+    # SQLite gives its log and index files the mode of the database. A file that exists is not even opened: to close it
+    # would drop the locks that another connection of this process holds on it.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a connection in autocommit mode that may be made on one thread and used on another, never on two at once."""
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_KEPT
+    )
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    return connection
+
+
+def refused(path: Path, what: str, error: sqlite3.Error | OSError) -> HostError:
+    """Return the error that tells what the store did not do, and why."""
+    why = error.strerror if isinstance(error, OSError) else error
+    return HostError(f"the store {path} {what}: {why}", exit_code=STORE_EXIT_CODE)

@@ -1,0 +1,360 @@
+"""The packet table of a SQLite store: its layout, what commits change in it, and its reader.
+
+``seq`` is the row id, so packets lie in the file in the order they came. Authors and types are indexed by a short
+number made from their text (``sqlite_pages.search_key``), which makes these indexes a fifth as large and needs no table
+of names. What is known without looking, such as the newest ``seq`` and the bytes kept, stands in one row of
+``packet_state`` for the next start and in ``Totals`` for the reader.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from waystation.core.packets import (
+    DropPackets,
+    Found,
+    HidePackets,
+    LowerWitness,
+    PacketChange,
+    PacketEntry,
+    PacketPage,
+    PacketQuery,
+    PacketRow,
+    PutPacket,
+)
+from waystation.store.id_filter import IdFilter
+from waystation.store.sqlite_file import Reading, in_chunks
+from waystation.store.sqlite_pages import COLUMNS, ENTRY_COLUMNS, page_statement, search_key, window_end_statement
+
+__all__ = ["FORGOTTEN_CLEANED_MAX", "PACKETS_SCHEMA", "SqlitePacketReader", "SqlitePacketWriter", "Totals"]
+
+FORGOTTEN_CLEANED_MAX: Final = 256
+"""Dropped ids whose time is over that one commit removes; some 300 µs."""
+
+# Small columns first: a filter that says no then never touches the packet's bytes.
+_CREATE_PACKETS: Final = (
+    "CREATE TABLE IF NOT EXISTS packets (seq INTEGER PRIMARY KEY, hidden INTEGER NOT NULL DEFAULT 0,"
+    " kept INTEGER NOT NULL, order_at INTEGER NOT NULL, expires_at INTEGER, timestamp INTEGER NOT NULL,"
+    " author_key INTEGER NOT NULL, type_key INTEGER NOT NULL, received_at INTEGER NOT NULL, stored_at INTEGER NOT NULL,"
+    " author_id TEXT NOT NULL, content_type TEXT NOT NULL, packet_id BLOB NOT NULL, source TEXT NOT NULL,"
+    " mark BLOB NOT NULL, downgrade BLOB NOT NULL, canonical BLOB NOT NULL)"
+)
+_CREATE_STATE: Final = (
+    "CREATE TABLE IF NOT EXISTS packet_state (one INTEGER PRIMARY KEY CHECK (one = 1), epoch BLOB NOT NULL,"
+    " newest_seq INTEGER NOT NULL, newest_stored_at INTEGER NOT NULL, bytes_kept INTEGER NOT NULL)"
+)
+
+PACKETS_SCHEMA: Final = (
+    _CREATE_PACKETS,
+    "CREATE UNIQUE INDEX IF NOT EXISTS packets_by_id ON packets (packet_id)",
+    "CREATE UNIQUE INDEX IF NOT EXISTS packets_by_mark ON packets (mark) WHERE mark <> x''",
+    "CREATE INDEX IF NOT EXISTS packets_by_order ON packets (order_at)",
+    "CREATE INDEX IF NOT EXISTS packets_by_author ON packets (author_key, order_at)",
+    "CREATE INDEX IF NOT EXISTS packets_by_type ON packets (type_key, order_at)",
+    # Retention's two orders. Clocks only go on, so entries of the first are appended.
+    "CREATE INDEX IF NOT EXISTS packets_by_age ON packets (stored_at) WHERE kept = 0",
+    "CREATE INDEX IF NOT EXISTS packets_by_expiry ON packets (expires_at) WHERE expires_at IS NOT NULL AND kept = 0",
+    "CREATE TABLE IF NOT EXISTS forgotten (packet_id BLOB PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS forgotten_by_until ON forgotten (until)",
+    _CREATE_STATE,
+    "INSERT OR IGNORE INTO packet_state VALUES (1, randomblob(8), 0, 0, 0)",
+)
+"""What layout 2 has over layout 1; running it twice is harmless."""
+
+_INSERT_COLUMNS: Final = (*PacketRow._fields, "author_key", "type_key")
+_INSERT: Final = f"INSERT INTO packets ({', '.join(_INSERT_COLUMNS)}) VALUES "  # noqa: S608 - field names only
+_INSERT_ROW: Final = f"({', '.join('?' * len(_INSERT_COLUMNS))})"
+_STORED_IDS: Final = "SELECT packet_id FROM packets WHERE packet_id IN "
+_FORGOTTEN_IDS: Final = "SELECT packet_id, until FROM forgotten WHERE packet_id IN "
+_TAKEN_MARKS: Final = "SELECT mark FROM packets WHERE mark <> x'' AND mark IN "
+_STORED_BYTES: Final = "SELECT packet_id, length(canonical) FROM packets WHERE packet_id IN "
+_DELETE: Final = "DELETE FROM packets WHERE packet_id IN "
+_REMEMBER: Final = "INSERT OR REPLACE INTO forgotten VALUES "
+_HIDE: Final = "UPDATE packets SET hidden = ? WHERE packet_id IN "
+_LOWER: Final = "UPDATE packets SET received_at = ?1 WHERE packet_id = ?2 AND received_at > ?1"
+_CLEAN: Final = (
+    "DELETE FROM forgotten WHERE packet_id IN (SELECT packet_id FROM forgotten WHERE until < ? ORDER BY until LIMIT ?)"
+)
+_GET_TOTALS: Final = "SELECT newest_seq, newest_stored_at, bytes_kept FROM packet_state"
+_SET_TOTALS: Final = "UPDATE packet_state SET newest_seq = ?, newest_stored_at = ?, bytes_kept = ?"
+_OLDEST_MEMORY: Final = "SELECT min(until) FROM forgotten"
+
+_PACKET: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.packet_id = ?"  # noqa: S608 - field names only
+_HIDDEN: Final = "SELECT 1 FROM packets WHERE packet_id = ? AND hidden = 1"
+_STORED: Final = "SELECT 1 FROM packets WHERE packet_id = ?"
+_FORGOTTEN: Final = "SELECT 1 FROM forgotten WHERE packet_id = ? AND until >= ?"
+_MARKED: Final = "SELECT packet_id FROM packets WHERE mark <> x'' AND mark = ?"
+_EPOCH: Final = "SELECT epoch FROM packet_state"
+_EXPIRED: Final = (
+    "SELECT packet_id, length(canonical) FROM packets INDEXED BY packets_by_expiry"
+    " WHERE kept = 0 AND expires_at < ? ORDER BY expires_at, seq LIMIT ?"
+)
+_OLD: Final = (
+    "SELECT packet_id, length(canonical) FROM packets INDEXED BY packets_by_age"
+    " WHERE kept = 0 AND stored_at < ? AND (expires_at IS NULL OR expires_at >= ?) ORDER BY stored_at, seq LIMIT ?"
+)
+
+_AUTHOR_KEYS_CACHED: Final = 65_536  # 10 MB when full; a key costs 1 µs to make
+_FOR_EVER: Final = 1 << 63
+
+# Rows fetched at once: enough that Python's share is small, and few enough that packets of the greatest size, which a
+# page has no room for, are not fetched by the hundred.
+_FETCHED_FIRST: Final = 8
+_FETCHED_MAX: Final = 128
+
+
+class Totals(NamedTuple):
+    """What is known of the table without looking at it."""
+
+    newest_seq: int
+    newest_stored_at: int
+    """Greatest ``stored_at`` ever committed: the clock by which dropped ids are forgotten."""
+    bytes_kept: int
+
+
+class SqlitePacketWriter:
+    """Carries out packet changes inside transactions that ``SqliteStore.commit`` opens and ends, on one thread."""
+
+    def __init__(self, connection: sqlite3.Connection, *, ids_in_memory: bool) -> None:
+        """Read where the file stands.
+
+        Args:
+            connection: With the packet tables.
+            ids_in_memory: Whether to keep an ``IdFilter`` over all known ids. Cost: a second per million packets now.
+        """
+        self._connection = connection
+        self._key = lru_cache(_AUTHOR_KEYS_CACHED)(search_key)
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            PutPacket: self._put,
+            LowerWitness: self._lower,
+            HidePackets: self._hide,
+            DropPackets: self._drop,
+        }
+        self.totals = self._now = Totals(*self._rows(_GET_TOTALS)[0])
+        """As of the last commit; read by any thread."""
+        self._oldest_memory: int | None = self._rows(_OLDEST_MEMORY)[0][0]
+        self.ids = IdFilter() if ids_in_memory else None
+        """Every id this table knows, if wanted; asked by any thread."""
+        self._learn_ids(0)
+
+    def write(self, changes: Sequence[PacketChange]) -> None:
+        """Carry out changes in order; ``publish`` tells the reader after the transaction, nothing does if it fails."""
+        self._now = Totals(*self._rows(_GET_TOTALS)[0])
+        if self._now != self.totals:  # another process has written to the file
+            self._learn_ids(self.totals.newest_seq)
+            self._oldest_memory = self._rows(_OLDEST_MEMORY)[0][0]
+        for kind, run in groupby(changes, type):
+            self._handlers[kind](list(run))
+        self._clean()
+        self._connection.execute(_SET_TOTALS, self._now)
+
+    def publish(self) -> None:
+        """Let readers see the totals of the transaction that has just been committed."""
+        self.totals = self._now
+
+    def _learn_ids(self, seq_after: int) -> None:
+        if self.ids is not None:
+            for (packet_id,) in self._connection.execute("SELECT packet_id FROM packets WHERE seq > ?", (seq_after,)):
+                self.ids.add(packet_id)
+            for (packet_id,) in self._connection.execute("SELECT packet_id FROM forgotten"):
+                self.ids.add(packet_id)
+
+    def _put(self, puts: list[PutPacket]) -> None:
+        fresh = self._fresh(puts)
+        if fresh and fresh[0].seq <= self._now.newest_seq:
+            raise sqlite3.IntegrityError(f"seq {fresh[0].seq} is not above {self._now.newest_seq}")
+        for chunk in in_chunks(fresh):
+            values: list[object] = []
+            for row in chunk:
+                values += row
+                values.append(self._key(row.author_id))
+                values.append(self._key(row.content_type))
+            self._connection.execute(_INSERT + ",".join([_INSERT_ROW] * len(chunk)), values)
+        if fresh:
+            # Before the commit, so that no other thread can see a stored packet the filter does not hold yet.
+            if self.ids is not None:
+                for row in fresh:
+                    self.ids.add(row.packet_id)
+            self._now = Totals(
+                max(self._now.newest_seq, fresh[-1].seq),
+                max(self._now.newest_stored_at, *map(attrgetter("stored_at"), fresh), 0),
+                self._now.bytes_kept + sum(len(row.canonical) for row in fresh),
+            )
+
+    def _fresh(self, puts: list[PutPacket]) -> list[PacketRow]:
+        """Return the rows whose ids and marks are new, also among themselves."""
+        ids = self.ids
+        known_until = self._known_until([p.row.packet_id for p in puts if ids is None or ids.may_hold(p.row.packet_id)])
+        taken = {mark for (mark,) in self._in(_TAKEN_MARKS, [put.row.mark for put in puts if put.row.mark])}
+        clock = self._now.newest_stored_at
+        fresh = []
+        for (row,) in puts:
+            if known_until.get(row.packet_id, -1) >= max(clock, row.stored_at) or row.mark in taken:
+                continue
+            known_until[row.packet_id] = _FOR_EVER
+            if row.mark:
+                taken.add(row.mark)
+            clock = max(clock, row.stored_at)
+            fresh.append(row)
+        return fresh
+
+    def _known_until(self, packet_ids: list[bytes]) -> dict[bytes, int]:
+        known: dict[bytes, int] = dict(self._in(_FORGOTTEN_IDS, packet_ids))
+        known.update((packet_id, _FOR_EVER) for (packet_id,) in self._in(_STORED_IDS, packet_ids))
+        return known
+
+    def _lower(self, changes: list[LowerWitness]) -> None:
+        for packet_id, received_at in changes:
+            self._connection.execute(_LOWER, (received_at, packet_id))
+
+    def _hide(self, changes: list[HidePackets]) -> None:
+        for packet_ids, hidden in changes:
+            self._in(_HIDE, packet_ids, hidden)
+
+    def _drop(self, changes: list[DropPackets]) -> None:
+        for packet_ids, remember_until in changes:
+            stored = self._in(_STORED_BYTES, list(dict.fromkeys(packet_ids)))
+            for chunk in in_chunks(stored):
+                values = [value for packet_id, _ in chunk for value in (packet_id, remember_until)]
+                self._connection.execute(_REMEMBER + ",".join(["(?, ?)"] * len(chunk)), values)
+            if stored:
+                self._in(_DELETE, [packet_id for packet_id, _ in stored])
+                dropped_bytes = sum(size_bytes for _, size_bytes in stored)
+                self._now = self._now._replace(bytes_kept=self._now.bytes_kept - dropped_bytes)
+                if self._oldest_memory is None or remember_until < self._oldest_memory:
+                    self._oldest_memory = remember_until
+
+    def _clean(self) -> None:
+        """Remove a few ids whose time is over; they count as unknown since then, so nobody waits for it."""
+        if self._oldest_memory is not None and self._oldest_memory < self._now.newest_stored_at:
+            self._connection.execute(_CLEAN, (self._now.newest_stored_at, FORGOTTEN_CLEANED_MAX))
+            self._oldest_memory = self._rows(_OLDEST_MEMORY)[0][0]
+
+    def _in(self, statement: str, values: Sequence[bytes], *first: object) -> list[Any]:
+        """Run a statement that ends in IN over all values, few statements for many."""
+        found: list[Any] = []
+        for chunk in in_chunks(values):
+            found += self._rows(f"{statement}({','.join('?' * len(chunk))})", (*first, *chunk))
+        return found
+
+    def _rows(self, statement: str, arguments: Iterable[object] = ()) -> list[Any]:
+        return self._connection.execute(statement, tuple(arguments)).fetchall()
+
+
+class SqlitePacketReader:
+    """Implements ``core.packets.PacketReader`` for the thread that reads.
+
+    Where the writer keeps ids in memory, a packet that another process has put is unknown here until this process
+    commits a packet change. Everything else is read from the file.
+
+    Raises:
+        HostError: From any of the reads: the disk refused to be read.
+    """
+
+    def __init__(self, reading: Reading, writer: SqlitePacketWriter) -> None:
+        self._reading = reading
+        self._writer = writer
+        ((self._epoch,),) = reading.rows(_EPOCH)
+
+    def page(self, query: PacketQuery) -> PacketPage[PacketRow]:
+        """Return the next packets of a query.
+
+        Cost: at most ``sqlite_pages.ROWS_LOOKED_AT_MAX`` packets are looked at.
+        """
+        return self._page(query, COLUMNS, _make_row)
+
+    def entries(self, query: PacketQuery) -> PacketPage[PacketEntry]:
+        """Return the same page with less of each packet; half the columns take two thirds of the time."""
+        return self._page(query, ENTRY_COLUMNS, _make_entry)
+
+    def _page(self, query: PacketQuery, columns: str, make: Callable[[Any], Found]) -> PacketPage[Found]:
+        assert query.rows_max >= 1
+        assert not (query.by_seq and query.descending)
+        with self._reading.snapshot() as connection:
+            rows, is_cut = self._take(connection, query, columns, make)
+            if is_cut:
+                last = rows[-1]
+                return PacketPage(rows, (0 if query.by_seq else last.order_at, last.seq))
+            ends = connection.execute(*window_end_statement(query)).fetchall()
+            return PacketPage(rows, ends[0] if ends else None)
+
+    def _take(
+        self, connection: sqlite3.Connection, query: PacketQuery, columns: str, make: Callable[[Any], Found]
+    ) -> tuple[list[Found], bool]:
+        """Return rows and whether the page was full before the window ended."""
+        rows: list[Found] = []
+        room_bytes, count = query.bytes_max, _FETCHED_FIRST
+        cursor = connection.execute(*page_statement(query, columns))
+        try:
+            while fetched := cursor.fetchmany(count):
+                rows += map(make, fetched)
+                sizes = [len(row.canonical) for row in rows[-len(fetched) :]]
+                largest_bytes = max(sizes)
+                room_bytes -= sum(sizes)
+                if room_bytes <= 0 or len(rows) > query.rows_max:
+                    return _cut(rows, query), True
+                count = min(_FETCHED_MAX, room_bytes // max(largest_bytes, 1) + 1)
+            return rows, False
+        finally:
+            cursor.close()
+
+    def packet(self, packet_id: bytes) -> PacketRow | None:
+        """Return the stored packet, hidden or not, or None."""
+        if self._is_surely_unknown(packet_id):
+            return None
+        rows = self._reading.rows(_PACKET, (packet_id,))
+        return PacketRow._make(rows[0]) if rows else None
+
+    def hidden(self, packet_id: bytes) -> bool:
+        """Return whether the packet is stored but hidden."""
+        return not self._is_surely_unknown(packet_id) and bool(self._reading.rows(_HIDDEN, (packet_id,)))
+
+    def known(self, packet_id: bytes) -> bool:
+        """Return whether the packet is stored, or was within the memory for dropped ones."""
+        if self._is_surely_unknown(packet_id):
+            return False
+        clock = self._writer.totals.newest_stored_at
+        return bool(self._reading.rows(_STORED, (packet_id,)) or self._reading.rows(_FORGOTTEN, (packet_id, clock)))
+
+    def marked(self, mark: bytes) -> bytes | None:
+        """Return the id of the packet that bears ``mark``, or None."""
+        rows = self._reading.rows(_MARKED, (mark,))
+        return rows[0][0] if rows else None
+
+    def newest_seq(self) -> int:
+        """Return the greatest ``seq`` ever committed, 0 for none."""
+        return self._writer.totals.newest_seq
+
+    def epoch(self) -> bytes:
+        """Return the 8 random bytes that name this file."""
+        return bytes(self._epoch)
+
+    def bytes_kept(self) -> int:
+        """Return the sum of canonical bytes stored."""
+        return self._writer.totals.bytes_kept
+
+    def droppable(self, stored_before: int, expired_before: int, rows_max: int) -> Sequence[tuple[bytes, int]]:
+        """Return id and canonical bytes of packets retention may drop: expired ones first, then the oldest."""
+        expired = self._reading.rows(_EXPIRED, (expired_before, rows_max))
+        return [*expired, *self._reading.rows(_OLD, (stored_before, expired_before, rows_max - len(expired)))]
+
+    def _is_surely_unknown(self, packet_id: bytes) -> bool:
+        ids = self._writer.ids
+        return ids is not None and not ids.may_hold(packet_id)
+
+
+_make_row: Final = partial(tuple.__new__, PacketRow)  # PacketRow(*values) takes twice as long
+_make_entry: Final = partial(tuple.__new__, PacketEntry)
+
+
+def _cut(rows: list[Found], query: PacketQuery) -> list[Found]:
+    """Return as many rows as a page may hold; there are too many, or too many bytes."""
+    kept_bytes = 0
+    for count, row in enumerate(rows[: query.rows_max], 1):
+        kept_bytes += len(row.canonical)
+        if kept_bytes >= query.bytes_max:
+            return rows[:count]
+    return rows[: query.rows_max]

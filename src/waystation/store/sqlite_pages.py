@@ -1,0 +1,145 @@
+"""Statements that read a page of packets: SQL for each form of ``core.packets.PacketQuery``.
+
+A page in history order has two parts. The window walks an index, or merges several, from the start on and gives at most
+``ROWS_LOOKED_AT_MAX`` places; the packets behind these places are then fetched and filtered one by one until the page
+is full. Nothing is sorted: the window's parts come out of their indexes in order, SQLite merges them, and the join
+keeps the window's order. A place is split in two parts, the rest of its second and the seconds behind it, because an
+index on (order_at) with its implied seq can be entered at either, but not at a pair.
+
+A page in the order of ``seq`` walks the table itself, over at most as many numbers.
+
+What is put together here as text are names of this module and question marks; values are always bound.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from waystation.core.packets import PacketEntry, PacketQuery, PacketRow
+
+__all__ = [
+    "COLUMNS",
+    "ENTRY_COLUMNS",
+    "INDEXES_MERGED_MAX",
+    "ROWS_LOOKED_AT_MAX",
+    "page_statement",
+    "search_key",
+    "window_end_statement",
+]
+
+ROWS_LOOKED_AT_MAX: Final = 4_096
+"""Packets looked at for one page: about 4 ms when none of them matches."""
+
+INDEXES_MERGED_MAX: Final = 16
+"""Up to so many authors, or types, are read from their own index; beyond that the whole history is walked."""
+
+COLUMNS: Final = ", ".join(f"p.{name}" for name in PacketRow._fields)
+"""Of table ``packets p``, in the order of ``PacketRow``."""
+
+ENTRY_COLUMNS: Final = ", ".join(f"p.{name}" for name in PacketEntry._fields)
+"""Of table ``packets p``, in the order of ``PacketEntry``."""
+
+_INTEGER_MIN: Final = -(1 << 63)
+_INTEGER_MAX: Final = (1 << 63) - 1
+_KEY_BYTES: Final = 6  # an integer SQLite keeps in 6 bytes; making one collide with a given one takes 2**48 tries
+
+Statement = tuple[str, list[object]]
+
+
+def search_key(text: str) -> int:
+    """Return the 48-bit number by which an author or a type is indexed; texts that share one are told apart later."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest(), "big") - (
+        1 << 47
+    )
+
+
+def page_statement(query: PacketQuery, columns: str = COLUMNS) -> Statement:
+    """Return the statement for one more row than the page takes, so that its end is known."""
+    if query.by_seq:
+        conditions, arguments = _filters(query)
+        after = _seq_after(query)
+        last = min(after + ROWS_LOOKED_AT_MAX, _INTEGER_MAX if query.seq_max is None else query.seq_max)
+        return (
+            f"SELECT {columns} FROM packets p WHERE p.seq > ? AND p.seq <= ? AND {conditions} ORDER BY p.seq LIMIT ?",  # noqa: S608
+            [after, last, *arguments, query.rows_max + 1],
+        )
+    window, places = _window(query)
+    conditions, arguments = _filters(query)
+    if query.seq_max is not None:
+        conditions += " AND p.seq <= ?"
+        arguments.append(query.seq_max)
+    return (
+        f"SELECT {columns} FROM ({window}) w CROSS JOIN packets p ON p.seq = w.seq WHERE {conditions} LIMIT ?",  # noqa: S608
+        [*places, *arguments, query.rows_max + 1],
+    )
+
+
+def window_end_statement(query: PacketQuery) -> Statement:
+    """Return the statement for the place where looking stopped, without a row if everything was looked at."""
+    if query.by_seq:
+        after = _seq_after(query) + ROWS_LOOKED_AT_MAX
+        last = _INTEGER_MAX if query.seq_max is None else query.seq_max
+        return "SELECT 0, seq - 1 FROM packets WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT 1", [after, last]
+    window, places = _window(query)
+    return f"SELECT w.order_at, w.seq FROM ({window}) w LIMIT 1 OFFSET {ROWS_LOOKED_AT_MAX - 1}", places  # noqa: S608
+
+
+def _seq_after(query: PacketQuery) -> int:
+    return 0 if query.start is None else query.start[1]
+
+
+def _window(query: PacketQuery) -> Statement:
+    """Return the statement for the next places in the cheapest order that holds everything the query asks for."""
+    if 0 < len(query.authors) <= INDEXES_MERGED_MAX:
+        return _merged("packets_by_author", "author_key", query.authors, query)
+    if 0 < len(query.types) <= INDEXES_MERGED_MAX:
+        return _merged("packets_by_type", "type_key", query.types, query)
+    order_at, seq = _start(query)
+    return _in_order([_arms("packets_by_order", "", query.descending)], [order_at, seq, order_at], query.descending)
+
+
+def _merged(index: str, column: str, texts: Sequence[str], query: PacketQuery) -> Statement:
+    # NULL equals nothing, so it pads the keys to a length that few statements serve. Keys must not repeat: each would
+    # give its packets once more.
+    keys: list[object] = list(dict.fromkeys(map(search_key, texts)))
+    keys += [None] * ((1 << (len(keys) - 1).bit_length()) - len(keys))
+    arms = _arms(index, f"{column} = ? AND ", query.descending)
+    order_at, seq = _start(query)
+    places = [value for key in keys for value in (key, order_at, seq, key, order_at)]
+    return _in_order([arms] * len(keys), places, query.descending)
+
+
+def _arms(index: str, condition: str, descending: bool) -> str:
+    beyond = "<" if descending else ">"
+    select = f"SELECT order_at, seq FROM packets INDEXED BY {index} WHERE {condition}order_at"  # noqa: S608
+    return f"{select} = ? AND seq {beyond} ? UNION ALL {select} {beyond} ?"
+
+
+def _in_order(arms: Sequence[str], places: list[object], descending: bool) -> Statement:
+    order = "1 DESC, 2 DESC" if descending else "1, 2"
+    return f"{' UNION ALL '.join(arms)} ORDER BY {order} LIMIT {ROWS_LOOKED_AT_MAX}", places
+
+
+def _start(query: PacketQuery) -> tuple[int, int]:
+    edge = _INTEGER_MAX if query.descending else _INTEGER_MIN
+    return (edge, edge) if query.start is None else query.start
+
+
+def _filters(query: PacketQuery) -> Statement:
+    conditions = ["p.hidden = 0"]
+    arguments: list[object] = []
+    if query.alive_at is not None:
+        conditions.append("(p.expires_at IS NULL OR p.expires_at >= ?)")
+        arguments.append(query.alive_at)
+    if query.since is not None:
+        conditions.append("p.timestamp >= ?")
+        arguments.append(query.since)
+    if query.until is not None:
+        conditions.append("p.timestamp <= ?")
+        arguments.append(query.until)
+    for column, texts in (("p.content_type", query.types), ("p.author_id", query.authors)):
+        if texts:
+            padded = [*texts, *[texts[-1]] * ((1 << (len(texts) - 1).bit_length()) - len(texts))]
+            conditions.append(f"{column} IN ({', '.join('?' * len(padded))})")
+            arguments += padded
+    return " AND ".join(conditions), arguments
