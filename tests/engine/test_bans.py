@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from waystation.core.dids import encode_did
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
@@ -21,6 +22,7 @@ KEY = KeyPair.from_seed(bytes(32)).public
         (KEY.hex().upper(), f"id:{KEY.hex()}"),
         (encode_id52(KEY), f"id:{KEY.hex()}"),
         (f"id:{encode_id52(KEY)}", f"id:{KEY.hex()}"),
+        (encode_did(KEY), f"id:{KEY.hex()}"),
         ("192.0.2.9", "address:192.0.2.9"),
         ("address:192.0.2.9", "address:192.0.2.9"),
         ("2001:db8::77", "address:2001:db8::/64"),

@@ -6,10 +6,16 @@ import pytest
 
 from tests.engine.build import SECOND, WALL, Rig
 from tests.protocols.bhumi.build import ALICE, i_am, raw, send
-from waystation.core.effects import Append, Close, Hold, Peer, Send
-from waystation.engine.bans import Ban
+from waystation.core.effects import Append, Close, Commit, Hold, Peer, Send, SignatureCheck, Verify
+from waystation.core.facts import PeerLeft, Refused
+from waystation.core.machine import AsksNothing
+from waystation.engine.admission import Admission
+from waystation.engine.bans import Ban, BanList
+from waystation.engine.node import Node
+from waystation.engine.recorder import Recorder
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.store.memory import MemoryStore
 
 
 def nonce_of(hello):
@@ -226,3 +232,108 @@ def test_silent_newcomers_are_refused_by_name_and_counted():
     assert (before["handshakes"], before["connections"]) == (16, 16)
     assert rig.node.sizes()["node"] == {"connections": 0, "handshakes": 0, "bans": 0}
     assert rig.recorder.totals()["refusals"] == {("bhumi", "address_handshakes_full"): 1}
+
+
+class Asker:
+    """A relay that dials out, asks questions, and notes everything it is told."""
+
+    def __init__(self):
+        self.told = []
+        self.effects = []
+
+    def connect(self, peer, now, address=""):
+        self.told.append(("connect", peer, address))
+
+    def connect_upstream(self, peer, name, now):
+        self.told.append(("upstream", peer, name))
+
+    def receive(self, peer, data, now):
+        self.told.append(("receive", peer, data))
+
+    def disconnect(self, peer, now):
+        self.effects.append(PeerLeft("asker", peer, None, "gone"))
+
+    def committed(self, ticket, now):
+        self.told.append(("committed", ticket, now))
+
+    def verified(self, ticket, answers, now):
+        self.told.append(("verified", ticket, answers, now))
+
+    def take(self):
+        effects, self.effects = self.effects, []
+        return effects
+
+
+def asking_node():
+    """Return a node with two askers, and its admission."""
+    askers, admission, events = {"a": Asker(), "b": Asker()}, Admission(), []
+    recorder = Recorder(events.append, random.Random(1))
+    recorder.set_wall(0, WALL)
+    recorder.use_key(b"k" * 32)
+    return Node(askers, admission, BanList(MemoryStore()), recorder), askers, admission
+
+
+def test_relay_hears_the_address_it_is_counted_under():
+    """A mapped IPv4 address is the IPv4 one, an IPv6 address its site: what admission counts is what the relay gets."""
+    node, askers, _ = asking_node()
+    for host in ("::ffff:192.0.2.1", "2001:db8::1", ""):
+        assert node.open("a", host, WALL, SECOND)
+        node.connect("a", host, SECOND)
+
+    assert [address for _, _, address in askers["a"].told] == ["192.0.2.1", "2001:db8::/64", ""]
+
+
+def test_answers_go_to_the_protocol_that_asked():
+    """The same ticket of another protocol is another question."""
+    node, askers, _ = asking_node()
+    node.committed("a", 1, SECOND)
+    node.verified("b", 1, [0, -1], SECOND)
+
+    assert askers["a"].told == [("committed", 1, SECOND)]
+    assert askers["b"].told == [("verified", 1, [0, -1], SECOND)]
+
+
+def test_questions_pass_the_engine_as_they_are():
+    """Commit and Verify reach the server in their place among the effects; facts do not."""
+    node, askers, _ = asking_node()
+    wanted = [Commit(1, ()), Send(Peer(9), b"x"), Verify(2, (SignatureCheck((), b"", b""),)), Hold(Peer(9), True)]
+    askers["b"].effects = [*wanted[:2], Refused("b", None, "why"), *wanted[2:]]
+
+    assert list(node.take(SECOND)) == [("b", wanted)]
+
+
+def test_dialled_connection_is_not_counted():
+    """An upstream has a number of its own, is heard, and neither takes a place at the door nor gives one back."""
+    node, askers, admission = asking_node()
+    out = node.connect_out("a", "did:key:upstream", SECOND)
+    assert node.open("a", "192.0.2.1", WALL, SECOND)
+    other = node.connect("a", "192.0.2.1", SECOND)
+    counted = admission.total
+    node.receive(out, b"hello", SECOND)
+    node.disconnect(out, SECOND)
+    node.receive(out, b"late", SECOND)
+
+    assert out != other
+    assert (counted, admission.total) == (1, 1)
+    assert askers["a"].told == [
+        ("upstream", out, "did:key:upstream"),
+        ("connect", other, "192.0.2.1"),
+        ("receive", out, b"hello"),
+    ]
+
+
+def test_relay_without_upstreams_cannot_dial():
+    """Dialling for a protocol that has no upstreams is a bug of ours."""
+    rig = Rig()
+
+    with pytest.raises(AssertionError):
+        rig.node.connect_out("bhumi", "somebody", rig.now)
+
+
+def test_bhumi_asks_nothing():
+    """An answer for a relay that never asks is a bug of ours, not something to swallow."""
+    rig = Rig()
+
+    assert isinstance(rig.relay, AsksNothing)
+    with pytest.raises(AssertionError):
+        rig.node.committed("bhumi", 1, rig.now)

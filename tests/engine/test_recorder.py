@@ -134,6 +134,7 @@ def test_totals_count_what_is_noted_even_without_a_journal():
     assert recorder.totals() == {
         "deliveries": {("bhumi", "ok"): 2, ("bhumi", "timeout"): 1},
         "refusals": {("bhumi", "connections_full"): 1},
+        "packets": {},
     }
 
 

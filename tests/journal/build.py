@@ -11,11 +11,14 @@ from waystation.journal.events import (
     Event,
     NodeStarted,
     NodeStopped,
+    PacketJudged,
     PeerIdentified,
     PeerLeft,
     Refused,
     SegmentOpened,
     SegmentSealed,
+    SubscriptionEnded,
+    SubscriptionOpened,
 )
 from waystation.journal.segment import SegmentName, encode_lines
 
@@ -33,6 +36,28 @@ ONE_OF_EACH: tuple[Event, ...] = (
     AnonymousCounted(NOON_US, "bhumi", 3, 2),
     Refused(NOON_US + 5, "bhumi", None, "truncated", 4),
     NodeStopped(NOON_US + 6, "signal"),
+    PacketJudged(
+        NOON_US + 7,
+        "strata",
+        "invalid_timestamp",
+        "too_old",
+        b"u" * 16,
+        b"r" * 16,
+        "peer",
+        512,
+        1,
+        b"i" * 16,
+        "POST",
+        1_780_000_000,
+        1_780_056_000,
+        1_790_000_000,
+        9,
+        "AI_MODEL",
+        "no_chain",
+        70,
+    ),
+    SubscriptionOpened(NOON_US + 8, "strata", b"c" * 8, 1),
+    SubscriptionEnded(NOON_US + 9, "strata", b"c" * 8, 30, 4, 1, 60_000_000),
 )
 
 
@@ -47,6 +72,31 @@ def segment_bytes(name: SegmentName, events: tuple[Event, ...] | list[Event], *,
     if sealed:
         rows.append(SegmentSealed(name.start_us, len(rows) + 1))
     return encode_lines(rows, 0)
+
+
+def accepted(ts_us: int, rng: random.Random) -> PacketJudged:
+    """Return an accepted packet's event as a client's publication gives it."""
+    seconds = ts_us // 1_000_000
+    return PacketJudged(
+        ts_us,
+        "strata",
+        "accepted",
+        None,
+        rng.randbytes(16),
+        None,
+        "client",
+        rng.randrange(300, 900),
+        1,
+        rng.randbytes(16),
+        "POST",
+        seconds - 1,
+        seconds,
+        None,
+        rng.randrange(10**6),
+        None,
+        None,
+        rng.randrange(10**5),
+    )
 
 
 def traffic(seed: int, start_us: int, attempts: int) -> list[Event]:
@@ -68,6 +118,10 @@ def traffic(seed: int, start_us: int, attempts: int) -> list[Event]:
                 events.append(DeliveryFinished(at + latency_us, "bhumi", attempt, peer, outcome, latency_us, 64))
         else:
             events.append(DeliveryFinished(at, "bhumi", attempt, peer, outcome, None, 0))
+        if index % 3 == 0:
+            events.append(accepted(at, rng))
+        if index % 7 == 0:
+            events.append(PacketJudged(at, "strata", "rate_limited", "publish", peer, None, "client", 900, 3))
         if index % 10 == 0:
             events += [AnonymousCounted(at, "bhumi", index, 1), Refused(at, "bhumi", None, "oversize", 2)]
     return events

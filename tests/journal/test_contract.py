@@ -88,4 +88,7 @@ def test_kind_of_an_event_is_found_by_its_type() -> None:
         "anonymous_counted",
         "refused",
         "node_stopped",
+        "packet_judged",
+        "subscription_opened",
+        "subscription_ended",
     ]

@@ -5,7 +5,7 @@ import typing
 from tests.journal.build import ONE_OF_EACH
 from waystation.journal import events
 
-ALLOWED_TYPES = {int, str, bytes, int | None, bytes | None, events.Outcome}
+ALLOWED_TYPES = {int, str, bytes, int | None, str | None, bytes | None, events.Outcome}
 
 
 def test_every_event_begins_with_its_time() -> None:

@@ -31,7 +31,7 @@ def test_complete_segment_is_read_whole() -> None:
     report = inspect_segment(FILE, WHOLE)
 
     assert report.state is SegmentState.COMPLETE
-    assert (report.rows_good, report.rows_bad, report.rows_promised) == (10, 0, 10)
+    assert (report.rows_good, report.rows_bad, report.rows_promised) == (13, 0, 13)
 
 
 def test_lines_hold_what_events_hold() -> None:
@@ -39,7 +39,7 @@ def test_lines_hold_what_events_hold() -> None:
     rows = list(read_rows(WHOLE))
     finished = next(row for row in rows if row["kind"] == "delivery_finished")
 
-    assert [row["seq"] for row in rows] == list(range(10))
+    assert [row["seq"] for row in rows] == list(range(13))
     assert finished == {
         "ts": NOON_US + 4,
         "seq": 5,
@@ -54,6 +54,40 @@ def test_lines_hold_what_events_hold() -> None:
         "bytes": 128,
         "attrs": {"attempt_ref": "61" * 16, "tries": "2"},
     }
+
+
+def test_packet_line_names_everything_by_reference() -> None:
+    """What the node thought of a packet stands in columns and allowed attributes; who is who only as keyed hashes."""
+    judged = next(row for row in read_rows(WHOLE) if row["kind"] == "packet_judged")
+
+    assert (judged["outcome"], judged["reason"], judged["latency_us"], judged["bytes"]) == (
+        "invalid_timestamp",
+        "too_old",
+        70,
+        512,
+    )
+    assert judged["attrs"] == {
+        "author_ref": "75" * 16,
+        "relay_ref": "72" * 16,
+        "packet_ref": "69" * 16,
+        "source": "peer",
+        "content_type": "POST",
+        "packet_ts": "1780000000",
+        "received_at": "1780056000",
+        "expires_at": "1790000000",
+        "store_seq": "9",
+        "origin": "AI_MODEL",
+        "downgrade": "no_chain",
+        "n": "1",
+    }
+
+
+def test_format_is_asked_for_by_name() -> None:
+    """A whole segment is foreign to whoever looks for lines of another format."""
+    first = WHOLE.partition(b"\n")[0]
+
+    assert classify(NAME, first, WHOLE)[0] is SegmentState.COMPLETE
+    assert classify(NAME, first, WHOLE, "archive-1") == (SegmentState.FOREIGN, None)
 
 
 def test_every_line_keeps_to_its_kind() -> None:
@@ -131,7 +165,7 @@ def test_bad_line_is_passed_over(line: bytes) -> None:
     first, rest = WHOLE.split(b"\n", 1)
     report = inspect_segment(FILE, first + b"\n" + line + b"\n" + rest)
 
-    assert (report.state, report.rows_good, report.rows_bad) == (SegmentState.COMPLETE, 10, 1)
+    assert (report.state, report.rows_good, report.rows_bad) == (SegmentState.COMPLETE, 13, 1)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))

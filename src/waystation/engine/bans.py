@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from waystation.core.dids import key_of_did
 from waystation.core.errors import LocalError
 from waystation.core.ids import decode_id52, decode_key_hex
 from waystation.core.records import Record, Store
@@ -38,7 +39,7 @@ class Ban:
 
 
 def parse_subject(text: str) -> str:
-    """Return the canonical form of a subject: an id52, a key in hex, or an IP address, with or without its prefix.
+    """Return the canonical form of a subject: an id52, a key in hex or as a DID, or an IP address; prefixes may stand.
 
     Raises:
         LocalError: It is none of these.
@@ -48,9 +49,11 @@ def parse_subject(text: str) -> str:
     if key and not text.startswith("id:"):
         return f"address:{key}"
     try:
-        identity = decode_id52(bare) if len(bare) == len("0" * 52) else decode_key_hex(bare)
+        identity = key_of_did(bare) or (decode_id52(bare) if len(bare) == len("0" * 52) else decode_key_hex(bare))
     except LocalError as error:
-        raise LocalError(f"{text!r} is neither an IP address, nor an id52, nor a key in hexadecimal") from error
+        raise LocalError(
+            f"{text!r} is neither an IP address, nor an id52, nor a key in hexadecimal, nor a DID that is a key"
+        ) from error
     return f"id:{identity.hex()}"
 
 

@@ -5,10 +5,10 @@ that number goes to its protocol's machine. ``take`` returns each protocol's eff
 already gone to the recorder by then and never leave this room.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final, Protocol, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol, cast, runtime_checkable
 
-from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
 from waystation.core.facts import Fact
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
@@ -17,9 +17,11 @@ from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes,
 from waystation.engine.bans import BanList
 from waystation.engine.recorder import Recorder, Traffic
 
-__all__ = ["Node", "Relay"]
+__all__ = ["DialsOut", "Node", "Relay"]
 
 _FIRST_PEER: Final = 1
+_FOR_THE_SERVER: Final = frozenset({Append, Commit, Hold, Verify})
+"""Effects that pass through this room as they are."""
 
 
 class Relay(Machine, Protocol):
@@ -41,14 +43,23 @@ class Relay(Machine, Protocol):
         """Return how much of each bounded thing there is."""
 
 
+@runtime_checkable
+class DialsOut(Protocol):
+    """What the node asks of a relay that has upstreams besides."""
+
+    def connect_upstream(self, peer: Peer, name: str, now: Instant) -> None:
+        """A connection that we dialled stands; ``name`` is the one under which the relay knows the other side."""
+
+
 class Link:
     """What the node keeps of one connection: its relay, what it is counted under, and its traffic."""
 
     __slots__ = ("address", "relay", "traffic")
 
-    def __init__(self, relay: Relay, address: str) -> None:
+    def __init__(self, relay: Relay, address: str | None) -> None:
         self.relay = relay
         self.address = address
+        """None for a connection that we dialled: admission does not count it."""
         self.traffic = Traffic()
 
 
@@ -102,14 +113,23 @@ class Node:
 
     def connect(self, protocol: str, host: str, now: Instant) -> Peer:
         """An opened connection stands; return its number."""
-        peer = Peer(self._next_peer)
-        self._next_peer += 1
-        relay = self._relays[protocol]
-        link = Link(relay, address_key(host))
-        self._handshakes.end(link.address)
-        self._links[peer] = link
-        self._recorder.connected(protocol, peer, link.traffic, now)
-        relay.connect(peer, now)
+        address = address_key(host)
+        self._handshakes.end(address)
+        peer, link = self._link(protocol, address, now)
+        link.relay.connect(peer, now, address)
+        return peer
+
+    def connect_out(self, protocol: str, name: str, now: Instant) -> Peer:
+        """A connection that we dialled stands; return its number.
+
+        Args:
+            protocol: One whose relay has upstreams.
+            name: What the relay calls the other side.
+            now: Monotonic time.
+        """
+        peer, link = self._link(protocol, None, now)
+        assert isinstance(link.relay, DialsOut)
+        link.relay.connect_upstream(peer, name, now)
         return peer
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
@@ -137,6 +157,14 @@ class Node:
         link = self._links.get(peer)
         if link is not None:
             link.relay.drained(peer, now)
+
+    def committed(self, protocol: str, ticket: int, now: Instant) -> None:
+        """The changes of a ``Commit`` of this protocol are on disk."""
+        self._relays[protocol].committed(ticket, now)
+
+    def verified(self, protocol: str, ticket: int, answers: Sequence[int], now: Instant) -> None:
+        """Here are the answers to a ``Verify`` of this protocol."""
+        self._relays[protocol].verified(ticket, answers, now)
 
     def wake(self, now: Instant) -> None:
         """A deadline has come."""
@@ -195,23 +223,34 @@ class Node:
     def _without_facts(self, effects: list[Effect], now: Instant) -> list[Effect]:
         kept: list[Effect] = []
         links = self._links
+        last, link = None, None  # pages of history are hundreds of Sends to one peer
         for effect in effects:
             if type(effect) is Send:
-                link = links.get(effect.peer)
+                peer, data, _ = effect
+                if peer != last:
+                    last, link = peer, links.get(peer)
                 if link is not None:
-                    link.traffic.bytes_out += len(effect.data)
+                    link.traffic.bytes_out += len(data)
                 kept.append(effect)
             elif type(effect) is Close:
-                link = links.get(effect.peer)
+                last, link = None, links.get(effect.peer)
                 if link is not None:
                     self._drop(effect.peer, link)
                 kept.append(effect)
-            elif type(effect) is Hold or type(effect) is Append:
+            elif type(effect) in _FOR_THE_SERVER:
                 kept.append(effect)
             else:
                 self._recorder.note(cast("Fact", effect), now)
         return kept
 
+    def _link(self, protocol: str, address: str | None, now: Instant) -> tuple[Peer, Link]:
+        peer = Peer(self._next_peer)
+        self._next_peer += 1
+        link = self._links[peer] = Link(self._relays[protocol], address)
+        self._recorder.connected(protocol, peer, link.traffic, now)
+        return peer, link
+
     def _drop(self, peer: Peer, link: Link) -> None:
         del self._links[peer]
-        self._admission.release(link.address)
+        if link.address is not None:
+            self._admission.release(link.address)

@@ -3,9 +3,10 @@
 Facts come in with raw identities; events leave with keyed references, or with counts. Connections that never identify
 themselves are counted per minute and appear nowhere else; since a Bhumi sender is such a connection, and a delivery
 names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
-each, so that a flood of bad frames becomes one row and not a full disk.
+each, so that a flood of bad frames becomes one row and not a full disk. What becomes of packets and subscriptions
+stands in ``packet_records``.
 
-Totals by outcome and by reason serve the metrics; their keys come from closed enums.
+Totals by outcome, reason and verdict serve the metrics; their keys come from closed enums.
 """
 
 import random
@@ -18,7 +19,9 @@ from waystation.core.facts import Fact, Outcome
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import AdmissionRefusal
+from waystation.engine.packet_records import PacketRecords
 from waystation.journal import events
+from waystation.journal.archive import ArchivedPacket
 from waystation.journal.events import Event
 
 __all__ = ["CONNECTION_REFERENCE_BYTES", "Recorder", "Traffic"]
@@ -50,12 +53,18 @@ class Traffic:
 class Recorder:
     """Turns facts into events and totals."""
 
-    def __init__(self, append: Callable[[Event], None] | None, rng: random.Random) -> None:
+    def __init__(
+        self,
+        append: Callable[[Event], None] | None,
+        rng: random.Random,
+        archive: Callable[[ArchivedPacket], None] | None = None,
+    ) -> None:
         """Make a recorder; call ``set_wall`` and ``use_key`` before anything happens.
 
         Args:
             append: Takes each event; None keeps totals only.
             rng: Source of connection references.
+            archive: Takes each packet that is durable; None keeps none.
         """
         self._append = append
         self._rng = rng
@@ -71,6 +80,7 @@ class Recorder:
         self._anonymous_due: Instant | None = None
         self._delivery_totals: dict[tuple[str, Outcome], int] = {}
         self._refusal_totals: dict[tuple[str, str], int] = {}
+        self._packets = PacketRecords(append, archive, self._reference, self._reference_once)
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
@@ -83,9 +93,9 @@ class Recorder:
             self._references.clear()
 
     def totals(self) -> dict[str, dict[tuple[str, str], int]]:
-        """Return counts since the start: deliveries by protocol and outcome, refusals by protocol and reason."""
+        """Return counts since the start, by protocol: deliveries by outcome, refusals by reason, packets by verdict."""
         deliveries = {(protocol, outcome.value): n for (protocol, outcome), n in self._delivery_totals.items()}
-        return {"deliveries": deliveries, "refusals": dict(self._refusal_totals)}
+        return {"deliveries": deliveries, "refusals": dict(self._refusal_totals), "packets": self._packets.totals()}
 
     # What the node tells
 
@@ -97,6 +107,7 @@ class Recorder:
         """The node is about to end: write what was gathered, then that."""
         self._flush_refusals(now)
         self._flush_anonymous(now)
+        self._packets.flush(now + self._wall_offset)
         self._write(events.NodeStopped(now + self._wall_offset, reason))
 
     def connected(self, protocol: str, peer: int, traffic: Traffic, now: Instant) -> None:
@@ -120,6 +131,8 @@ class Recorder:
             self._left(fact, now)
         elif type(fact) is facts.Refused:
             self._gather_refusal(fact.protocol, fact.identity, fact.reason, fact.times, now)
+        else:
+            self._note_packet(fact, now)
 
     def wake(self, now: Instant) -> None:
         """Write the counts whose time has come."""
@@ -127,10 +140,12 @@ class Recorder:
             self._flush_refusals(now)
         if self._anonymous_due is not None and self._anonymous_due <= now:
             self._flush_anonymous(now)
+        self._packets.wake(now, now + self._wall_offset)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        due = [at for at in (self._refusals_due, self._anonymous_due) if at is not None]
+        times = (self._refusals_due, self._anonymous_due, self._packets.deadline())
+        due = [at for at in times if at is not None]
         return min(due, default=None)
 
     # Facts
@@ -188,6 +203,17 @@ class Recorder:
             )
         )
 
+    def _note_packet(self, fact: Fact, now: Instant) -> None:
+        wall_us = now + self._wall_offset
+        if type(fact) is facts.PacketJudged:
+            self._packets.judged(fact, now, wall_us)
+        elif type(fact) is facts.PacketStored:
+            self._packets.stored(fact, wall_us)
+        elif type(fact) is facts.SubscriptionOpened:
+            self._packets.opened(fact, self._connections.get(fact.peer), now, wall_us)
+        elif type(fact) is facts.SubscriptionEnded:
+            self._packets.ended(fact, self._connections.get(fact.peer), now, wall_us)
+
     def _gather_refusal(self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant) -> None:
         total = (protocol, reason)
         self._refusal_totals[total] = self._refusal_totals.get(total, 0) + times
@@ -228,6 +254,9 @@ class Recorder:
             reference = keyed_reference(self._key, identity)
             self._references[identity] = reference
         return reference
+
+    def _reference_once(self, subject: bytes) -> bytes:
+        return keyed_reference(self._key, subject)
 
     def _write(self, event: Event) -> None:
         if self._append is not None:

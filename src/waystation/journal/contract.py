@@ -29,7 +29,7 @@ __all__ = [
     "line_ddl",
 ]
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = "1"
 """Version of the line format, written into every segment's first line."""
 
 NODE_PROTOCOL: Final = "node"
@@ -129,9 +129,9 @@ COLUMNS: Final = (
     Column("conn_ref", "string", "binary", True, _PSEUDONYMOUS, "Random reference of an identified connection.", 8),
     Column("peer_ref", "string", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's or recipient's key.", 16),
     Column("relay_id", "string", "string", True, _PUBLIC, "Another relay the event is about."),
-    Column("outcome", "string", "string", True, _OPERATIONAL, "How a delivery ended."),
+    Column("outcome", "string", "string", True, _OPERATIONAL, "How a delivery ended, or the verdict on a packet."),
     Column("reason", "string", "string", True, _OPERATIONAL, "Why; a word out of a closed set, never free text."),
-    Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from acceptance to outcome."),
+    Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from acceptance or arrival to outcome."),
     Column("bytes", "bigint", "bigint", True, _OPERATIONAL, "Size of what was carried, never its content."),
     Column(
         "attrs", "map<string,string>", "map<string,string>", True, _PSEUDONYMOUS, "Allow-listed extras of the kind."
@@ -140,15 +140,31 @@ COLUMNS: Final = (
 
 ATTRIBUTES: Final = (
     Attribute("attempt_ref", _PSEUDONYMOUS, "Reference that only tells attempts apart, 32 hexadecimal digits."),
+    Attribute("author_ref", _PSEUDONYMOUS, "Keyed hash of a packet's author, 32 hexadecimal digits."),
     Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection."),
     Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection."),
     Attribute("closed", _PUBLIC, "Connections closed in the minute that never identified themselves."),
-    Attribute("format", _PUBLIC, "Version of the line format."),
+    Attribute("content_type", _OPERATIONAL, "Type of a packet's content out of the known ones, or `other`."),
+    Attribute("downgrade", _OPERATIONAL, "Why a claimed origin counts as unknown."),
+    Attribute("duration_us", _OPERATIONAL, "How long a subscription lasted, microseconds."),
+    Attribute("expires_at", _OPERATIONAL, "When a packet is served for the last time, Unix seconds."),
+    Attribute("format", _PUBLIC, "Name or version of the line format."),
+    Attribute("history_events", _OPERATIONAL, "Stored packets that a subscription was sent."),
+    Attribute("lags", _OPERATIONAL, "How often a subscription's reader fell behind."),
+    Attribute("live_events", _OPERATIONAL, "New packets that a subscription was sent."),
     Attribute("n", _OPERATIONAL, "How often it happened."),
     Attribute("node_id", _PUBLIC, "Node that wrote the segment, 16 hexadecimal digits."),
     Attribute("opened", _PUBLIC, "Connections opened in the minute, identified later or not."),
+    Attribute("origin", _OPERATIONAL, "Origin that a packet claims, out of a closed set."),
+    Attribute("packet_ref", _PSEUDONYMOUS, "Keyed hash of a packet's id, 32 hexadecimal digits."),
+    Attribute("packet_ts", _OPERATIONAL, "Time of a packet by its author's clock, Unix seconds."),
+    Attribute("received_at", _OPERATIONAL, "Earliest time at which a packet was seen, Unix seconds."),
+    Attribute("relay_ref", _PSEUDONYMOUS, "Keyed hash of the relay that delivered a packet, 32 hexadecimal digits."),
+    Attribute("replicates", _OPERATIONAL, "Subscriptions that were opened by relays."),
     Attribute("rows", _PUBLIC, "Lines in the segment, first and last included."),
     Attribute("segment", _PUBLIC, "Name of the segment."),
+    Attribute("source", _OPERATIONAL, "Who delivered a packet: `client` or `peer`."),
+    Attribute("store_seq", _OPERATIONAL, "Place of a packet in the node's store."),
     Attribute("tries", _OPERATIONAL, "How many requests one outcome answered."),
     Attribute("version", _PUBLIC, "Version of waystation."),
 )
@@ -191,6 +207,46 @@ KINDS: Final = (
         "A delivery attempt has its outcome.",
         {**_TS, "carried_bytes": "bytes"},
         {**_ATTEMPT, "tries": "tries"},
+    ),
+    Kind(
+        "packet_judged",
+        events.PacketJudged,
+        "A packet was accepted, known or refused; the last two gathered by the second.",
+        {**_TS, "verdict": "outcome", "detail": "reason", "size_bytes": "bytes"},
+        {
+            "author_ref": "author_ref",
+            "packet_ref": "packet_ref",
+            "relay_ref": "relay_ref",
+            "source": "source",
+            "content_type": "content_type",
+            "packet_ts": "packet_ts",
+            "received_at": "received_at",
+            "expires_at": "expires_at",
+            "store_seq": "store_seq",
+            "origin": "origin",
+            "downgrade": "downgrade",
+            "times": "n",
+        },
+    ),
+    Kind(
+        "subscription_opened",
+        events.SubscriptionOpened,
+        "A subscription began; of unidentified connections they are counted by the minute.",
+        _TS,
+        {"replicates": "replicates", "times": "n"},
+    ),
+    Kind(
+        "subscription_ended",
+        events.SubscriptionEnded,
+        "A subscription is over; of unidentified connections they are summed up by the minute.",
+        _TS,
+        {
+            "history_events": "history_events",
+            "live_events": "live_events",
+            "lags": "lags",
+            "duration_us": "duration_us",
+            "times": "n",
+        },
     ),
     Kind(
         "anonymous_counted",

@@ -1,14 +1,15 @@
-"""The part of docs/journal.md that derives from the contract."""
+"""The part of docs/journal.md that derives from the contract of journal and archive."""
 
 from collections.abc import Sequence
 
+from waystation.journal.archive import ARCHIVE_COLUMNS, ARCHIVE_FORMAT
 from waystation.journal.contract import ATTRIBUTES, COLUMNS, FORBIDDEN_NAMES, KINDS, Privacy
 
 __all__ = ["render_contract"]
 
 
 def render_contract() -> str:
-    """Return the Markdown tables of columns, kinds, attributes and privacy classes, ending in a newline."""
+    """Return the Markdown tables of columns, kinds, attributes, privacy classes and archive, ending in a newline."""
     columns = [
         (f"`{c.name}`", c.line_type, c.lake_type, "yes" if c.nullable else "no", c.privacy.value, c.meaning)
         for c in COLUMNS
@@ -17,6 +18,10 @@ def render_contract() -> str:
         (f"`{k.name}`", _names(k.columns_filled()), _names(sorted(k.attributes.values())), k.meaning) for k in KINDS
     ]
     attributes = [(f"`{a.name}`", a.privacy.value, a.meaning) for a in ATTRIBUTES]
+    archive = [
+        (f"`{c.name}`", c.line_type, c.lake_type, "yes" if c.nullable else "no", c.privacy.value, c.meaning)
+        for c in ARCHIVE_COLUMNS
+    ]
     parts = (
         "### Columns\n",
         _table(("column", "in a line", "in the lake", "may be null", "privacy", "meaning"), columns),
@@ -26,6 +31,9 @@ def render_contract() -> str:
         _table(("key", "privacy", "meaning"), attributes),
         f"Class `{Privacy.FORBIDDEN.value}` covers what no column and no key may be named:",
         f"{_names(sorted(FORBIDDEN_NAMES))}.\n",
+        "### Lines of the archive\n",
+        f"Format `{ARCHIVE_FORMAT}`. A line of kind `packet` has `ts`, `seq`, `protocol`, `kind` as above, and:\n",
+        _table(("column", "in a line", "in the lake", "may be null", "privacy", "meaning"), archive),
     )
     return "\n".join(parts)
 

@@ -2,7 +2,7 @@
 
 One event costs the hot path one tuple; encoding happens later on the segment writer's thread. ``ts_us`` is wall-clock
 time in microseconds UTC since 1970. References are keyed hashes of identities, never identities: ``conn_ref`` has 8
-bytes, ``peer_ref`` and ``attempt_ref`` have 16. ``attempt_ref`` only tells attempts apart (NODE-REFS).
+bytes, all others have 16. ``attempt_ref`` only tells attempts apart (NODE-REFS).
 """
 
 from typing import NamedTuple
@@ -16,11 +16,14 @@ __all__ = [
     "Event",
     "NodeStarted",
     "NodeStopped",
+    "PacketJudged",
     "PeerIdentified",
     "PeerLeft",
     "Refused",
     "SegmentOpened",
     "SegmentSealed",
+    "SubscriptionEnded",
+    "SubscriptionOpened",
 ]
 
 
@@ -88,6 +91,73 @@ class DeliveryFinished(NamedTuple):
     """How many requests this outcome answered."""
 
 
+class PacketJudged(NamedTuple):
+    """A packet was accepted, known already, or refused; or ``times`` of them, gathered over a second.
+
+    Accepted packets have an event each. Of gathered ones only what they share is told, and what only one packet has is
+    None: ``packet_ref``, ``content_type``, times, ``latency_us``.
+    """
+
+    ts_us: int
+    protocol: str
+    verdict: str
+    """``accepted``, ``duplicate``, or the wire code of the refusal."""
+    detail: str | None
+    """Which rule of that code."""
+    author_ref: bytes | None
+    """None when too many authors were gathered in one second."""
+    relay_ref: bytes | None
+    """The relay that delivered it, None for a client."""
+    source: str
+    """``client`` or ``peer``."""
+    size_bytes: int
+    """Canonical bytes, of all ``times`` packets together."""
+    times: int
+    packet_ref: bytes | None = None
+    content_type: str | None = None
+    """One of the types the specifications know, or ``other``."""
+    packet_ts: int | None = None
+    """The author's clock, Unix seconds."""
+    received_at: int | None = None
+    """Unix seconds."""
+    expires_at: int | None = None
+    """Unix seconds."""
+    store_seq: int | None = None
+    """Place in the store, None when it was not stored."""
+    origin: str | None = None
+    """Origin as claimed, None without a provenance header."""
+    downgrade: str | None = None
+    """Why that claim counts as unknown, None when it holds."""
+    latency_us: int | None = None
+    """Microseconds from the frame's arrival to the verdict, commit included."""
+
+
+class SubscriptionOpened(NamedTuple):
+    """A subscription began, or ``times`` of a minute among connections that nobody knows. Never what it asks for."""
+
+    ts_us: int
+    protocol: str
+    conn_ref: bytes | None
+    """None for connections that did not identify themselves."""
+    replicates: int
+    """How many of them were opened by a relay that may replicate."""
+    times: int = 1
+
+
+class SubscriptionEnded(NamedTuple):
+    """A subscription is over, or ``times`` of a minute among connections that nobody knows, all summed up."""
+
+    ts_us: int
+    protocol: str
+    conn_ref: bytes | None
+    history_events: int
+    live_events: int
+    lags: int
+    """How often its reader fell behind and was served from the store."""
+    duration_us: int
+    times: int = 1
+
+
 class AnonymousCounted(NamedTuple):
     """Connections of one minute that begins at ``ts_us``, counted and never named.
 
@@ -115,8 +185,8 @@ class SegmentOpened(NamedTuple):
     """First line of every segment."""
 
     ts_us: int
-    format: int
-    """Version of the line format."""
+    format: str
+    """Name or version of the line format."""
     node_id: str
     """16 hexadecimal digits."""
     segment: str
@@ -138,6 +208,9 @@ Event = (
     | PeerLeft
     | DeliveryAccepted
     | DeliveryFinished
+    | PacketJudged
+    | SubscriptionOpened
+    | SubscriptionEnded
     | AnonymousCounted
     | Refused
     | SegmentOpened

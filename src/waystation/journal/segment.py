@@ -123,18 +123,21 @@ def encode_lines(events: Iterable[Event], first_seq: int) -> bytes:
     return "".join([_line(event, seq) for seq, event in enumerate(events, first_seq)]).encode()
 
 
-def classify(name: SegmentName | None, first_line: bytes, ending: bytes) -> tuple[SegmentState, int | None]:
+def classify(
+    name: SegmentName | None, first_line: bytes, ending: bytes, line_format: str = FORMAT_VERSION
+) -> tuple[SegmentState, int | None]:
     """Tell what a file is from its two ends.
 
     Args:
         name: What its file name says.
         first_line: The first line; the newline at its end may be missing.
         ending: The last bytes of the file, at least one whole line when there is one.
+        line_format: What the first line must say of the lines; the default is the journal's.
 
     Returns:
         The state, and the number of lines the last line promises (None without such a line).
     """
-    if name is None or not _is_opening(_decode(first_line), name):
+    if name is None or not _is_opening(_decode(first_line), name, line_format):
         return SegmentState.FOREIGN, None
     if not ending.endswith(b"\n"):
         return SegmentState.TORN, None
@@ -214,11 +217,11 @@ def _decode(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _is_opening(row: dict[str, Any] | None, name: SegmentName) -> bool:
+def _is_opening(row: dict[str, Any] | None, name: SegmentName, line_format: str) -> bool:
     if row is None or row.get("kind") != "segment_opened":
         return False
     attrs = _attributes(row)
-    return attrs.get("segment") == name.text and attrs.get("format") == str(FORMAT_VERSION)
+    return attrs.get("segment") == name.text and attrs.get("format") == line_format
 
 
 def _attributes(row: dict[str, Any]) -> dict[str, Any]:
