@@ -2,6 +2,7 @@
 
 Admission comes before the TLS handshake, because the handshake is what costs (about half a millisecond of a core): a
 refused address costs an accept and a close. That is why the listening socket is read here and not by ``create_server``.
+What stands in the end is a ``Pipe``, or whatever else the listener was told to make of a newcomer.
 """
 
 import asyncio
@@ -9,14 +10,15 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, Protocol, cast
 
 import aiofastnet
 
 from waystation.core.errors import HostError
 from waystation.transport.pipe import Pipe, Sink
 
-__all__ = ["HANDSHAKE_TIMEOUT_S", "Listener", "why_not_bound"]
+__all__ = ["HANDSHAKE_TIMEOUT_S", "Arrival", "Listener", "why_not_bound"]
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, BHUMI-L
 _ACCEPTS_PER_TURN: Final = 64  # so that a herd of newcomers cannot keep the loop from its peers
@@ -25,21 +27,39 @@ _EXIT_PORT: Final = 4
 _RETRY_ACCEPT_S: Final = 1.0
 
 
+class Arrival(Protocol):
+    """A newcomer: an asyncio protocol that shakes hands of its own before it stands."""
+
+    @property
+    def stood(self) -> bool:
+        """Whether it reached its sink, which counts its end from then on."""
+
+    async def settled(self) -> None:
+        """Return once it stands or never will."""
+
+
 class Listener:
     """One bound TCP port, plain or TLS."""
 
     def __init__(
-        self, sink: Sink, admit: Callable[[str], bool], release: Callable[[str], None], context: ssl.SSLContext | None
+        self,
+        sink: Sink,
+        admit: Callable[[str], bool],
+        release: Callable[[str], None],
+        context: ssl.SSLContext | None,
+        arrive: Callable[[str], Arrival] | None = None,
     ) -> None:
         """Describe a listener; ``open`` binds it.
 
         Args:
-            sink: Gets every pipe that stands.
+            sink: Gets every pipe that stands, unless ``arrive`` leads newcomers elsewhere.
             admit: Asked with the remote host before anything else; False closes at once.
-            release: Told about an admitted host whose connection ended before it reached the sink.
+            release: Told about an admitted host whose connection ended before it reached a sink.
             context: TLS context, or None for plain TCP.
+            arrive: Makes the asyncio protocol of a newcomer from its host; a ``Pipe`` to ``sink`` when left out. It has
+                ``HANDSHAKE_TIMEOUT_S``, TLS included, to settle.
         """
-        self._sink = sink
+        self._arrive = arrive if arrive is not None else lambda host: Pipe(sink, host)
         self._admit = admit
         self._release = release
         self._context = context
@@ -103,29 +123,38 @@ class Listener:
         if not self._admit(host):
             accepted.close()
             return
-        task = asyncio.get_running_loop().create_task(self._shake_hands(accepted, host))
+        arrival = self._arrive(host)
+        task = asyncio.get_running_loop().create_task(self._shake_hands(accepted, arrival))
         self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        task.add_done_callback(partial(self._count, accepted, arrival, host))
 
-    async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
+    def _count(self, accepted: socket.socket, arrival: Arrival, host: str, task: asyncio.Task[None]) -> None:
+        """Give back the place of a newcomer that does not stand; also when its handshake was cancelled unbegun."""
+        self._handshakes.discard(task)
+        if not arrival.stood:  # else it is the sink's, even if cancelled in the very turn of handing it over
+            accepted.close()
+            self._release(host)
+
+    async def _shake_hands(self, accepted: socket.socket, arrival: Arrival) -> None:
         timeout_s = HANDSHAKE_TIMEOUT_S if self._context is not None else None
-        pipe = Pipe(self._sink, host)
+        transport: asyncio.BaseTransport | None = None
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await aiofastnet.connect_accepted_socket(
-                asyncio.get_running_loop(),
-                lambda: pipe,
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=timeout_s,
-            )
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                transport, _ = await aiofastnet.connect_accepted_socket(
+                    asyncio.get_running_loop(),
+                    lambda: cast("asyncio.BaseProtocol", arrival),
+                    accepted,
+                    ssl=self._context,
+                    ssl_handshake_timeout=timeout_s,
+                )
+                await arrival.settled()
         except (OSError, ssl.SSLError, asyncio.CancelledError):
             pass  # the other side's doing, or ours in closing; counted as what it was: a handshake that ended
         finally:
-            if not pipe.stood:  # else it is the sink's, even if cancelled in the very turn of handing it over
-                accepted.close()
-                self._release(host)
+            if transport is not None and not arrival.stood:
+                cast("asyncio.Transport", transport).abort()
 
 
 def why_not_bound(error: Exception) -> str:

@@ -4,7 +4,10 @@ A pipe tells its sink what arrives and whether bytes wait to leave; it decides n
 zero: ``congested`` means that bytes wait in this process, ``drained`` that the kernel has taken all of them.
 """
 
+import array
 import asyncio
+import fcntl
+import termios
 from collections.abc import Sequence
 from typing import Protocol, cast
 
@@ -50,6 +53,9 @@ class Pipe(asyncio.Protocol):
         self.waits = False
         """True between ``congested`` and ``drained``."""
 
+    async def settled(self) -> None:
+        """Return at once: a pipe has no handshake of its own behind TLS; see ``listen.Arrival``."""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport over; called by the event loop."""
         self._transport = cast("asyncio.Transport", transport)
@@ -82,6 +88,22 @@ class Pipe(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
+    def untaken_bytes(self) -> int:
+        """Bytes that the other side's host has not taken: those that wait here, and those in the kernel.
+
+        The kernel holds megabytes and asks for more only once a third of them has left, so that ``unsent_bytes`` alone
+        stands still for minutes while a slow peer takes something all the time.
+        """
+        if self._transport is None:
+            return 0
+        waiting = array.array("i", [0])
+        try:
+            fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, waiting)
+        except OSError:  # not on every system
+            waiting[0] = 0
+        return self.unsent_bytes + waiting[0]
+
+    @property
     def tls_version(self) -> str:
         """Name of the TLS version, or "" on a plain pipe."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
@@ -102,8 +124,12 @@ class Pipe(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def close(self) -> None:
-        """Close once everything written has left."""
+    def close(self, status: int = 0) -> None:  # noqa: ARG002 - plain bytes have no closing handshake
+        """Close once everything written has left.
+
+        Args:
+            status: What the closing handshake says, where the transport has one (RFC 6455 7.4); 0 for a plain end.
+        """
         if self._transport is not None:
             self._transport.close()
 
