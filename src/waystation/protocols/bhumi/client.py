@@ -25,6 +25,7 @@ from typing import Final
 from waystation.core.effects import Close, Effect, Peer, Send
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
+from waystation.core.machine import AsksNothing
 from waystation.crypto.hashing import sha256
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi import messages, wire
@@ -134,7 +135,7 @@ def commit_of(preimage: bytes) -> bytes:
     return sha256(preimage)
 
 
-class _Client(ABC):
+class _Client(ABC, AsksNothing):
     """What both roles share: one peer, framing, state, outbox."""
 
     def __init__(self, open_types: Sequence[FrameType]) -> None:
@@ -150,7 +151,7 @@ class _Client(ABC):
         self.max_payload_bytes = 0
         """Largest opaque payload the relay takes; 0 before HELLO."""
 
-    def connect(self, peer: Peer, now: Instant) -> None:
+    def connect(self, peer: Peer, now: Instant, address: str = "") -> None:  # noqa: ARG002 - we dialled it
         """Take the one connection of this machine over; a machine is used once."""
         assert self._peer is None
         self._peer = peer
@@ -175,10 +176,10 @@ class _Client(ABC):
         if peer == self._peer and self._state is not _State.CLOSED:
             self._end()
 
-    def congested(self, peer: Peer, now: Instant) -> None:  # noqa: B027 - the contract wants it, clients need nothing
+    def congested(self, peer: Peer, now: Instant) -> None:
         """Ignore that bytes wait: what a client sends is bounded by its own windows."""
 
-    def drained(self, peer: Peer, now: Instant) -> None:  # noqa: B027 - as above
+    def drained(self, peer: Peer, now: Instant) -> None:
         """Ignore that nothing waits any more."""
 
     def wake(self, now: Instant) -> None:

@@ -20,6 +20,7 @@ from waystation.core.effects import Close, Effect, Hold, Peer, Send, make_send
 from waystation.core.facts import DeliveryFinished, Outcome, PeerIdentified, PeerLeft, Refused, make_finished
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
+from waystation.core.machine import AsksNothing
 from waystation.crypto.hashing import sha256
 from waystation.crypto.signing import verify
 from waystation.protocols.bhumi import wire
@@ -42,7 +43,7 @@ FEATURES: Final = Feature.DELIVER_WITH_PREIMAGE
 _KEEPALIVE: Final = wire.encode(Keepalive())
 
 
-class BhumiRelay:
+class BhumiRelay(AsksNothing):
     """One relay; see ``core.machine.Machine`` for how to drive it."""
 
     def __init__(
@@ -90,7 +91,7 @@ class BhumiRelay:
 
     # Inputs
 
-    def connect(self, peer: Peer, now: Instant) -> None:
+    def connect(self, peer: Peer, now: Instant, address: str = "") -> None:  # noqa: ARG002 - hosts play no part here
         """A client connected: greet it with a fresh nonce."""
         session = Session(peer, self._rng.getrandbits(32), self._frame_limits, now, rate_limits=self._rate_limits)
         session.with_preimage = self._with_preimage

@@ -1,0 +1,218 @@
+"""Who gets which packet: the live audience, and pages of the store for everybody else.
+
+Live matching does not ask every subscription: those with authors are found by author, those with types only by type,
+and only those that want everything are asked about everything. Spec: RFC-0004 3.1, 3.3; specs/strata.md 13; decision
+STRATA-TAIL.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from waystation.core.packets import PacketEntry, PacketPage, PacketQuery, PacketReader, PacketRow
+from waystation.protocols.strata.canonical import canonicalise
+from waystation.protocols.strata.outbox import Outbox
+from waystation.protocols.strata.policy import Policy
+from waystation.protocols.strata.provenance import Downgrade, mutated
+from waystation.protocols.strata.session import REPLICATE, Session
+from waystation.protocols.strata.subscription import Subscription
+from waystation.protocols.strata.wire import encode_end_of_history, splice_event
+
+__all__ = ["Delivery", "served"]
+
+PAGES_PER_TURN_MAX: Final = 8  # of all readers together, so that history never keeps the loop for long
+MUTATE: Final = "mutate"
+
+
+class _Listener(NamedTuple):
+    session: Session
+    subscription: Subscription
+    narrow: bool
+    """Whether being found is not yet being wanted."""
+
+
+_Listeners = dict[tuple[int, str], _Listener]
+
+
+class Delivery:
+    """All subscriptions of one relay."""
+
+    def __init__(self, packets: PacketReader, outbox: Outbox, mode: str, policy: Callable[[], Policy]) -> None:
+        """Start without subscriptions.
+
+        Args:
+            packets: What is stored.
+            outbox: Takes the EVENTs.
+            mode: ``annotate`` or ``mutate`` (D12).
+            policy: The block lists as of now.
+        """
+        self._packets = packets
+        self._outbox = outbox
+        self._mode = mode
+        self._policy = policy
+        self._by_author: dict[str, _Listeners] = {}
+        self._by_type: dict[str, _Listeners] = {}
+        self._of_all: _Listeners = {}
+        self._readers: dict[Session, None] = {}
+        self.count = 0
+        """Subscriptions there are."""
+        self.newest = packets.newest_seq()
+        """Newest committed ``seq`` that we were told of."""
+
+    def add(self, session: Session, subscription: Subscription) -> None:
+        """Begin to serve a subscription, in the place of one of the same id."""
+        self.remove(session, subscription.id)
+        session.subscriptions[subscription.id] = subscription
+        filters = subscription.filters
+        bounded = filters.since is not None or filters.until is not None
+        listener = _Listener(session, subscription, bounded or bool(filters.authors and filters.types))
+        for listeners in self._places(subscription):
+            listeners[session.peer, subscription.id] = listener
+        self.count += 1
+        self._readers[session] = None
+
+    def remove(self, session: Session, subscription_id: str) -> Subscription | None:
+        """Stop serving a subscription and return it, None when there is none."""
+        subscription = session.subscriptions.pop(subscription_id, None)
+        if subscription is None:
+            return None
+        self.count -= 1
+        key = (session.peer, subscription_id)
+        for author in subscription.filters.authors:
+            _discard(self._by_author, author, key)
+        for content_type in subscription.filters.types:
+            _discard(self._by_type, content_type, key)
+        self._of_all.pop(key, None)
+        if not session.subscriptions:
+            self._readers.pop(session, None)
+        return subscription
+
+    def read_on(self, session: Session) -> None:
+        """Note that a connection may take a page."""
+        if session.lagging():
+            self._readers[session] = None
+
+    # Live
+
+    def publish(self, row: PacketRow, wall_s: int) -> None:
+        """Give a packet that has just been committed to everybody who is live and wants it."""
+        self.newest = max(self.newest, row.seq)
+        if (row.expires_at is not None and wall_s > row.expires_at) or not self._policy().serves(row):
+            return
+        cursors: dict[tuple[bytes, bool], bytes] = {}
+        given = served(row, self._mode, replicating=False)
+        outbox = self._outbox
+        for session, subscription, narrow in self._found(row):
+            if not subscription.live:
+                continue
+            if narrow and not subscription.filters.match(row.author_id, row.content_type, row.timestamp):
+                continue
+            if not outbox.takes_live(session):
+                subscription.fall_behind(row.seq)
+                continue
+            packet, note = (row.canonical, row.downgrade) if REPLICATE in session.capabilities else given
+            cursor = b""
+            if subscription.complete:
+                key = (subscription.filter_hash, subscription.filters.descending)
+                cursor = cursors.get(key, b"")
+                if not cursor:
+                    cursor = cursors[key] = subscription.live_cursor(row.seq)
+            subscription.live_events += 1
+            outbox.send(session, splice_event(packet, row.received_at, cursor, note, subscription.tail))
+
+    def _found(self, row: PacketRow) -> Iterator[_Listener]:
+        yield from self._of_all.values()
+        for listeners in (self._by_author.get(row.author_id), self._by_type.get(row.content_type)):
+            if listeners is not None:
+                yield from listeners.values()
+
+    # From the store
+
+    def pump(self, wall_s: int) -> None:
+        """Send pages to readers that take them, to each one page in its turn."""
+        credit = PAGES_PER_TURN_MAX
+        for session in list(islice(self._readers, PAGES_PER_TURN_MAX)):
+            if credit <= 0:
+                break
+            del self._readers[session]
+            if not self._outbox.takes_page(session):
+                continue  # it comes back when its connection has drained
+            behind = next((entry for entry in session.subscriptions.values() if not entry.live), None)
+            if behind is None:
+                continue
+            credit -= self._send_page(session, behind, wall_s)
+            session.subscriptions[behind.id] = session.subscriptions.pop(behind.id)  # the others first, next time
+            if not session.awaits_receipt and session.lagging():
+                self._readers[session] = None
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether some reader can take a page in the next turn."""
+        return bool(self._readers)
+
+    def _send_page(self, session: Session, subscription: Subscription, wall_s: int) -> int:
+        """Send what the next page holds, and return how many pages it counts for."""
+        policy, tail = self._policy(), subscription.tail
+        query = subscription.query(self.newest, wall_s)
+        # Block lists look at what a packet is; without them less of it has to be read.
+        page: PacketPage[Any] = self._packets.entries(query) if policy.is_open else self._packets.page(query)
+        cost = 1 if page.position is None or _is_full(page.rows, query) else PAGES_PER_TURN_MAX
+        if not policy.is_open:  # what is not served must not count against the limit either
+            page = PacketPage([row for row in page.rows if policy.serves(row)], page.position)
+        replicating = REPLICATE in session.capabilities
+        messages = _end_of_history(subscription)
+        for row, cursor in subscription.took(page, self.newest):
+            packet, note = served(row, self._mode, replicating) if row.downgrade else (row.canonical, b"")
+            messages.append(splice_event(packet, row.received_at, cursor, note, tail))
+        messages += _end_of_history(subscription)
+        if messages:
+            self._outbox.send_page(session, messages)
+        return cost
+
+    def _places(self, subscription: Subscription) -> Iterator[_Listeners]:
+        filters = subscription.filters
+        for author in filters.authors:
+            yield self._by_author.setdefault(author, {})
+        if not filters.authors:
+            for content_type in filters.types:
+                yield self._by_type.setdefault(content_type, {})
+        if not filters.authors and not filters.types:
+            yield self._of_all
+
+
+def served(row: PacketRow | PacketEntry, mode: str, replicating: bool) -> tuple[bytes, bytes]:
+    """Return the packet as it is given out and its ``provenance_downgrade``, b"" for none (D12).
+
+    Relays always get the signed bytes, since they judge for themselves.
+    """
+    if not row.downgrade or mode != MUTATE or replicating:
+        return row.canonical, row.downgrade
+    note = orjson.loads(row.downgrade)
+    packet, header = mutated(orjson.loads(row.canonical), Downgrade(note["claimed"], note["reason"]))
+    return packet, canonicalise({**note, "original_provenance_header": header})
+
+
+def _end_of_history(subscription: Subscription) -> list[bytes]:
+    """Return the EOSE that is owed now, at most one; it stands before the first packet of the tail."""
+    if not subscription.eose_owed or subscription.in_history:
+        return []
+    subscription.eose_owed = False
+    return [encode_end_of_history(subscription.id, subscription.cursor_text(), has_more=not subscription.complete)]
+
+
+def _is_full(rows: Sequence[PacketEntry], query: PacketQuery) -> bool:
+    """Return whether a page ended for being full; one that goes on and is not full has looked at thousands of packets.
+
+    Such a page costs as much as eight full ones, and a stranger can ask for any number of them with a rare filter.
+    """
+    return len(rows) >= query.rows_max or sum(len(row.canonical) for row in rows) >= query.bytes_max
+
+
+def _discard(index: dict[str, _Listeners], key: str, listener: tuple[int, str]) -> None:
+    listeners = index.get(key)
+    if listeners is not None:
+        listeners.pop(listener, None)
+        if not listeners:
+            del index[key]

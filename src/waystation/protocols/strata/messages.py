@@ -1,0 +1,81 @@
+"""Messages that clients send, as values that cannot be wrong.
+
+``wire.read_message`` is the only place that makes them. Spec: RFC-0004 3; specs/strata.md 10, 13.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["Auth", "Filters", "Message", "Publish", "Subscribe", "Unsubscribe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which packets a subscription wants: AND across fields, OR within a list."""
+
+    authors: tuple[str, ...] = ()
+    """Sorted, at most 1 000, no duplicates; empty for all."""
+    types: tuple[str, ...] = ()
+    """Sorted, at most 100, no duplicates; empty for all."""
+    since: int | None = None
+    """Unix seconds, inclusive, against the author's timestamp (D22)."""
+    until: int | None = None
+    """Unix seconds, inclusive, in history and live (D16)."""
+    descending: bool = False
+    """Order of history."""
+
+    def match(self, author_id: str, content_type: str, timestamp: int) -> bool:
+        """Return whether a packet with these fields is wanted."""
+        return (
+            (not self.authors or author_id in self.authors)
+            and (not self.types or content_type in self.types)
+            and (self.since is None or timestamp >= self.since)
+            and (self.until is None or timestamp <= self.until)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """SUBSCRIBE: history, then everything new, until UNSUBSCRIBE."""
+
+    subscription_id: str
+    """1 to 128 characters."""
+    filters: Filters
+    limit: int
+    """Most packets of history now, 0 to 500."""
+    cursor: str | None
+    """As a relay gave it, or None for the beginning."""
+    replication_profile: str | None
+    want_eose: bool
+    """Tell the end of history (ours)."""
+    client_msg_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """PUBLISH: one packet, not looked at yet."""
+
+    packet: object
+    client_msg_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """UNSUBSCRIBE: no EVENT of this id from now on."""
+
+    subscription_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """AUTH: the answer to a challenge."""
+
+    author_id: str
+    challenge: str
+    signature: bytes
+    """64 bytes."""
+    capabilities: tuple[str, ...] | None
+    """None when the client named none."""
+    client_msg_id: str | None
+
+
+Message = Subscribe | Publish | Unsubscribe | Auth

@@ -1,0 +1,106 @@
+"""What leaves the relay, and how much of it one connection may have on its way.
+
+Bytes handed over are unconfirmed until the server says that they have left its buffers. History waits for that after
+each page; live packets may run ahead of it by ``AHEAD_BYTES_MAX``, and behind that the reader counts as slow. Replies
+are never dropped: a client that does not read them is not read either.
+
+Spec: specs/strata.md 13.3, 14; decision STRATA-CREDIT.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from waystation.core.effects import Close, Effect, Hold, make_send
+from waystation.core.instant import Instant
+from waystation.protocols.strata.refusals import End
+from waystation.protocols.strata.session import Session, State
+
+__all__ = ["Outbox"]
+
+RECEIPT_BYTES: Final = 262_144  # ask for a receipt when this much is unconfirmed
+AHEAD_BYTES_MAX: Final = 1_048_576
+
+
+class Outbox:
+    """Gathers effects in their order."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._effects: list[Effect] = []
+        self.congested: dict[Session, None] = {}
+        """Connections whose bytes wait, the one that has taken nothing for longest first."""
+
+    def add(self, effect: Effect) -> None:
+        """Put an effect behind those before it."""
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """Return and forget everything gathered."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def send(self, session: Session, data: bytes) -> None:
+        """Send one message, with a receipt when enough is unconfirmed."""
+        session.unconfirmed_bytes += len(data)
+        receipt = session.unconfirmed_bytes >= RECEIPT_BYTES and not session.awaits_receipt
+        if receipt:
+            session.awaits_receipt = True
+        self._effects.append(make_send((session.peer, data, receipt)))
+
+    def send_page(self, session: Session, messages: Sequence[bytes]) -> None:
+        """Send the messages of a page, 1 or more, with a receipt on the last."""
+        assert not session.awaits_receipt
+        session.awaits_receipt = True
+        session.unconfirmed_bytes += sum(map(len, messages))
+        peer = session.peer
+        self._effects += [make_send((peer, message, False)) for message in messages[:-1]]
+        self._effects.append(make_send((peer, messages[-1], True)))
+
+    def reply(self, session: Session, data: bytes) -> None:
+        """Send an answer; whoever does not read answers is not read."""
+        if session.congested:
+            session.unread_replies += 1
+            self.hold(session)
+        self.send(session, data)
+
+    def takes_live(self, session: Session) -> bool:
+        """Return whether a live packet may be sent now instead of being read from the store later."""
+        return not session.congested and session.unconfirmed_bytes < AHEAD_BYTES_MAX
+
+    def takes_page(self, session: Session) -> bool:
+        """Return whether a page of history may be sent now."""
+        return not session.congested and not session.awaits_receipt
+
+    def on_congested(self, session: Session, now: Instant) -> None:
+        """Note that bytes wait, or that fewer wait than before."""
+        session.congested = True
+        session.progress_at = now
+        self.congested.pop(session, None)
+        self.congested[session] = None
+
+    def on_drained(self, session: Session) -> None:
+        """Note that nothing waits any more."""
+        session.congested = False
+        session.awaits_receipt = False
+        session.unconfirmed_bytes = 0
+        session.unread_replies = 0
+        self.congested.pop(session, None)
+        self.resume(session)
+
+    def hold(self, session: Session) -> None:
+        """Stop reading a connection that has too much under way."""
+        if not session.held and session.must_hold():
+            session.held = True
+            self._effects.append(Hold(session.peer, held=True))
+
+    def resume(self, session: Session) -> None:
+        """Read a held connection again once it has little under way."""
+        if session.held and session.may_resume():
+            session.held = False
+            self._effects.append(Hold(session.peer, held=False))
+
+    def close(self, session: Session, end: End, *, abort: bool = False) -> None:
+        """End a connection; the relay must forget the session."""
+        session.state = State.CLOSED
+        self.congested.pop(session, None)
+        self._effects.append(Close(session.peer, end, abort, end.status))

@@ -1,0 +1,80 @@
+"""Why Strata says no: the wire codes of RFC-0004 3.5 with ours, and the details that say which rule it was.
+
+A refusal is a value. It becomes one ERROR message; the connection stays open unless ``End`` says why it does not.
+Spec: RFC-0004 3.5, 6.1, 6.2; specs/strata.md 11.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from waystation.core.errors import RemoteError
+
+__all__ = ["Code", "End", "Refusal", "RefusedError"]
+
+
+class Code(Enum):
+    """Wire codes of ERROR; the value is what stands on the wire, in journal and metrics."""
+
+    INVALID_SIGNATURE = "invalid_signature"
+    INVALID_SCHEMA = "invalid_schema"
+    PACKET_TOO_LARGE = "packet_too_large"
+    RATE_LIMITED = "rate_limited"
+    BLOCKED_AUTHOR = "blocked_author"
+    UNAUTHENTICATED = "unauthenticated"
+    INTERNAL_ERROR = "internal_error"
+    INVALID_PROVENANCE = "invalid_provenance"
+    MISSING_PROOF = "missing_proof"
+    INVALID_ISSUER_CHAIN = "invalid_issuer_chain"
+    INVALID_ATTESTATION = "invalid_attestation"
+    # RFC-0007 and RFC-0001 11.1
+    INVALID_CURSOR = "invalid_cursor"
+    KEY_EXPIRED = "key_expired"
+    KEY_REVOKED = "key_revoked"
+    KEY_NOT_YET_VALID = "key_not_yet_valid"
+    # Ours, legal because the RFC's list is of common codes only (D20).
+    INVALID_TIMESTAMP = "invalid_timestamp"
+    BLOCKED_CONTENT = "blocked_content"
+    TOO_MANY_SUBSCRIPTIONS = "too_many_subscriptions"
+    UNSUPPORTED_PROFILE = "unsupported_profile"
+
+
+class End(Enum):
+    """Why a connection ends."""
+
+    SHUTDOWN = "shutdown"
+    INVALID_TEXT = "invalid_text"
+    MALFORMED = "malformed"
+    AUTH_FAILURES = "auth_failures"
+    LIMIT_IGNORED = "limit_ignored"
+    NOT_READING = "not_reading"
+    IDENTITY_BANNED = "identity_banned"
+    INTEGRITY_VIOLATION = "integrity_violation"
+    UPSTREAM_FAILED = "upstream_failed"
+
+    @property
+    def status(self) -> int:
+        """Return the close status of RFC 6455 7.4."""
+        return _STATUSES.get(self, 1008)
+
+
+_STATUSES: Final = {End.SHUTDOWN: 1001, End.INVALID_TEXT: 1007, End.NOT_READING: 1013, End.UPSTREAM_FAILED: 1000}
+
+
+class Refusal(NamedTuple):
+    """One ERROR in the making."""
+
+    code: Code
+    detail: str = ""
+    """Which rule, in lower_snake_case; may be empty."""
+    reason: str = ""
+    """A sentence for people; empty takes a standard one."""
+    extra: tuple[tuple[str, int | str], ...] = ()
+    """Fields that the code demands, such as ``max_bytes`` or ``retry_after``."""
+
+
+class RefusedError(RemoteError):
+    """Raised by parsers; carries the refusal it stands for."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(f"{refusal.code.value}: {refusal.detail}")
+        self.refusal = refusal

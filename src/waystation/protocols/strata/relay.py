@@ -1,0 +1,500 @@
+"""The Strata relay: takes packets in, keeps them, and gives them to whoever subscribed.
+
+What moves it: messages of clients, what the disk and the signature checks answer, and time. What it holds in memory is
+soft: connections, places of readers, allowances. Everything that was acknowledged is in the store before its OK leaves.
+
+Parts, each with its own theory: ``intake`` judges packets, ``delivery`` and ``subscription`` serve readers, ``outbox``
+bounds what is on its way, ``upkeep`` drops and hides what must go, ``pages`` answers plain HTTP, ``replica`` reads
+other relays. This module only says which message goes where.
+
+Spec: RFC-0004 2, 3, 6, 8, 9; specs/strata.md 10 to 14.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from waystation.core.answers import HttpAnswer
+from waystation.core.dids import encode_did, key_of_did
+from waystation.core.effects import Effect, Peer
+from waystation.core.facts import PeerIdentified, PeerLeft, Refused, SubscriptionEnded, SubscriptionOpened
+from waystation.core.ids import PublicKey
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
+from waystation.core.records import Store
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.strata.authors import Authors
+from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
+from waystation.protocols.strata.cursor import decode_cursor, filter_hash
+from waystation.protocols.strata.delivery import Delivery
+from waystation.protocols.strata.descriptor import Announcer
+from waystation.protocols.strata.directory import Directory, StaticKey
+from waystation.protocols.strata.gate import Gate
+from waystation.protocols.strata.intake import Candidate, Intake, Verdict
+from waystation.protocols.strata.judged import judged, stored
+from waystation.protocols.strata.limits import Kind, Limits, Rank, Scope
+from waystation.protocols.strata.messages import Auth, Publish, Subscribe, Unsubscribe
+from waystation.protocols.strata.outbox import Outbox
+from waystation.protocols.strata.pages import PROFILES, Pages
+from waystation.protocols.strata.policy import Policy
+from waystation.protocols.strata.refusals import Code, End, Refusal, RefusedError
+from waystation.protocols.strata.replica import Place, Replication, UpstreamView
+from waystation.protocols.strata.session import (
+    AUTH_FAILURES_MAX,
+    LIMIT_IGNORED_MAX,
+    MALFORMED_MAX,
+    PUBLISH,
+    REPLICATE,
+    SUBSCRIBE,
+    Session,
+    State,
+)
+from waystation.protocols.strata.settings import StrataSettings, read_roots, read_upstreams
+from waystation.protocols.strata.subscription import Subscription
+from waystation.protocols.strata.upkeep import Upkeep
+from waystation.protocols.strata.wire import (
+    client_msg_id_of,
+    demand_small,
+    encode_auth_ok,
+    encode_challenge,
+    encode_error,
+    encode_ok,
+    read_message,
+    subscription_id_of,
+)
+
+__all__ = ["StrataRelay"]
+
+PROTOCOL: Final = "strata"
+READ_UNPAID_BYTES_MAX: Final = 4_096  # a longer frame is not even parsed once the allowance of bytes is spent
+SLOW_CHARGE: Final = 32  # how much more a byte costs us in a packet with fractions: a second per MiB
+SILENT_READER_MS: Final = 60_000  # a reader that takes nothing for so long ends (specs/strata.md 13.3)
+
+
+class StrataRelay:
+    """One relay; see ``core.machine.Machine`` for how to drive it."""
+
+    def __init__(
+        self,
+        settings: StrataSettings,
+        key_pair: KeyPair,
+        store: Store,
+        rng: random.Random,
+        *,
+        rate_limits: bool = True,
+        static_dids: Mapping[str, Sequence[StaticKey]] | None = None,
+        documents: Sequence[dict[str, object]] = (),
+        admits: Callable[[PublicKey], bool] = lambda _identity: True,
+    ) -> None:
+        """Make a relay without connections over what the store holds.
+
+        Args:
+            settings: What the operator chose.
+            key_pair: The relay's identity; its DID is the ``server_id``.
+            store: What is kept.
+            rng: Source of challenges.
+            rate_limits: False lifts allowances, for load tests.
+            static_dids: Keys pinned by the operator.
+            documents: DID documents of the operator.
+            admits: Asked about the key of everybody who authenticates.
+        """
+        self._settings = settings
+        self.relay_id = encode_did(key_pair.public)
+        self._rng = rng
+        self._admits = admits
+        packets = store.packets
+        self._epoch = packets.epoch()
+        self._limits = Limits(enabled=rate_limits)
+        authors = Authors(store, packets)
+        authors.use(
+            Directory(
+                static_dids=static_dids or {}, documents=documents, events=authors.events, skew=settings.clock_skew_s
+            )
+        )
+        self.gate = Gate(settings, self.relay_id, authors)
+        self._intake = Intake(settings, packets, authors, read_roots(settings.roots))
+        self._outbox = Outbox()
+        self._delivery = Delivery(
+            packets, self._outbox, settings.provenance_downgrade_mode, lambda: self._intake.policy
+        )
+        self._upkeep = Upkeep(settings, store, packets, authors)
+        self._pages = Pages(settings, self.relay_id, packets, authors.directory, lambda: self._intake.policy)
+        self._announcer = Announcer(settings, key_pair, self.relay_id, self._pages.descriptor)
+        self._sessions: dict[Peer, Session] = {}
+        self._anonymous = frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}
+        upstreams = read_upstreams(settings.upstreams)
+        self._replication = Replication(upstreams, key_pair, store, rng, self._offer, settings.max_backfill_s)
+        self._wall_offset = 0
+        self._wall_s = 0
+        self._retiring = False
+
+    # Time
+
+    def set_wall(self, now: Instant, wall_us: int) -> None:
+        """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
+        self._wall_offset = wall_us - now
+
+    def _tick(self, now: Instant) -> int:
+        """Note what time it is and return Unix seconds."""
+        self._wall_s = (now + self._wall_offset) // MICROSECONDS_PER_SECOND
+        return self._wall_s
+
+    # Inputs
+
+    def connect(self, peer: Peer, now: Instant, address: str = "") -> None:
+        """A new connection stands: it gets its challenge."""
+        session = Session(peer, address, self._anonymous)
+        self._sessions[peer] = session
+        self._challenge(session, now)
+
+    def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
+        """One text frame arrived; an empty one stands for a frame of another kind."""
+        wall_s = self._tick(now)
+        session = self._sessions.get(peer)
+        if session is None:
+            if self._replication.handles(peer) and not self._retiring:
+                self._replication.receive(peer, data, now, wall_s)
+            return
+        over = self._limits.take_bytes(session.payers, now, len(data))
+        if over is not None and len(data) > READ_UNPAID_BYTES_MAX:
+            self._deny(session, over, None, None, now)
+            return
+        body: object = None
+        try:
+            demand_small(data, self._settings.max_packet_bytes)
+            body = parse(data, MESSAGE_DEPTH_MAX)
+            message = read_message(body)
+        except RefusedError as error:
+            self._on_malformed(session, body, error.refusal, now)
+            return
+        session.malformed = 0
+        if isinstance(message, Publish):
+            self._on_publish(session, message, len(data), over, now)
+        elif isinstance(message, Subscribe):
+            self._on_subscribe(session, message, over, now)
+        elif isinstance(message, Unsubscribe):
+            self._end_subscription(session, message.subscription_id, now)
+        else:
+            self._on_auth(session, message, now)
+
+    def disconnect(self, peer: Peer, now: Instant) -> None:
+        """The connection ended."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            self._forget(session, "ended", now)
+        elif self._replication.handles(peer):
+            self._replication.disconnect(peer, now, self._tick(now))
+
+    def connect_upstream(self, peer: Peer, name: str, now: Instant) -> None:
+        """A connection to the upstream with the DID ``name`` stands."""
+        self._replication.connect(peer, name, now, self._tick(now))
+
+    def congested(self, peer: Peer, now: Instant) -> None:
+        """Bytes wait for the peer, or fewer wait than at the last call."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            self._outbox.on_congested(session, now)
+
+    def drained(self, peer: Peer, now: Instant) -> None:
+        """No byte waits for the peer."""
+        self._tick(now)
+        session = self._sessions.get(peer)
+        if session is not None:
+            self._outbox.on_drained(session)
+            self._delivery.read_on(session)
+
+    def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
+        """Signatures have been checked."""
+        for candidate, verdict in self._intake.answered(ticket, answers, self._tick(now)):
+            self._tell(candidate, verdict, now)
+
+    def committed(self, ticket: int, now: Instant) -> None:
+        """Packets are on the disk: tell their publishers, then their subscribers."""
+        wall_s = self._tick(now)
+        told = self._intake.committed(ticket)
+        for candidate, verdict in told:
+            self._tell(candidate, verdict, now)
+        for candidate, verdict in told:
+            if verdict.row is not None:
+                self._outbox.add(stored(candidate, verdict.row))
+                self._delivery.publish(verdict.row, wall_s)
+                self._upkeep.stored(verdict.row, wall_s)
+
+    def wake(self, now: Instant) -> None:
+        """Look after slow readers and what is due in the store."""
+        for session in list(self._outbox.congested):
+            if now >= after_ms(session.progress_at, SILENT_READER_MS):
+                self._close(session, End.NOT_READING, now)
+        wall_s = self._tick(now)
+        self._upkeep.wake(now, wall_s)
+        self._replication.wake(now, wall_s)
+        descriptor = self._announcer.due(now, wall_s)
+        if descriptor is not None:
+            self._offer(Candidate(descriptor.body, None, now, len(descriptor.canonical)), now)
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` is due."""
+        due = (
+            [after_ms(next(iter(self._outbox.congested)).progress_at, SILENT_READER_MS)]
+            if self._outbox.congested
+            else []
+        )
+        if self._delivery.has_readers:
+            due.append(Instant(0))
+        upstream = self._replication.deadlines()
+        return min([*due, *upstream, self._announcer.look_at, *self._upkeep.deadlines()])
+
+    def take(self) -> list[Effect]:
+        """Return and forget the effects gathered since the last call, in their order."""
+        self._delivery.pump(self._wall_s)
+        while (verify := self._intake.checks()) is not None:
+            self._outbox.add(verify)
+        commit = self._intake.rows([*self._upkeep.changes(), *self._replication.changes()])
+        if commit is not None:
+            self._outbox.add(commit)
+        return self._outbox.take() + self._replication.take()
+
+    # Commands
+
+    def retire(self) -> None:
+        """Take no new work; what is under way gets its verdict."""
+        self._retiring = True
+
+    def settled(self) -> bool:
+        """Return whether no packet is under way."""
+        return len(self._intake) == 0
+
+    def shut(self, now: Instant) -> None:
+        """Close every connection."""
+        for session in list(self._sessions.values()):
+            self._close(session, End.SHUTDOWN, now)
+        self._replication.shut(now, self._tick(now))
+
+    def expel(self, identity: PublicKey, now: Instant) -> None:
+        """Close the connections that authenticated with a self-certifying DID of this key."""
+        for session in list(self._sessions.values()):
+            if session.identity is not None and key_of_did(session.identity) == identity:
+                self._close(session, End.IDENTITY_BANNED, now)
+
+    def upstream_failed(self, name: str, now: Instant) -> None:
+        """The upstream with the DID ``name`` could not be reached."""
+        self._replication.failed(name, self._tick(now))
+
+    def upstream_rest_s(self, name: str, now: Instant) -> int:
+        """Return for how many seconds the upstream must be left alone."""
+        return self._replication.rest_s(name, self._tick(now))
+
+    def upstreams(self, now: Instant) -> dict[str, UpstreamView]:
+        """Return the quality of each upstream: score 0 to 1 and state, by DID."""
+        return self._replication.views(self._tick(now))
+
+    def use_policy(self, policy: Policy) -> None:
+        """Decline and stop serving by these lists from now on."""
+        self._intake.policy = policy
+
+    def answer(self, path: str, address: str, now: Instant) -> HttpAnswer:
+        """Answer a plain GET; ``address`` is what its host is counted under."""
+        wall_s = self._tick(now)
+        refusal = self._limits.take(Scope(address, Rank.ANONYMOUS), Kind.HTTP, now)
+        return self._pages.refused(refusal) if refusal is not None else self._pages.answer(path, wall_s)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how much of each bounded thing there is."""
+        return {
+            "connections": len(self._sessions),
+            "subscriptions": self._delivery.count,
+            "packets_under_way": len(self._intake),
+            "scopes": len(self._limits),
+            "slow_readers": len(self._outbox.congested),
+        }
+
+    # Messages
+
+    def _on_malformed(self, session: Session, body: object, refusal: Refusal, now: Instant) -> None:
+        if refusal.detail == "bad_utf8":
+            self._refused(session, refusal)
+            self._close(session, End.INVALID_TEXT, now)
+            return
+        self._refuse(session, refusal, client_msg_id_of(body), subscription_id_of(body))
+        session.malformed += 1
+        if session.malformed >= MALFORMED_MAX:
+            self._close(session, End.MALFORMED, now)
+
+    def _on_publish(self, session: Session, message: Publish, size: int, over: Refusal | None, now: Instant) -> None:
+        if self._retiring:
+            self._refuse(session, Refusal(Code.INTERNAL_ERROR, "shutting_down"), message.client_msg_id, None)
+            return
+        refusal = over or self._why_not(session, PUBLISH, Kind.PUBLISH, now)
+        if refusal is not None:
+            self._deny(session, refusal, message.client_msg_id, None, now)
+            return
+        session.limits_ignored = 0
+        candidate = Candidate(message.packet, session, now, size, client_msg_id=message.client_msg_id)
+        session.pending += 1
+        session.pending_bytes += candidate.size_bytes
+        self._offer(candidate, now)
+        if candidate.is_slow:
+            self._limits.charge_bytes(session.payers, now, SLOW_CHARGE * size)
+        self._outbox.hold(session)
+
+    def _on_subscribe(self, session: Session, message: Subscribe, over: Refusal | None, now: Instant) -> None:
+        wanted = SUBSCRIBE if message.replication_profile is None else REPLICATE
+        refusal = over or self._why_not(session, wanted, Kind.SUBSCRIBE, now)
+        profile, old = message.replication_profile, session.subscriptions.get(message.subscription_id)
+        if refusal is None and profile is not None and profile not in PROFILES:
+            refusal = Refusal(Code.UNSUPPORTED_PROFILE)
+        if refusal is None:
+            refusal = session.why_no_room(message)
+        if refusal is not None:
+            self._deny(session, refusal, message.client_msg_id, message.subscription_id, now)
+            return
+        session.limits_ignored = 0
+        filters, cursor = message.filters, None
+        if message.cursor is not None:
+            try:
+                digest = filter_hash(filters)
+                cursor = decode_cursor(message.cursor, self._epoch, digest, descending=filters.descending)
+                if max(cursor.h, cursor.s) > self._delivery.newest:  # this store was put back to an earlier time
+                    raise RefusedError(Refusal(Code.INVALID_CURSOR, "other_store"))
+            except RefusedError as error:
+                self._refuse(session, error.refusal, message.client_msg_id, message.subscription_id)
+                return
+        continued = old if cursor is not None and old is not None and old.filters == filters else None
+        subscription = Subscription(message, cursor, self._epoch, self._delivery.newest, now, continued)
+        if old is not None:
+            self._end_subscription(session, old.id, now)
+        self._delivery.add(session, subscription)
+        self._outbox.add(SubscriptionOpened(PROTOCOL, session.peer, REPLICATE in session.capabilities))
+
+    def _end_subscription(self, session: Session, subscription_id: str, now: Instant) -> None:
+        ended = self._delivery.remove(session, subscription_id)
+        if ended is not None:
+            duration_us = now - ended.opened_at
+            self._outbox.add(
+                SubscriptionEnded(
+                    PROTOCOL, session.peer, ended.history_events, ended.live_events, ended.lags, duration_us
+                )
+            )
+
+    def _why_not(self, session: Session, capability: str, kind: Kind, now: Instant) -> Refusal | None:
+        if capability not in session.capabilities:
+            return Refusal(Code.UNAUTHENTICATED, "missing_capability")
+        return self._limits.take(session.scope, kind, now)
+
+    # AUTH
+
+    def _on_auth(self, session: Session, message: Auth, now: Instant) -> None:
+        refusal = self._limits.take(Scope(session.address, Rank.ANONYMOUS), Kind.AUTH, now)
+        if refusal is not None:
+            self._deny(session, refusal, message.client_msg_id, None, now)
+            return
+        granted = self.gate.judge(session, message, self._wall_s)
+        if isinstance(granted, Refusal):
+            self._on_auth_failed(session, message, granted, now)
+            return
+        key = key_of_did(message.author_id)
+        if key is not None and not self._admits(key):
+            self._refuse(session, Refusal(Code.UNAUTHENTICATED, "banned"), message.client_msg_id, None)
+            self._close(session, End.IDENTITY_BANNED, now)
+            return
+        session.authenticate(message.author_id, frozenset(granted))
+        self._outbox.reply(session, encode_auth_ok(message.author_id, granted, message.client_msg_id))
+        self._outbox.add(PeerIdentified(PROTOCOL, session.peer, _identity_bytes(message.author_id)))
+
+    def _on_auth_failed(self, session: Session, message: Auth, refusal: Refusal, now: Instant) -> None:
+        self._refuse(session, refusal, message.client_msg_id, None)
+        if session.state is State.AUTHENTICATED:
+            return
+        session.auth_failures += 1
+        if session.auth_failures >= AUTH_FAILURES_MAX:
+            self._close(session, End.AUTH_FAILURES, now)
+        else:
+            self._challenge(session, now)
+
+    def _challenge(self, session: Session, now: Instant) -> None:
+        session.new_challenge(self._rng, self._tick(now), self._settings.auth_challenge_s)
+        self._outbox.send(session, encode_challenge(session.challenge, self.relay_id, session.challenge_expires_at))
+
+    # Verdicts
+
+    def take_in(self, candidate: Candidate, now: Instant) -> None:
+        """Judge a packet that came by no connection; ``candidate.origin`` is called with its verdict."""
+        self._tick(now)
+        self._offer(candidate, now)
+
+    def _offer(self, candidate: Candidate, now: Instant) -> None:
+        verdict = self._intake.offer(candidate, self._wall_s)
+        if verdict is not None:
+            self._tell(candidate, verdict, now)
+
+    def _tell(self, candidate: Candidate, verdict: Verdict, now: Instant) -> None:
+        fact = judged(candidate, verdict, self._wall_s, now)
+        if fact is not None:
+            self._outbox.add(fact)
+        session = candidate.origin
+        if isinstance(session, Place):
+            self._replication.judged(session, verdict, self._wall_s, now)
+        elif callable(session):
+            session(verdict)
+        if not isinstance(session, Session):
+            return
+        if verdict.refusal is not None:
+            self._refused(session, verdict.refusal)
+        session.pending -= 1
+        session.pending_bytes -= candidate.size_bytes
+        if session.state is State.CLOSED:
+            return
+        packet = candidate.packet
+        if verdict.refusal is not None:
+            packet_id = packet.packet_id if packet is not None else None
+            answer = encode_error(verdict.refusal, client_msg_id=candidate.client_msg_id, packet_id=packet_id)
+        else:
+            assert packet is not None
+            answer = encode_ok(
+                packet.packet_id,
+                candidate.client_msg_id,
+                duplicate=verdict.duplicate,
+                duplicate_of=verdict.duplicate_of,
+                downgrade=verdict.row.downgrade if verdict.row is not None else b"",
+            )
+        self._outbox.reply(session, answer)
+        self._outbox.resume(session)
+
+    def _deny(
+        self, session: Session, refusal: Refusal, client_msg_id: str | None, subscription_id: str | None, now: Instant
+    ) -> None:
+        """Refuse what a capability or an allowance does not cover; who asks on and on is closed."""
+        self._refuse(session, refusal, client_msg_id, subscription_id)
+        session.limits_ignored += 1
+        if session.limits_ignored >= LIMIT_IGNORED_MAX:
+            self._close(session, End.LIMIT_IGNORED, now)
+
+    def _refuse(
+        self, session: Session, refusal: Refusal, client_msg_id: str | None, subscription_id: str | None
+    ) -> None:
+        self._refused(session, refusal)
+        answer = encode_error(refusal, client_msg_id=client_msg_id, subscription_id=subscription_id)
+        self._outbox.reply(session, answer)
+
+    def _refused(self, session: Session, refusal: Refusal) -> None:
+        identity = _identity_bytes(session.identity) if session.identity is not None else None
+        self._outbox.add(Refused(PROTOCOL, identity, refusal.code.value))
+
+    # Ends
+
+    def _close(self, session: Session, end: End, now: Instant, *, abort: bool = False) -> None:
+        self._outbox.close(session, end, abort=abort)
+        self._forget(session, end.value, now)
+
+    def _forget(self, session: Session, reason: str, now: Instant) -> None:
+        session.state = State.CLOSED
+        self._outbox.congested.pop(session, None)
+        for subscription_id in list(session.subscriptions):
+            self._end_subscription(session, subscription_id, now)
+        del self._sessions[session.peer]
+        identity = _identity_bytes(session.identity) if session.identity is not None else None
+        self._outbox.add(PeerLeft(PROTOCOL, session.peer, identity, reason))
+
+
+def _identity_bytes(did: str) -> bytes:
+    """Return what an identity is counted under: its key, so that one key is one identity in all protocols."""
+    return key_of_did(did) or did.encode()

@@ -1,0 +1,131 @@
+"""What a relay thinks of one upstream: the same score and the same states as a client's view of a relay.
+
+Spec: specs/strata.md 15 (peers that send malformed packets), 18.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from waystation.core.errors import LocalError
+from waystation.rules.relay_score import score
+from waystation.rules.relay_state import (
+    Incident,
+    Standing,
+    State,
+    evaluate,
+    on_failure,
+    on_success,
+    on_violation,
+    standing_from_plain,
+    standing_to_plain,
+)
+from waystation.rules.relay_window import RelayWindow, counts, observations, window_from_plain, window_to_plain
+
+__all__ = ["INCIDENTS", "Repute"]
+
+INCIDENTS: Final = {
+    "packet_id": Incident.BAD_PACKET_ID,
+    "malformed_packet": Incident.BAD_PACKET_ID,  # its id cannot be right, whatever it was
+    "signature": Incident.BAD_SIGNATURE,
+    "expired": Incident.EXPIRED_PACKET,
+    "outside_filter": Incident.OUTSIDE_FILTER,
+}
+"""What each ``reason`` of a ``Violation`` counts as."""
+
+
+FAILURES_COUNTED_MAX: Final = 9  # in a row; the tenth would ban (specs/strata.md 18)
+
+
+class Repute:
+    """Observations of one upstream and where it stands; times are Unix seconds."""
+
+    def __init__(self, standing: Standing | None = None, window: RelayWindow | None = None) -> None:
+        """Begin with what is known; nothing is an upstream never met."""
+        self.standing = standing if standing is not None else Standing(State.PROBATION, 0)
+        self._window = window if window is not None else RelayWindow()
+        self._wanted_since: int | None = None
+        self._is_connected = False
+        self._has_stood = False
+
+    @classmethod
+    def load(cls, data: bytes) -> "Repute":
+        """Return what ``dump`` wrote; b"" is an upstream never met.
+
+        Raises:
+            LocalError: It is something else.
+        """
+        if not data:
+            return cls()
+        try:
+            plain = msgspec.msgpack.decode(data, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise LocalError(f"this is no repute: {error}") from error
+        if plain.keys() != {"standing", "window"}:
+            raise LocalError("this is no repute: its parts have other names")
+        return cls(standing_from_plain(plain["standing"]), window_from_plain(plain["window"]))
+
+    def dump(self) -> bytes:
+        """Return everything as bytes for the store."""
+        plain = {"standing": standing_to_plain(self.standing), "window": window_to_plain(self._window)}
+        return msgspec.msgpack.encode(plain)
+
+    def connected(self, now_s: int) -> None:
+        """A connection stands; whether it is of use, AUTH will tell."""
+        self._count_time(now_s)
+        self._is_connected = True
+        if self._has_stood:
+            self._window.record_reconnect(now_s)
+        self._has_stood = True
+
+    def disconnected(self, now_s: int) -> None:
+        """A connection is over."""
+        self._count_time(now_s)
+        self._is_connected = False
+
+    def succeeded(self, latency_us: int, now_s: int) -> None:
+        """The upstream let us in, so many microseconds after we asked."""
+        self._window.record_connect(succeeded=True, now_s=now_s)
+        self._window.record_latency(latency_us / 1_000, now_s)
+        self.standing = on_success(self.standing)
+
+    def failed(self, now_s: int) -> None:
+        """A connection or an AUTH failed.
+
+        That alone never bans an upstream: the operator named it, and it may only be down (decision STRATA-REPLICA).
+        """
+        self._window.record_connect(succeeded=False, now_s=now_s)
+        if self.standing.failures_running < FAILURES_COUNTED_MAX:
+            self.standing, _ = on_failure(self.standing, now_s)
+
+    def violated(self, incident: Incident, now_s: int) -> None:
+        """The upstream sent what it must not."""
+        self._window.record_incident(incident, now_s)
+        counted = counts(self._window, self.standing.cleared_s, now_s)
+        self.standing, _ = on_violation(self.standing, incident, counted.violations, now_s)
+
+    def limited(self, retry_after_s: int, now_s: int) -> None:
+        """The upstream asked us to wait so many seconds."""
+        self._window.record_incident(Incident.RATE_LIMITED, now_s)
+        self._window.record_retry_after(retry_after_s, now_s)
+
+    def erred(self, now_s: int) -> None:
+        """The upstream said what makes no sense, or refused what it should grant."""
+        self._window.record_error(now_s)
+
+    def evaluate(self, now_s: int) -> None:
+        """Look at the standing again; due every 60 s."""
+        self._count_time(now_s)
+        counted = counts(self._window, self.standing.cleared_s, now_s)
+        self.standing, _ = evaluate(self.standing, self.score(now_s), counted, now_s)
+
+    def score(self, now_s: int) -> float:
+        """Return the score, 0 (worst) to 1."""
+        return score(observations(self._window, now_s))
+
+    def _count_time(self, now_s: int) -> None:
+        """Count the seconds since the last look as wanted, and as up while connected; during a ban none is wanted."""
+        is_wanted = self.standing.state is not State.BLACKLISTED
+        if is_wanted and self._wanted_since is not None and now_s > self._wanted_since:
+            self._window.record_wanted(self._wanted_since, now_s, connected=self._is_connected)
+        self._wanted_since = now_s
