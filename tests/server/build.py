@@ -74,7 +74,7 @@ class Echo:
         self._partial = {}
         self._durable = durable
 
-    def connect(self, peer, now):
+    def connect(self, peer, now, address=""):
         self.peers.append(peer)
         self._partial[peer] = b""
 
@@ -167,7 +167,7 @@ class Rig:
         self.node = Node({protocol: relay}, Admission(), BanList(self.store), recorder)
         self.commits = GroupCommit(self.store, self._release, self.failures.append)
         self.hub = Hub(self.node, self.commits)
-        entrance = Entrance(self.hub, protocol)
+        self.entrance = entrance = Entrance(self.hub, protocol)
         self._listener = Listener(entrance, entrance.admit, self.hub.release, None)
         self._dialled = []
         self.port = 0
@@ -220,7 +220,12 @@ class NodeProcess:
     def __init__(self, home, **settings):
         """Describe a node; settings are given as ``bhumi__plain="127.0.0.1:0"``."""
         self.home = Path(home)
-        chosen = {"bhumi__tls": "127.0.0.1:0", "bhumi__plain": "127.0.0.1:0", "admin__listen": "127.0.0.1:0"}
+        chosen = {
+            "bhumi__tls": "127.0.0.1:0",
+            "bhumi__plain": "127.0.0.1:0",
+            "strata__ws": "127.0.0.1:0",
+            "admin__listen": "127.0.0.1:0",
+        }
         self.settings = {key.replace("__", "."): value for key, value in (chosen | settings).items()}
         self.process = None
         self.ready = {}

@@ -237,6 +237,22 @@ def test_records_that_wait_are_bounded(monkeypatch):
     assert len(failures) == 1 and groups == []
 
 
+def test_changes_taken_together_are_one_group():
+    """``append_all`` gives the number of its last change, and all of its changes reach the store in one call."""
+
+    async def story():
+        store = GatedStore()
+        told = Told(store)
+        numbers = [told.commits.append_all([record(number) for number in group]) for group in ((1, 2, 3), (), (4,))]
+        store.gate.set()
+        await told.commits.wait_for(numbers[-1])
+        empty = told.commits.append_all(())
+        await told.commits.close()
+        return numbers, empty, store.groups, told.marks
+
+    assert asyncio.run(story()) == ([3, 3, 4], 4, [[b"1", b"2", b"3", b"4"]], [4])
+
+
 def test_close_commits_what_waits():
     """Closing is not losing."""
 

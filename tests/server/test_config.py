@@ -90,7 +90,7 @@ def test_every_kind_of_value_from_file_and_from_text(write):
         ('[store]\nurl = "mysql"\n', 2, 'allowed: one of "sqlite", "memory"'),
         ("[bhumi]\nrequire_binding = true\n", 2, "BIND extension, which this version does not have"),
         ("[lprp]\nenabled = true\n", 2, "this version has no protocol lprp"),
-        ('[strata]\nws = "0.0.0.0:8080"\n', 2, "this version has no protocol strata"),
+        ('[lprp]\nudp = "0.0.0.0:4810"\n', 2, "this version has no protocol lprp"),
         ("[[bsp.groups]]\nformat = 'opaque'\n", 1, "this version has no protocol bsp"),
         ("merk = 1\n", 1, "this version has no protocol merk"),
         ('[bhumi]\nplain = "0.0.0.0:9000"\n', 2, "only a loopback address"),
@@ -169,7 +169,7 @@ def test_bad_value_is_refused_even_where_a_flag_wins(write):
 
 def test_protocols_to_come_may_be_switched_off(write):
     """A file written for a later version loads when it switches those protocols off."""
-    path = write("[lprp]\nenabled = false\n[strata]\nenabled = false\n")
+    path = write("[lprp]\nenabled = false\n")
 
     assert load_config(path, {"WAYSTATION_MERK__ENABLED": "False"}, {"bsp.enabled": "false"}) == Config()
 

@@ -44,6 +44,7 @@ def test_ensure_makes_everything_and_says_so(tmp_path):
     assert home.ensure(NOW, NAMES) == [
         home.path,
         home.journal_path,
+        home.archive_path,
         home.key_path,
         home.ca_path,
         home.cert_path,

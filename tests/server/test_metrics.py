@@ -7,8 +7,8 @@ from waystation.server.metrics import render_metrics
 
 def status(**changes):
     """Return a node's status document."""
-    totals = {"deliveries": {}, "refusals": {}} | changes.pop("totals", {})
-    return {"uptime_s": 12.5, "sizes": {}, "totals": totals} | changes
+    totals = {"deliveries": {}, "refusals": {}, "packets": {}} | changes.pop("totals", {})
+    return {"uptime_s": 12.5, "sizes": {}, "totals": totals, "written": {}} | changes
 
 
 def series(document):
@@ -25,7 +25,12 @@ def test_every_number_is_a_series():
     """Uptime, sizes, deliveries by outcome and refusals by reason are exposed as they are."""
     document = status(
         sizes={"bhumi": {"connections": 3}, "node": {"bans": 1}},
-        totals={"deliveries": {("bhumi", "ok"): 7}, "refusals": {("bhumi", "oversize"): 2}},
+        totals={
+            "deliveries": {("bhumi", "ok"): 7},
+            "refusals": {("bhumi", "oversize"): 2},
+            "packets": {("strata", "accepted"): 9},
+        },
+        written={"archive": {"rows_written": 9, "rows_dropped": 0, "rows_lost": 1, "segments_sealed": 3}},
     )
 
     assert series(document) == {
@@ -34,6 +39,10 @@ def test_every_number_is_a_series():
         ("waystation_size", (("protocol", "node"), ("thing", "bans"))): 1,
         ("waystation_deliveries_total", (("outcome", "ok"), ("protocol", "bhumi"))): 7,
         ("waystation_refusals_total", (("protocol", "bhumi"), ("reason", "oversize"))): 2,
+        ("waystation_packets_total", (("protocol", "strata"), ("verdict", "accepted"))): 9,
+        ("waystation_written_rows_total", (("fate", "written"), ("file", "archive"))): 9,
+        ("waystation_written_rows_total", (("fate", "dropped"), ("file", "archive"))): 0,
+        ("waystation_written_rows_total", (("fate", "lost"), ("file", "archive"))): 1,
     }
 
 

@@ -73,8 +73,8 @@ def test_status_names_the_node(tmp_path, capsys):
     assert ready
     assert status["node"] == line["node"]
     assert status["listeners"] == line["listeners"]
-    assert set(status["sizes"]) == {"bhumi", "node"}
-    assert set(status["totals"]) == {"deliveries", "refusals"}
+    assert set(status["sizes"]) == {"bhumi", "strata", "node"}
+    assert set(status["totals"]) == {"deliveries", "refusals", "packets"}
 
 
 def test_stop_ends_with_0_and_seals_the_journal(tmp_path):
@@ -348,12 +348,12 @@ def test_run_takes_all_the_files_it_may_open(tmp_path, monkeypatch, file_limit, 
 
 
 def test_disabled_protocol_is_not_started(tmp_path):
-    """``bhumi.enabled = false`` opens no port and knows no relay."""
+    """``enabled = false`` opens no port and knows no relay."""
 
     async def story():
         place = Home(tmp_path)
         place.ensure()
-        server = NodeServer(configured(tmp_path, bhumi__enabled="false"), place)
+        server = NodeServer(configured(tmp_path, bhumi__enabled="false", strata__enabled="false"), place)
         task = asyncio.create_task(server.serve())
         await asyncio.sleep(0)
         status = server.status()

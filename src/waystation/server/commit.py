@@ -6,14 +6,14 @@ at once, a busy one in groups as large as its disk is slow. Whoever appended get
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
 
 from waystation.core.errors import HostError, LocalError
-from waystation.core.records import Record, Store
+from waystation.core.records import Change, Store
 
 __all__ = ["GroupCommit"]
 
@@ -37,23 +37,30 @@ class GroupCommit:
         self._on_committed = on_committed
         self._on_failure = on_failure
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
-        self._waiting: list[Record] = []
+        self._waiting: list[Change] = []
         self._running: asyncio.Task[None] | None = None
         self._appended = 0
         self._failed: HostError | None = None
         self.committed = 0
         """Every record up to this number is on disk."""
 
-    def append(self, record: Record) -> int:
+    def append(self, record: Change) -> int:
         """Take a record for the next group and return its number.
 
         After a failure nothing is taken any more: the number is never reached, so nothing behind it is released.
         """
-        self._appended += 1
+        return self.append_all((record,))
+
+    def append_all(self, changes: Sequence[Change]) -> int:
+        """Take changes for the next group, all for the same one, and return the number of the last.
+
+        Without any change it is the number of what was taken last, which may be on disk already.
+        """
+        self._appended += len(changes)
         if self._failed is None and len(self._waiting) >= RECORDS_WAITING_MAX:
             self._fail(HostError("the store cannot keep up; too many records wait for the disk", exit_code=5))
         if self._failed is None:
-            self._waiting.append(record)
+            self._waiting += changes
         return self._appended
 
     def flush(self) -> None:
@@ -92,7 +99,7 @@ class GroupCommit:
         finally:
             self._running = None
 
-    async def _commit_group(self, group: list[Record]) -> None:
+    async def _commit_group(self, group: list[Change]) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
         except HostError as error:

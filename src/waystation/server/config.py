@@ -7,13 +7,20 @@ a limit must not leave the node without one.
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.strata.settings import (
+    StrataSettings,
+    check_capabilities,
+    read_roots,
+    read_static_dids,
+    read_upstreams,
+)
 from waystation.server.settings import (
     PARTS,
     TABLES_TO_COME,
@@ -24,7 +31,9 @@ from waystation.server.settings import (
     LimitSettings,
     NodeSettings,
     Part,
+    PlainValue,
     StoreSettings,
+    StrataListenSettings,
     admit,
     fields_of,
     plain_value,
@@ -86,6 +95,8 @@ class Config:
     admin: AdminSettings = field(default_factory=AdminSettings)
     bhumi_listen: BhumiListenSettings = field(default_factory=BhumiListenSettings)
     bhumi: BhumiSettings = field(default_factory=BhumiSettings)
+    strata_listen: StrataListenSettings = field(default_factory=StrataListenSettings)
+    strata: StrataSettings = field(default_factory=StrataSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, compare=False)
     """Where each value that is not a default came from, by "table.key"."""
@@ -151,7 +162,7 @@ class Explained(NamedTuple):
 
     name: str
     """"table.key"."""
-    value: bool | int | str | list[str]
+    value: PlainValue
     """As the file writes it."""
     origin: Origin
 
@@ -262,6 +273,11 @@ def _from_text(owner: type[Any], name: str, text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
     if kind is int and re.fullmatch(r"[+-]?[0-9][0-9_]*", text):
         return int(text)
+    if kind == list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if kind == dict[str, str]:
+        pairs = (part.rpartition("=") for part in text.split(",") if part.strip())
+        return {name.strip(): value.strip() for name, _, value in pairs}
     return text
 
 
@@ -293,6 +309,30 @@ def _check_together(config: Config) -> None:
             f'bhumi.plain = "{listen.plain}" carries no encryption, so it takes only a loopback address; '
             'allowed: 127.0.0.1:port, [::1]:port, localhost:port, or "" for off'
         )
-    if bool(listen.cert) != bool(listen.key):
-        given = "bhumi.cert" if listen.cert else "bhumi.key"
-        raise config.origins[given].refuse("bhumi.cert and bhumi.key come together: give both, or neither")
+    for table, pair in (("bhumi", config.bhumi_listen), ("strata", config.strata_listen)):
+        if bool(pair.cert) != bool(pair.key):
+            given = f"{table}.cert" if pair.cert else f"{table}.key"
+            raise config.origins[given].refuse(f"{table}.cert and {table}.key come together: give both, or neither")
+    _check_strata(config)
+
+
+def _check_strata(config: Config) -> None:
+    strata = config.strata
+    checks: dict[str, Callable[[], object]] = {
+        "roots": lambda: read_roots(strata.roots),
+        "static_dids": lambda: read_static_dids(strata.static_dids),
+        "upstreams": lambda: read_upstreams(strata.upstreams),
+        "anonymous": lambda: check_capabilities("anonymous", strata.anonymous),
+        "auth_grants": lambda: check_capabilities("auth_grants", strata.auth_grants),
+    }
+    for name, check in checks.items():
+        try:
+            check()
+        except LocalError as error:
+            raise config.origins.get(f"strata.{name}", DEFAULT).refuse(f"strata.{error}") from error
+    if strata.public_url and not strata.public_url.startswith(("ws://", "wss://")):
+        origin = config.origins["strata.public_url"]
+        raise origin.refuse(f"strata.public_url = {strata.public_url!r} is not a ws:// or wss:// address")
+    if not config.strata_listen.path.startswith("/"):
+        origin = config.origins["strata.path"]
+        raise origin.refuse(f"strata.path = {config.strata_listen.path!r} does not begin with a slash")

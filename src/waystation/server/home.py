@@ -8,6 +8,7 @@
       tls/           ca.pem, cert.pem, key.pem (0600); put your own cert.pem and key.pem here to replace the local ones
       store.sqlite   durable records
       journal/       segments for the pipeline
+      archive/       stored packets for the pipeline
       admin.token    0600  what changes over the admin port need; remove it to have a new one made
       lock           held by the node that runs on this home
 
@@ -80,6 +81,7 @@ class Home:
         self.tls_key_path = self.tls_path / "key.pem"
         self.store_path = path / "store.sqlite"
         self.journal_path = path / "journal"
+        self.archive_path = path / "archive"
         self.token_path = path / "admin.token"
         self.lock_path = path / "lock"
 
@@ -91,7 +93,7 @@ class Home:
             names: DNS names and addresses the certificate is for; ``local_names()`` when empty.
         """
         made: list[Path] = []
-        for folder in (self.path, self.journal_path):
+        for folder in (self.path, self.journal_path, self.archive_path):
             if not folder.is_dir():
                 with _host(f"cannot make the folder {folder}"):
                     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -2,21 +2,24 @@
 
 Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
 effects, joins what goes to each peer into one write, and looks after the one timer. Effects behind an ``Append`` wait
-in their protocol's stream until that record is on disk. There is no protocol decision here.
+in their protocol's stream until that record is on disk. ``Commit`` and ``Verify`` hold nothing back: their answers come
+as inputs of a later turn. There is no protocol decision here.
 """
 
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
-from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.engine.node import Node
 from waystation.server.commit import GroupCommit
+from waystation.server.verifier import Verifier
 from waystation.transport.pipe import Pipe
 
 __all__ = ["Entrance", "Hub", "monotonic_now"]
@@ -60,20 +63,30 @@ class Entrance:
 class Hub:
     """Drives one engine from one event loop."""
 
-    def __init__(self, node: Node, commits: GroupCommit, clock: Callable[[], Instant] = monotonic_now) -> None:
+    def __init__(
+        self,
+        node: Node,
+        commits: GroupCommit,
+        clock: Callable[[], Instant] = monotonic_now,
+        verifier: Verifier | None = None,
+    ) -> None:
         """Bind an engine to the running loop's pipes.
 
         Args:
             node: The engine.
-            commits: Where ``Append`` effects go.
+            commits: Where ``Append`` and ``Commit`` effects go.
             clock: Monotonic microseconds.
+            verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
         """
         self._node = node
         self._commits = commits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[Peer, Pipe] = {}
+        self._verifier = verifier if verifier is not None else Verifier(0)
         self._streams: dict[str, deque[Effect | int]] = {}
+        self._asked: deque[tuple[int, str, int]] = deque()
+        """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
         self._outgoing: dict[Pipe, list[bytes]] = {}
         self._receipts: list[Peer] = []
         self._closing: list[Close] = []
@@ -105,6 +118,13 @@ class Hub:
         self._pipes[peer] = pipe
         self.plan_turn()
 
+    def connected_out(self, protocol: str, pipe: Pipe, name: str) -> None:
+        """Give a pipe that we dialled a number; its relay knows the other side as ``name``."""
+        peer = self._node.connect_out(protocol, name, self._clock())
+        pipe.peer = peer
+        self._pipes[peer] = pipe
+        self.plan_turn()
+
     def received(self, pipe: Pipe, data: bytes) -> None:
         """Hand bytes to the engine."""
         if not self._turn_planned:
@@ -120,7 +140,7 @@ class Hub:
         peer = Peer(pipe.peer)
         if peer not in self._pipes:
             return
-        self._waiting[peer] = pipe.unsent_bytes
+        self._waiting[peer] = pipe.untaken_bytes
         self._node.congested(peer, self._clock())
         if self._progress_at is None:
             self._progress_at = after_ms(self._clock(), PROGRESS_MS)
@@ -164,11 +184,24 @@ class Hub:
                 else:
                     stream.popleft()
                     self._perform(head)
+        while self._asked and self._asked[0][0] <= self._commits.committed:
+            _, protocol, ticket = self._asked.popleft()
+            try:
+                self._node.committed(protocol, ticket, self._clock())
+            except Exception:  # noqa: BLE001 - as in received; what is on disk stays, and whoever waits asks again
+                _log.exception("engine.failed", protocol=protocol, ticket=ticket)
         self.plan_turn()
 
     def idle(self) -> bool:
         """Return whether every pipe is closed and gone."""
         return not self._pipes and not self._lingering
+
+    def close(self) -> None:
+        """Ring no more: what the relays read from is about to close."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._turn_planned = True
 
     def abort_all(self) -> None:
         """Cut every connection that is still there."""
@@ -181,38 +214,61 @@ class Hub:
         for protocol, effects in self._node.take(now):
             stream = self._streams.get(protocol)
             for effect in effects:
-                if type(effect) is Append:
+                if type(effect) is Send and not stream:
+                    self._send(effect)
+                elif type(effect) is Append:
                     stream = self._streams.setdefault(protocol, deque())
                     stream.append(self._commits.append(effect.record))
+                elif type(effect) is Commit:
+                    self._commit(protocol, effect)
+                elif type(effect) is Verify:
+                    self._verifier.ask(effect.checks, partial(self._verified, protocol, effect.ticket))
                 elif stream:
                     stream.append(effect)
                 else:
                     self._perform(effect)
         self._commits.flush()
         self._write_out(now)
+        self._verifier.flush()
         if self._timer_at is None or self._timer_at - now > _LOOK_US:
             # Asking every relay for its deadline costs as much as half an exchange, so a busy node asks every few ms.
             self._arm_timer(Instant(now + _LOOK_US), now)
 
     def _perform(self, effect: Effect) -> None:
         if type(effect) is Send:
-            peer, data, receipt = effect
-            pipe = self._pipes.get(peer)
-            if pipe is None:
-                return
-            chunks = self._outgoing.get(pipe)
-            if chunks is None:
-                self._outgoing[pipe] = [data]
-            else:
-                chunks.append(data)
-            if receipt:
-                self._receipts.append(peer)
+            self._send(effect)
         elif isinstance(effect, Close):
             self._closing.append(effect)
         elif isinstance(effect, Hold):
             pipe = self._pipes.get(effect.peer)
             if pipe is not None:
                 (pipe.pause if effect.held else pipe.resume)()
+
+    def _send(self, effect: Send) -> None:
+        peer, data, receipt = effect
+        pipe = self._pipes.get(peer)
+        if pipe is None:
+            return
+        chunks = self._outgoing.get(pipe)
+        if chunks is None:
+            self._outgoing[pipe] = [data]
+        else:
+            chunks.append(data)
+        if receipt:
+            self._receipts.append(peer)
+
+    def _commit(self, protocol: str, effect: Commit) -> None:
+        number = self._commits.append_all(effect.changes)
+        self._asked.append((number, protocol, effect.ticket))
+        if number <= self._commits.committed:
+            self._loop.call_soon(self.release_committed)
+
+    def _verified(self, protocol: str, ticket: int, answers: Sequence[int]) -> None:
+        try:
+            self._node.verified(protocol, ticket, answers, self._clock())
+        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those behind it
+            _log.exception("engine.failed", protocol=protocol, ticket=ticket)
+        self.plan_turn()
 
     def _write_out(self, now: Instant) -> None:
         """Write once per peer, then confirm receipts, then close."""
@@ -247,7 +303,7 @@ class Hub:
             if len(self._lingering) >= LINGERING_MAX:
                 self._lingering.popitem(last=False)[0].abort()
             self._lingering[pipe] = after_ms(now, LINGER_MS)
-            pipe.close()
+            pipe.close(effect.status)
 
     def _drop(self, pipe: Pipe) -> None:
         """Cut one peer after a failure of our own; the others go on."""
@@ -291,7 +347,7 @@ class Hub:
     def _look_for_progress(self, now: Instant) -> None:
         """Tell the engine about waiting peers that have taken something since the last look."""
         for peer, before in list(self._waiting.items()):
-            unsent = self._pipes[peer].unsent_bytes
+            unsent = self._pipes[peer].untaken_bytes
             self._waiting[peer] = unsent
             if unsent < before:
                 self._node.congested(peer, now)

@@ -53,3 +53,16 @@ class _NodeCollector(Collector):
         for (protocol, reason), number in status["totals"]["refusals"].items():
             refusals.add_metric([protocol, reason], number)
         yield refusals
+        packets = CounterMetricFamily(
+            "waystation_packets", "Packets judged, by verdict.", labels=["protocol", "verdict"]
+        )
+        for (protocol, verdict), number in status["totals"]["packets"].items():
+            packets.add_metric([protocol, verdict], number)
+        yield packets
+        rows = CounterMetricFamily(
+            "waystation_written_rows", "Rows for the pipeline: written, dropped or lost.", labels=["file", "fate"]
+        )
+        for name, counts in status["written"].items():
+            for fate in ("written", "dropped", "lost"):
+                rows.add_metric([name, fate], counts[f"rows_{fate}"])
+        yield rows

@@ -27,11 +27,13 @@ import structlog
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import PublicKey, encode_id52
 from waystation.core.records import Store
-from waystation.engine.admission import Admission
+from waystation.engine.admission import Admission, address_key
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
-from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.strata.policy import Policy
+from waystation.protocols.strata.relay import StrataRelay
+from waystation.protocols.strata.settings import read_upstreams
 from waystation.server.admin import AdminServer
 from waystation.server.commit import GroupCommit
 from waystation.server.config import Config, changes, reload_config
@@ -39,12 +41,16 @@ from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home, did_of
 from waystation.server.hub import Entrance, Hub, monotonic_now
 from waystation.server.logs import configure_logs, short_peer
+from waystation.server.relays import build_relays
 from waystation.server.settings import Address
+from waystation.server.upstreams import Upstreams
+from waystation.server.verifier import Verifier
+from waystation.server.written import Written
 from waystation.store.memory import MemoryStore
-from waystation.store.segments import SegmentWriter
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.listen import Listener
 from waystation.transport.tls import reload_certificate, server_context
+from waystation.transport.websocket import Endpoint, WebSocketSite
 from waystation.version import __version__
 
 __all__ = ["NodeServer", "run"]
@@ -56,7 +62,6 @@ _SWITCH_INTERVAL_S: Final = 0.000_5  # peers wait this long, not 5 ms, while the
 _DRAIN_LOOK_S: Final = 0.02
 _HANDSHAKE_FAILED: Final = "SSL handshake failed"  # how aiofastnet and asyncio name it to the loop
 _NODE_ID_BYTES: Final = 8  # as much of the public key as names this node among others
-_MIB: Final = 1_048_576
 
 _log = structlog.get_logger("waystation.server")
 
@@ -88,20 +93,26 @@ class NodeServer:
         self._signalled = False
         self._failure: HostError | None = None
         self._listeners: dict[str, Listener] = {}
-        self._context: ssl.SSLContext | None = None
+        self._contexts: dict[str, ssl.SSLContext] = {}
         self._key_pair = home.key_pair()
-        self._store: Store = MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path)
-        self._journal = self._open_journal()
+        self._store: Store = (
+            MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
+        )
+        self._written = Written(config.journal, home, self._key_pair.public[:_NODE_ID_BYTES])
         rng = SystemEntropy()
-        self._recorder = Recorder(self._journal.append if self._journal is not None else None, rng)
-        self._keep_time()
+        self._recorder = Recorder(self._written.note, rng, self._written.keep)
         self._bans = BanList(self._store)
-        limits = config.limits.enabled
-        relay = BhumiRelay(config.bhumi, rng, rate_limits=limits, admits=self._admits_identity)
-        relays = {"bhumi": relay} if config.bhumi_listen.enabled else {}
-        self._node = Node(relays, Admission(per_address=limits), self._bans, self._recorder)
+        relays = build_relays(config, self._key_pair, self._store, rng, self._admits_identity)
+        strata = relays.get("strata")
+        self._strata = strata if isinstance(strata, StrataRelay) else None
+        self._keep_time()
+        self._node = Node(relays, Admission(per_address=config.limits.enabled), self._bans, self._recorder)
         self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
-        self._hub = Hub(self._node, self._commits)
+        self._verifier = Verifier()
+        self._hub = Hub(self._node, self._commits, verifier=self._verifier)
+        self._upstreams: Upstreams | None = None
+        if self._strata is not None:
+            self._upstreams = Upstreams(self._hub, self._strata, read_upstreams(config.strata.upstreams), rng)
         self._admin: AdminServer | None = None
         self.started_at = time.time()
         self.draining = False
@@ -112,6 +123,8 @@ class NodeServer:
         try:
             await self._open_listeners()
             self._on_signals()
+            if self._upstreams is not None:
+                self._upstreams.start()
             self._recorder.node_started(monotonic_now(), __version__)
             self._say_ready()
             clock = asyncio.get_running_loop().create_task(self._watch_clock())
@@ -143,7 +156,17 @@ class NodeServer:
             "listeners": self._urls(),
             "sizes": self._node.sizes(),
             "totals": self._recorder.totals(),
+            "written": self._written.counts(),
+            "upstreams": self._upstream_views(),
+            "turned_away": self._turned_away(),
         }
+
+    def _upstream_views(self) -> dict[str, dict[str, Any]]:
+        views = self._strata.upstreams(monotonic_now()) if self._strata is not None else {}
+        return {relay_id: view._asdict() for relay_id, view in views.items()}
+
+    def _turned_away(self) -> list[dict[str, Any]]:
+        return [entry._asdict() for entry in self._strata.gate.turned_away] if self._strata is not None else []
 
     def ready(self) -> bool:
         """Return whether peers are served: listeners bound, store writable, not draining."""
@@ -178,28 +201,15 @@ class NodeServer:
 
     # Opening
 
-    def _open_journal(self) -> SegmentWriter | None:
-        settings = self._config.journal
-        if not settings.enabled:
-            return None
-        return SegmentWriter(
-            self._home.journal_path,
-            self._key_pair.public[:_NODE_ID_BYTES],
-            wall_us=lambda: time.time_ns() // 1_000,
-            on_error=lambda error: _log.error("journal.failed", error=str(error)),
-            segment_seconds=settings.segment_seconds,
-            segment_rows=settings.segment_rows,
-            retention_days=settings.retention_days,
-            retention_bytes=settings.retention_mib * _MIB,
-        )
-
     async def _open_listeners(self) -> None:
         listen = self._config.bhumi_listen
         if listen.enabled and listen.tls is not None:
-            self._context = server_context(*self._certificate_paths(self._config))
-            await self._listen("bhumi", "bhumi", listen.tls, self._context)
+            await self._listen("bhumi", "bhumi", listen.tls, self._context("bhumi"))
         if listen.enabled and listen.plain is not None:
             await self._listen("bhumi_plain", "bhumi", listen.plain, None)
+        strata = self._config.strata_listen
+        if self._strata is not None and strata.ws is not None:
+            await self._listen_strata(self._strata, strata.ws, self._context("strata") if strata.tls else None)
         if self._config.admin.listen is not None:
             self._admin = AdminServer(self, self._home)
             await self._admin.open(self._config.admin.listen)
@@ -210,8 +220,22 @@ class NodeServer:
         await listener.open(address.host, address.port)
         self._listeners[name] = listener
 
-    def _certificate_paths(self, config: Config) -> tuple[Path, Path]:
-        listen = config.bhumi_listen
+    async def _listen_strata(self, relay: StrataRelay, address: Address, context: ssl.SSLContext | None) -> None:
+        entrance = Entrance(self._hub, "strata")
+        site = WebSocketSite(
+            {self._config.strata_listen.path: Endpoint(entrance)},
+            lambda path, host: relay.answer(path, address_key(host), monotonic_now()),
+        )
+        listener = Listener(entrance, entrance.admit, self._hub.release, context, site.arrive)
+        await listener.open(address.host, address.port)
+        self._listeners["strata"] = listener
+
+    def _context(self, table: str) -> ssl.SSLContext:
+        context = self._contexts[table] = server_context(*self._certificate_paths(self._config, table))
+        return context
+
+    def _certificate_paths(self, config: Config, table: str) -> tuple[Path, Path]:
+        listen = config.bhumi_listen if table == "bhumi" else config.strata_listen
         cert = Path(listen.cert) if listen.cert else self._home.cert_path
         key = Path(listen.key) if listen.key else self._home.tls_key_path
         return cert, key
@@ -236,8 +260,12 @@ class NodeServer:
     def _urls(self) -> dict[str, str]:
         urls = {}
         for name, listener in self._listeners.items():
-            scheme = "tcp" if name.endswith("_plain") else "tls"
-            urls[name] = f"{scheme}://{Address(listener.host, listener.port)}"
+            address = Address(listener.host, listener.port)
+            if name == "strata":
+                scheme = "wss" if "strata" in self._contexts else "ws"
+                urls[name] = f"{scheme}://{address}{self._config.strata_listen.path}"
+            else:
+                urls[name] = f"{'tcp' if name.endswith('_plain') else 'tls'}://{address}"
         if self._admin is not None:
             urls["admin"] = f"http://{self._admin.address}"
         return urls
@@ -271,14 +299,16 @@ class NodeServer:
         """Read configuration and certificates again; on any fault everything stays as it was."""
         try:
             new = reload_config(self._config)
-            if self._context is not None:
-                reload_certificate(self._context, *self._certificate_paths(new))
+            for table, context in self._contexts.items():
+                reload_certificate(context, *self._certificate_paths(new, table))
         except (ConfigError, HostError) as error:
             _log.error("reload.refused", error=str(error))
             return
         configure_logs(new.node.log_format, new.node.log_level)
-        if self._journal is not None:
-            self._journal.set_retention(new.journal.retention_days, new.journal.retention_mib * _MIB)
+        self._written.use(new.journal)
+        if self._strata is not None:
+            lists = new.strata
+            self._strata.use_policy(Policy(lists.blocked_authors, lists.blocked_packets, lists.blocked_media))
         later = [change.name for change in changes(self._started_with, new) if not change.reloads]
         self._config = new
         _log.info("reload.done", needs_restart=later)
@@ -298,7 +328,10 @@ class NodeServer:
 
     def _keep_time(self) -> None:
         """Tell the recorder what the wall clock says and which reference key is this week's."""
-        self._recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
+        now, wall_us = monotonic_now(), time.time_ns() // 1_000
+        self._recorder.set_wall(now, wall_us)
+        if self._strata is not None:
+            self._strata.set_wall(now, wall_us)
         self._recorder.use_key(self._home.reference_key(datetime.datetime.now(datetime.UTC)).key)
 
     # Closing
@@ -307,6 +340,8 @@ class NodeServer:
         self.draining = True
         for listener in self._listeners.values():
             listener.close()
+        if self._upstreams is not None:
+            self._upstreams.close()
         self._node.retire()
         _log.info("node.draining", limit_ms=self._config.node.drain_ms)
         await _until(self._node.settled, self._config.node.drain_ms / 1_000)
@@ -321,6 +356,8 @@ class NodeServer:
             steps.callback(self._store.close)
             steps.push_async_callback(self._close_journal)
             steps.push_async_callback(self._commits.close)
+            steps.callback(self._verifier.close)
+            steps.callback(self._hub.close)
             if self._admin is not None:
                 steps.push_async_callback(self._admin.close)
             for listener in self._listeners.values():
@@ -328,8 +365,7 @@ class NodeServer:
 
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())
-        if self._journal is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._journal.close)
+        await self._written.close()
 
 
 async def _serve(config: Config, home: Home) -> int:

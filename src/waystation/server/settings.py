@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, setting
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.strata.settings import StrataSettings
 
 __all__ = [
     "PARTS",
@@ -26,7 +27,9 @@ __all__ = [
     "LimitSettings",
     "NodeSettings",
     "Part",
+    "PlainValue",
     "StoreSettings",
+    "StrataListenSettings",
     "admit",
     "allowed_values",
     "fields_of",
@@ -112,7 +115,7 @@ class BusSettings:
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """``[journal]``: what the node records about its work; never payloads."""
+    """``[journal]``: what the node records about its work, never payloads; and its archive of signed packets."""
 
     enabled: bool = setting(default=True, help="Record events for the pipeline.")
     segment_seconds: int = setting(
@@ -125,6 +128,20 @@ class JournalSettings:
     retention_mib: int = setting(
         2_048,
         "Most space of closed segments; the oldest go first.",
+        unit="MiB",
+        at_least=1,
+        at_most=1_048_576,
+        reload=True,
+    )
+    archive: bool = setting(
+        default=True, help="Keep the signed packets that were stored, for the pipeline to check again."
+    )
+    archive_retention_days: int = setting(
+        14, "How long closed segments of the archive are kept.", unit="days", at_least=1, at_most=3_650, reload=True
+    )
+    archive_retention_mib: int = setting(
+        2_048,
+        "Most space of closed segments of the archive; the oldest go first.",
         unit="MiB",
         at_least=1,
         at_most=1_048_576,
@@ -146,6 +163,18 @@ class BhumiListenSettings:
     enabled: bool = setting(default=True, help="Run the Bhumi relay.")
     tls: Address | None = setting(Address("0.0.0.0", 8443), "TLS 1.2 and 1.3.")  # noqa: S104
     plain: Address | None = setting(None, "Bare TCP for tests; loopback only.")
+    cert: str = setting("", "Certificate chain in PEM; empty takes tls/cert.pem of the home.", reload=True)
+    key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StrataListenSettings:
+    """``[strata]``, listener part; the protocol part stands in ``protocols.strata.settings``."""
+
+    enabled: bool = setting(default=True, help="Run the Strata relay.")
+    ws: Address | None = setting(Address("0.0.0.0", 8080), "WebSocket and plain HTTP of the relay.")  # noqa: S104
+    path: str = setting("/strata", "Path of the WebSocket.")
+    tls: bool = setting(default=False, help="Speak wss:// and https:// instead of ws:// and http://.")
     cert: str = setting("", "Certificate chain in PEM; empty takes tls/cert.pem of the home.", reload=True)
     key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
 
@@ -178,10 +207,15 @@ PARTS: Final = (
     Part("admin", "admin", AdminSettings),
     Part("bhumi", "bhumi_listen", BhumiListenSettings),
     Part("bhumi", "bhumi", BhumiSettings),
+    Part("strata", "strata_listen", StrataListenSettings),
+    Part("strata", "strata", StrataSettings),
     Part("limits", "limits", LimitSettings),
 )
 
-TABLES_TO_COME: Final = ("lprp", "bsp", "merk", "strata")
+PlainValue = bool | int | str | list[str] | list[dict[str, str]] | dict[str, str]
+"""What a setting is in the file."""
+
+TABLES_TO_COME: Final = ("lprp", "bsp", "merk")
 """Tables of protocols that this version does not have; they take ``enabled = false`` and nothing else."""
 
 
@@ -213,11 +247,11 @@ def admit(owner: type[Any], name: str, value: object) -> Any:
         raise LocalError(f"{name} = {value!r} is not allowed; allowed: {allowed_values(owner, name)}") from error
 
 
-def plain_value(value: object) -> bool | int | str | list[str]:
+def plain_value(value: object) -> PlainValue:
     """Return a field's value as the file writes it: addresses and paths as text."""
     if value is None:
         return ""
-    if isinstance(value, bool | int | list):
+    if isinstance(value, bool | int | list | dict):
         return value
     if isinstance(value, Path) and not value.is_absolute():
         return f"./{value}"

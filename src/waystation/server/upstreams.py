@@ -1,0 +1,109 @@
+"""Connections to the relays that this one reads: dialled, dialled again, and left alone while they are banned."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from waystation.core.errors import HostError, LocalError
+from waystation.protocols.strata.relay import StrataRelay
+from waystation.protocols.strata.settings import Upstream
+from waystation.server.hub import Hub, monotonic_now
+from waystation.transport.pipe import Pipe
+from waystation.transport.tls import client_context
+from waystation.transport.websocket_dial import LinkPipe, dial_websocket
+
+__all__ = ["Upstreams"]
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+STOOD_S: Final = 30.0  # a connection that lasted so long starts the waits from the beginning
+_PROTOCOL: Final = "strata"
+
+_log = structlog.get_logger("waystation.server")
+
+
+class _Exit:
+    """The sink of one dialled pipe: leads it to the hub, and knows when it is over."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self.over = asyncio.Event()
+        self.received = hub.received
+        self.congested = hub.congested
+        self.drained = hub.drained
+
+    def connected(self, pipe: Pipe) -> None:
+        """Introduce the pipe."""
+        self._hub.connected_out(_PROTOCOL, pipe, self._name)
+
+    def lost(self, pipe: Pipe, error: Exception | None) -> None:
+        """Note the end."""
+        self._hub.lost(pipe, error)
+        self.over.set()
+
+
+class Upstreams:
+    """Keeps one connection to each upstream."""
+
+    def __init__(self, hub: Hub, relay: StrataRelay, upstreams: Sequence[Upstream], rng: random.Random) -> None:
+        """Prepare; ``start`` dials.
+
+        Args:
+            hub: Gets the connections.
+            relay: Knows who is banned for how long.
+            upstreams: Whom to dial.
+            rng: Source of jitter.
+        """
+        self._hub = hub
+        self._relay = relay
+        self._upstreams = upstreams
+        self._rng = rng
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to dial."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._keep(upstream)) for upstream in self._upstreams]
+
+    def close(self) -> None:
+        """Dial no more; what stands is the hub's."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _keep(self, upstream: Upstream) -> None:
+        wait_s = RETRY_FIRST_S
+        loop = asyncio.get_running_loop()
+        while True:
+            rest_s = self._relay.upstream_rest_s(upstream.relay_id, monotonic_now())
+            if rest_s:
+                _log.warning("upstream.rests", relay_id=upstream.relay_id, seconds=rest_s)
+                await asyncio.sleep(rest_s)
+            began = loop.time()
+            await self._connect_once(upstream)
+            wait_s = RETRY_FIRST_S if loop.time() - began >= STOOD_S else min(wait_s * 2, RETRY_MAX_S)
+            await asyncio.sleep(wait_s * (0.5 + self._rng.random() / 2))
+
+    async def _connect_once(self, upstream: Upstream) -> None:
+        """Dial, and return when the connection is over."""
+        try:
+            context = client_context(Path(upstream.ca)) if upstream.ca else None
+            link = await dial_websocket(upstream.url, context=context)
+        except (HostError, LocalError) as error:  # LocalError: an address that only looks like one
+            _log.warning("upstream.unreachable", relay_id=upstream.relay_id, error=str(error))
+            self._relay.upstream_failed(upstream.relay_id, monotonic_now())
+            self._hub.plan_turn()
+            return
+        _log.info("upstream.connected", relay_id=upstream.relay_id, url=upstream.url)
+        sink = _Exit(self._hub, upstream.relay_id)
+        LinkPipe(sink, link).stand()
+        await sink.over.wait()
+        view = self._relay.upstreams(monotonic_now())[upstream.relay_id]
+        if view.trouble:
+            _log.warning("upstream.trouble", relay_id=upstream.relay_id, why=view.trouble, state=view.state)
+        else:
+            _log.info("upstream.lost", relay_id=upstream.relay_id)

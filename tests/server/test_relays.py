@@ -1,0 +1,132 @@
+"""Laws of server.relays: which relays a configuration gives, and what they are given."""
+
+import json
+import random
+
+import pytest
+
+from tests.protocols.strata.build import ALICE, BOB, NOW, did, packet_of, sign_bytes, signed, unsigned
+from tests.protocols.strata.build_keys import NAMED, document
+from waystation.core.effects import Peer
+from waystation.core.errors import ConfigError
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.strata.relay import StrataRelay
+from waystation.server.config import load_config
+from waystation.server.relays import build_relays
+from waystation.store.memory import MemoryStore
+
+OWN = KeyPair.from_seed(b"o" * 32)
+NAMED_DID = "did:strata:somebody"
+
+
+def built(admits=lambda _identity: True, **flags):
+    """Return the relays that these flags ask for, ``strata__x="y"`` being strata.x = y."""
+    config = load_config(None, {}, {name.replace("__", "."): value for name, value in flags.items()})
+    return build_relays(config, OWN, MemoryStore(), random.Random(1), admits)
+
+
+def strata(**flags):
+    """Return the one relay of a configuration without Bhumi, its clock set."""
+    relay = built(bhumi__enabled="false", **flags)["strata"]
+    relay.set_wall(Instant(0), NOW * MICROSECONDS_PER_SECOND)
+    return relay
+
+
+def answers_to(relay, *packets):
+    """Return what a connection is told that publishes these, before any signature is checked."""
+    relay.connect(Peer(1), Instant(0), "192.0.2.1")
+    for packet in packets:
+        relay.receive(Peer(1), json.dumps({"type": "PUBLISH", "packet": packet}).encode(), Instant(0))
+    return [json.loads(effect.data) for effect in relay.take() if hasattr(effect, "data")]
+
+
+def test_every_relay_that_is_on_is_built():
+    """Both by default, each off by itself."""
+    both = built()
+
+    assert {name: type(relay) for name, relay in both.items()} == {"bhumi": BhumiRelay, "strata": StrataRelay}
+    assert list(built(bhumi__enabled="false")) == ["strata"]
+    assert list(built(strata__enabled="false")) == ["bhumi"]
+    assert built(strata__enabled="false", bhumi__enabled="false") == {}
+
+
+def test_strata_has_the_identity_of_the_node():
+    """Its DID is the one of the node's key."""
+    assert strata().relay_id == did(OWN)
+
+
+def test_limits_are_switched_for_all():
+    """With them the 31st packet of a minute is refused, without them none is."""
+    packet = signed(unsigned())
+    limited = answers_to(strata(), *[packet] * 31)
+    free = answers_to(strata(limits__enabled="false"), *[packet] * 31)
+
+    assert [answer["code"] for answer in limited if answer["type"] == "ERROR"] == ["rate_limited"]
+    assert [answer["type"] for answer in free] == ["AUTH_CHALLENGE"]
+
+
+def test_pinned_dids_are_resolved(tmp_path):
+    """A name the operator vouches for may publish; one that nobody knows may not."""
+    config = tmp_path / "node.toml"
+    config.write_text(f'[bhumi]\nenabled = false\n[strata.static_dids]\n"{NAMED_DID}" = "{ALICE.public.hex()}"\n')
+    loaded = load_config(config, {}, {})
+    relay = build_relays(loaded, OWN, MemoryStore(), random.Random(1), lambda _: True)["strata"]
+    relay.set_wall(Instant(0), NOW * MICROSECONDS_PER_SECOND)
+    known, unknown = (signed(unsigned(author_id=name)) for name in (NAMED_DID, "did:strata:nobody_"))
+    answers = answers_to(relay, known, unknown)
+
+    assert packet_of(known).author_id == NAMED_DID
+    assert [answer.get("detail") for answer in answers if answer["type"] == "ERROR"] == ["unresolved_author"]
+
+
+def test_documents_are_read_from_the_folder(tmp_path):
+    """Each *.json is a DID document; other files are none of its business."""
+    (tmp_path / "one.json").write_text(json.dumps(document("one")))
+    (tmp_path / "notes.txt").write_text("not a document")
+    relay = strata(strata__did_documents=str(tmp_path))
+    named = signed(unsigned(author_id=NAMED), BOB)
+
+    assert [answer["type"] for answer in answers_to(relay, named)] == ["AUTH_CHALLENGE"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "is not a JSON object"),
+        ("{", "cannot be read"),
+        ("{}", "did_documents"),
+        (b"\xff", "cannot be read"),
+        ('{"id": "nothing"}', "did_documents"),
+    ],
+)
+def test_what_is_no_document_is_refused(tmp_path, text, says):
+    """The node does not start half informed; the message names the place."""
+    (tmp_path / "one.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError, match=says) as caught:
+        strata(strata__did_documents=str(tmp_path))
+
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    """A mistyped path is no empty folder."""
+    with pytest.raises(ConfigError, match="is not a folder"):
+        strata(strata__did_documents=str(tmp_path / "missing"))
+
+
+def test_whoever_the_node_does_not_admit_is_sent_away():
+    """Both relays ask the node about an identity that has proved itself."""
+    asked = []
+    relays = built(admits=lambda identity: bool(asked.append(identity)), bhumi__enabled="false")
+    relay = relays["strata"]
+    relay.set_wall(Instant(0), NOW * MICROSECONDS_PER_SECOND)
+    relay.connect(Peer(1), Instant(0))
+    challenge = json.loads(relay.take()[0].data)
+    signature = sign_bytes(ALICE, (challenge["challenge"] + challenge["server_id"]).encode())
+    message = {"type": "AUTH", "author_id": did(ALICE), "challenge": challenge["challenge"], "signature": signature}
+    relay.receive(Peer(1), json.dumps(message).encode(), Instant(0))
+
+    assert asked == [ALICE.public]
+    assert json.loads(relay.take()[1].data)["detail"] == "banned"
