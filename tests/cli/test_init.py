@@ -31,7 +31,7 @@ def test_init_again_keeps_the_key(tmp_path):
     first = json.loads(_init(tmp_path / "home", "--json").stdout)
     second = json.loads(_init(tmp_path / "home", "--json").stdout)
 
-    assert len(first["made"]) == 6
+    assert len(first["made"]) == 7
     assert second == first | {"made": []}
     assert "has everything already" in _init(tmp_path / "home").stdout
 

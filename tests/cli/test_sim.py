@@ -23,7 +23,7 @@ def test_one_seed_prints_hash_and_speed(capsys):
     assert code == 0
     assert run_seed("bhumi", 3, 0.01).trace_hash[:16] in said
     assert "simulated hours per second" in said
-    assert said.startswith("ok    seed 3 ")
+    assert said.startswith("ok    bhumi seed 3 ")
 
 
 def test_many_seeds_as_json(capsys):
@@ -48,6 +48,17 @@ def test_processes_share_seeds_without_changing_them(capsys):
     assert hashes[0] == hashes[1]
 
 
+def test_all_protocols_share_a_call(capsys):
+    """Every protocol that has a scenario is run with every seed, each as it runs alone."""
+    code, said = called(capsys, "--protocol", "all", "--seed", "3", "--hours", "0.01", "--json")
+    *runs, total = map(json.loads, said.splitlines())
+
+    assert code == 0
+    assert [run["protocol"] for run in runs] == sorted(SCENARIOS)
+    assert [run["trace_hash"] for run in runs] == [run_seed(each, 3, 0.01).trace_hash for each in sorted(SCENARIOS)]
+    assert total["seeds"] == len(SCENARIOS)
+
+
 def test_trace_file_holds_every_line(capsys, tmp_path):
     """The trace goes to the file that was named."""
     lines = []
@@ -65,6 +76,7 @@ def test_trace_file_holds_every_line(capsys, tmp_path):
         (("--protocol", "gopher"), 2),
         (("--hours", "0"), 2),
         (("--seeds", "2", "--trace", "x"), 2),
+        (("--protocol", "all", "--trace", "x"), 2),
         (("--hours", "0.01", "--trace", "/nowhere/at/all"), 1),
     ],
 )
@@ -81,7 +93,7 @@ def test_failure_exits_one_and_says_how_to_repeat_it(capsys, monkeypatch):
     code, said = called(capsys, "--seed", "0", "--hours", "0.1")
 
     assert code == 1
-    assert said.startswith("FAIL  seed 0 ")
+    assert said.startswith("FAIL  bhumi seed 0 ")
     assert describe_failure(failed) in said
     assert "waystation sim --protocol bhumi --seed 0 --hours 0.1" in said
     assert "one-result" in said

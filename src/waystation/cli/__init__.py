@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "config": _Listed("config", "Show settings, where they come from, and the sample file."),
     "demo": _Listed("demo", "Watch a node, two devices and the report at work."),
     "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
+    "strata": _Listed("strata", "Publish and read Strata packets."),
     "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
     "sim": _Listed("sim", "Run whole nodes on a virtual clock with faults."),
 }

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
+from waystation.cli.demo_strata import StrataDemo
 from waystation.core.errors import HostError, WaystationError
 from waystation.protocols.bhumi.client import Answered, Greeted, SenderClient
 from waystation.protocols.bhumi.messages import Status
@@ -52,7 +53,7 @@ def demo(
     *,
     report: Annotated[bool, typer.Option(help="Run the Spark pipeline at the end.")] = True,
 ) -> None:
-    """Show a node at work: pairing, requests, a lost answer, an offline device, a replay, and the report.
+    """Show a node at work: Bhumi devices, Strata packets, what goes wrong on purpose, and the report.
 
     Ends by itself and leaves no process behind; the folder with the journal and the report stays.
 
@@ -92,7 +93,7 @@ class _Demo:
 
     async def run(self) -> list[str]:
         """Run all steps; return what went wrong."""
-        async with self._node():
+        async with self._node() as strata:
             thermometer, lamp, visitor = (self._state(name) for name in ("thermometer", "lamp", "visitor"))
             async with self._device("thermometer", thermometer), self._device("lamp", lamp) as lamp_task:
                 await self._pair(thermometer, visitor, "thermometer")
@@ -103,31 +104,49 @@ class _Demo:
                 await self._replay(thermometer)
             for state in (thermometer, lamp, visitor):
                 state.close()
+            await self._strata(strata)
         return self._failures
 
     # The cast
 
     @contextlib.asynccontextmanager
-    async def _node(self) -> AsyncIterator[None]:
+    async def _node(self) -> AsyncIterator[str]:
+        """Run the node; yield the address of its Strata relay."""
         home = self._folder / "node"
-        command = [sys.executable, "-m", "waystation", "serve", "--home", str(home), "--log-level", "warning"]
-        for setting in ("bhumi.tls=127.0.0.1:0", "admin.listen=127.0.0.1:0"):
-            command += ["--set", setting]
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        settings = ("bhumi.tls=127.0.0.1:0", "strata.ws=127.0.0.1:0", "admin.listen=127.0.0.1:0")
+        process, ready = await self._serve(home, settings)
         try:
-            assert process.stdout is not None
-            line = await asyncio.wait_for(process.stdout.readline(), _READY_TIMEOUT_S)
-            if not line:
-                raise HostError("the node did not start; its reason stands above")
-            ready = json.loads(line)
             self._relay = ready["listeners"]["bhumi"]
             self._tls = client_context(home / "tls" / "ca.pem")
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
-            yield
+            yield ready["listeners"]["strata"]
         finally:
             await self._stop(process)
         self._expect(process.returncode == 0, f"the node ended with {process.returncode}, not 0")
         _say("node", "drained and stopped, journal sealed")
+
+    async def _serve(self, home: Path, settings: Sequence[str]) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
+        """Start a node and return it with its ready line."""
+        command = [sys.executable, "-m", "waystation", "serve", "--home", str(home), "--log-level", "warning"]
+        for setting in settings:
+            command += ["--set", setting]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), _READY_TIMEOUT_S)
+        if not line:
+            raise HostError("the node did not start; its reason stands above")
+        ready: dict[str, Any] = json.loads(line)
+        return process, ready
+
+    async def _strata(self, relay: str) -> None:
+        """Play the Strata steps with a second relay that will be stopped."""
+        settings = ("bhumi.enabled=false", "strata.ws=127.0.0.1:0", "admin.listen=")
+        process, ready = await self._serve(self._folder / "other-node", settings)
+        try:
+            plot = StrataDemo(self._folder, _say, self._expect, relay, ready["listeners"]["strata"])
+            await plot.run(lambda: self._stop(process))
+        finally:
+            await self._stop(process)
 
     async def _stop(self, process: asyncio.subprocess.Process) -> None:
         """End the node: politely at first, for certain in the end."""

@@ -167,6 +167,8 @@ def _listeners(config: "Config") -> "dict[str, Address]":
     named = {"admin.listen": config.admin.listen}
     if relay.enabled:
         named |= {"bhumi.tls": relay.tls, "bhumi.plain": relay.plain}
+    if config.strata_listen.enabled:
+        named |= {"strata.ws": config.strata_listen.ws}
     return {name: address for name, address in named.items() if address is not None}
 
 

@@ -21,13 +21,16 @@ __all__ = ["app", "describe", "describe_failure"]
 
 app = typer.Typer(rich_markup_mode=None)
 
+ALL: Final = "all"
 _HOUR_US: Final = 3_600_000_000
 _HASH_CHARS_SHOWN: Final = 16
 
 
 @app.command()
 def sim(
-    protocol: Annotated[str, typer.Option("--protocol", help="Which protocol's world to run.")] = "bhumi",
+    protocol: Annotated[
+        str, typer.Option("--protocol", help="Whose world to run: bhumi, strata, or all of them.")
+    ] = "bhumi",
     seed: Annotated[int, typer.Option("--seed", help="The first seed; it decides everything.")] = 1,
     hours: Annotated[float, typer.Option("--hours", help="Simulated hours of traffic and faults per seed.")] = 1.0,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counting up from the first.")] = 1,
@@ -37,15 +40,18 @@ def sim(
 ) -> None:
     """Run a node, its clients and its faults on a virtual clock; exit 1 when an invariant is violated.
 
-    A seed gives the same run, and the same trace hash, on every machine.
+    A seed gives the same run, and the same trace hash, on every machine. With --protocol all every seed is run once per
+    protocol.
 
     Example: waystation sim --protocol bhumi --seed 1 --seeds 100 --hours 1 --jobs 2
     """
-    if trace is not None and seeds > 1:
-        raise LocalError("a trace is written for one seed; leave --seeds away")
+    protocols = _protocols(protocol)
+    if trace is not None and seeds * len(protocols) > 1:
+        raise LocalError("a trace is written for one seed of one protocol; leave --seeds away and name the protocol")
+    runs = [(each, number) for each in protocols for number in range(seed, seed + seeds)]
     started = time.monotonic()
     failed, simulated_us, outcomes = 0, 0, Counter[str]()
-    for result, wall_s in _with_progress(_run_all(protocol, range(seed, seed + seeds), hours, jobs, trace), seeds):
+    for result, wall_s in _with_progress(_run_all(runs, hours, jobs, trace), len(runs)):
         failed += result.failure is not None
         simulated_us += result.simulated_us
         outcomes.update(result.exchanges)
@@ -55,12 +61,12 @@ def sim(
             typer.echo(describe(result, wall_s))
             if result.failure is not None:
                 typer.echo(describe_failure(result))
-    if seeds > 1:
+    if len(runs) > 1:
         speed = simulated_us / _HOUR_US / max(time.monotonic() - started, 1e-9)
         if as_json:
-            print_json({"seeds": seeds, "failed": failed, "exchanges": dict(outcomes), "hours_per_wall_s": speed})
+            print_json({"seeds": len(runs), "failed": failed, "exchanges": dict(outcomes), "hours_per_wall_s": speed})
         else:
-            verdict = f"{failed} of {seeds} seeds failed" if failed else f"{seeds} seeds, no invariant violated"
+            verdict = f"{failed} of {len(runs)} seeds failed" if failed else f"{len(runs)} seeds, no invariant violated"
             typer.echo(f"{verdict}; {_outcomes(outcomes)}; {speed:.2f} simulated hours per second")
     if failed:
         raise typer.Exit(EXIT_FAILURE)
@@ -70,7 +76,8 @@ def describe(result: "SimResult", wall_s: float) -> str:
     """Return one line about a run that took ``wall_s`` seconds."""
     verdict = "FAIL" if result.failure is not None else "ok  "
     return (
-        f"{verdict}  seed {result.seed}  trace {result.trace_hash[:_HASH_CHARS_SHOWN]}  {result.events} events  "
+        f"{verdict}  {result.protocol} seed {result.seed}  trace {result.trace_hash[:_HASH_CHARS_SHOWN]}  "
+        f"{result.events} events  "
         f"{_outcomes(result.exchanges)}  {_speed(result, wall_s):.2f} simulated hours per second"
     )
 
@@ -91,16 +98,23 @@ def describe_failure(result: "SimResult") -> str:
     )
 
 
+def _protocols(protocol: str) -> list[str]:
+    """Return the protocols that a name stands for."""
+    from waystation.sim.run import SCENARIOS  # noqa: PLC0415 - only this command needs it
+
+    return sorted(SCENARIOS) if protocol == ALL else [protocol]
+
+
 def _run_all(
-    protocol: str, seeds: range, hours: float, jobs: int, trace: Path | None
+    runs: list[tuple[str, int]], hours: float, jobs: int, trace: Path | None
 ) -> "Iterator[tuple[SimResult, float]]":
-    """Yield result and wall seconds of each seed, in their order however many processes share them."""
-    if jobs == 1 or len(seeds) == 1:
-        yield from (_run_one(protocol, seed, hours, trace) for seed in seeds)
+    """Yield result and wall seconds of each protocol and seed, in order however many processes share them."""
+    if jobs == 1 or len(runs) == 1:
+        yield from (_run_one(protocol, seed, hours, trace) for protocol, seed in runs)
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        count = len(seeds)
-        yield from pool.map(_run_one, [protocol] * count, seeds, [hours] * count, [None] * count)
+        protocols, seeds = zip(*runs, strict=True)
+        yield from pool.map(_run_one, protocols, seeds, [hours] * len(runs), [None] * len(runs))
 
 
 def _run_one(protocol: str, seed: int, hours: float, trace: Path | None) -> "tuple[SimResult, float]":

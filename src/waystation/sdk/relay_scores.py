@@ -1,0 +1,199 @@
+"""The local table ``relay_scores``: what this client thinks of each relay it knows, in one SQLite file.
+
+It is for this client's eyes only, mode 0600: which relays somebody uses, and when, is nobody else's business, and there
+is no score that clients agree on (RFC-0004 7). Scores can be earned again, so the file is synchronised less strictly
+than an identity: a power cut may lose the last minutes. Several programs may use it at once; a pin set by one of them
+is never undone by another that saves what it knew before.
+"""
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from waystation.core.errors import HostError, LocalError
+from waystation.rules.relay_choice import Candidate
+from waystation.rules.relay_state import Standing, State, pin, standing_from_plain, standing_to_plain, unpin
+from waystation.rules.relay_window import RelayWindow, window_from_plain, window_to_plain
+
+__all__ = ["ENTRIES_MAX", "RelayEntry", "RelayScores"]
+
+ENTRIES_MAX: Final = 512
+"""Relays remembered; above it the one neither active nor pinned that was saved longest ago is forgotten.
+
+Ours: far above the 20 backups of specs/strata.md 18, so that only the memory of bans and of hostile lists can reach it.
+"""
+
+_EXIT_STORE: Final = 5
+_OTHERS: Final = 0o077
+_BUSY_TIMEOUT_S: Final = 10.0
+_NEW_SCORE: Final = 0.5  # specs/strata.md 18: fresh with no data
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS relay_scores (
+    url TEXT PRIMARY KEY, relay_id TEXT, state TEXT NOT NULL, score REAL NOT NULL, window TEXT NOT NULL,
+    standing TEXT NOT NULL, pinned INTEGER NOT NULL, last_tried INTEGER, updated INTEGER NOT NULL
+) WITHOUT ROWID"""
+_SAVE: Final = """
+INSERT INTO relay_scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (url) DO UPDATE SET
+    relay_id = excluded.relay_id, state = excluded.state, score = excluded.score, window = excluded.window,
+    standing = excluded.standing, last_tried = excluded.last_tried, updated = excluded.updated"""
+_TRIM: Final = """
+DELETE FROM relay_scores WHERE url IN (
+    SELECT url FROM relay_scores WHERE NOT pinned AND state != 'active' AND url != ?
+    ORDER BY state = 'blacklisted', updated, url LIMIT max((SELECT count(*) FROM relay_scores) - ?, 0))"""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayEntry:
+    """One relay; times are whole Unix seconds."""
+
+    url: str
+    relay_id: str | None
+    """DID of the relay, pinned on first use; None before."""
+    standing: Standing
+    score: float
+    """0 to 1, as of the last save."""
+    window: RelayWindow
+    last_tried_s: int | None = None
+    """When a connect was tried last; None for never."""
+    updated_s: int = 0
+    """When the entry was saved; the table sets it."""
+
+    @classmethod
+    def new(cls, url: str, now_s: int) -> Self:
+        """Return the entry of a relay never met: on probation, with nothing observed."""
+        return cls(url, None, Standing(State.PROBATION, now_s), _NEW_SCORE, RelayWindow())
+
+    @property
+    def candidate(self) -> Candidate:
+        """The relay as ``relay_choice`` takes it."""
+        return Candidate(self.url, self.standing.state, self.score, self.standing.pinned, self.last_tried_s)
+
+
+class RelayScores:
+    """The table of one client; close it when done."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Open the file, making it and its folder if absent.
+
+        Raises:
+            HostError: The file cannot be used.
+        """
+        self.path = path
+        self._clock = clock
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._database = _open_database(path)
+        except (OSError, sqlite3.Error) as error:
+            raise self._refused(error) from error
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+    def load(self, url: str) -> RelayEntry | None:
+        """Return what is known of a relay, or None; raises HostError for a damaged entry."""
+        with self._translated():
+            row = self._database.execute("SELECT * FROM relay_scores WHERE url = ?", (url,)).fetchone()
+        return None if row is None else self._entry_of(row)
+
+    def list(self) -> "list[RelayEntry]":
+        """Return every relay, by URL; raises HostError for a damaged entry."""
+        with self._translated():
+            rows = self._database.execute("SELECT * FROM relay_scores ORDER BY url").fetchall()
+        return [self._entry_of(row) for row in rows]
+
+    def save(self, entry: RelayEntry) -> None:
+        """Record what is known of a relay; of a relay known before, the pin in the table stays as it is."""
+        with self._transaction():
+            self._save(entry)
+
+    def pin(self, url: str, pinned: bool = True) -> RelayEntry | None:
+        """Note that the user wants a relay whatever it does, or no longer; a relay not known yet is made known.
+
+        Returns:
+            The entry as it is now; None when a relay that is not known is no longer wanted.
+        """
+        with self._transaction():
+            known = self.load(url)
+            if known is None and not pinned:
+                return None
+            entry = known or RelayEntry.new(url, int(self._clock()))
+            entry = replace(entry, standing=pin(entry.standing) if pinned else unpin(entry.standing))
+            self._save(entry)
+            self._database.execute("UPDATE relay_scores SET pinned = ? WHERE url = ?", (pinned, url))
+        return self.load(url)
+
+    def forget(self, url: str) -> None:
+        """Drop a relay with everything known of it, its pin and its bans included."""
+        with self._transaction():
+            self._database.execute("DELETE FROM relay_scores WHERE url = ?", (url,))
+
+    def _save(self, entry: RelayEntry) -> None:
+        standing = entry.standing
+        window, plain = json.dumps(window_to_plain(entry.window)), json.dumps(standing_to_plain(standing))
+        facts = (entry.url, entry.relay_id, standing.state.value, entry.score, window, plain)
+        self._database.execute(_SAVE, (*facts, standing.pinned, entry.last_tried_s, int(self._clock())))
+        self._database.execute(_TRIM, (entry.url, ENTRIES_MAX))
+
+    def _entry_of(self, row: Any) -> RelayEntry:
+        url, relay_id, _, score, window, standing, pinned, last_tried_s, updated_s = row
+        try:
+            kept = standing_from_plain(json.loads(standing))
+            # The column is the authority: another program may have pinned or unpinned since the standing was saved.
+            if kept.pinned != bool(pinned):
+                kept = pin(kept) if pinned else unpin(kept)
+            seen = window_from_plain(json.loads(window))
+        except (LocalError, ValueError) as error:
+            text = f"the entry of {url} in {self.path} is damaged, forget it: {error}"
+            raise HostError(text, exit_code=_EXIT_STORE) from error
+        return RelayEntry(url, relay_id, kept, score, seen, last_tried_s, updated_s)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._translated():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> HostError:
+        return HostError(f"cannot use {self.path}: {error}", exit_code=_EXIT_STORE)
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    _make_private(path)
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(_SCHEMA)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def _make_private(path: Path) -> None:
+    """Make sure that the file exists and that only its owner may read it."""
+    try:
+        # Only a new file may be opened here: closing one that SQLite has open would drop this process's locks on it.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.stat().st_mode & _OTHERS:
+            path.chmod(0o600)
