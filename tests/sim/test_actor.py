@@ -18,7 +18,7 @@ class Machine:
     def __init__(self):
         self.heard, self.effects, self.due = [], [], None
 
-    def connect(self, peer, now):
+    def connect(self, peer, now, address=""):
         self.peer = peer
 
     def receive(self, peer, data, now):

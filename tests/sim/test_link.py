@@ -176,3 +176,38 @@ def test_mark_is_told_when_the_last_byte_was_read():
     schedule.run(Instant(20_000))
 
     assert marks == [b"0123456789"]
+
+
+FRAMED = LinkSettings(latency_us=50, jitter_us=10_000, window_bytes=64, pieces=0.8, framed=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_arrive_whole_and_in_order(seed):
+    """A framed stream gives every message as it was written, however small the window is."""
+    schedule, stream, _, node = joined(FRAMED)
+    rng = random.Random(seed)
+    written = [rng.randbytes(rng.randint(0, 200)) for _ in range(50)]
+    for message in written:
+        stream.client.write(message)
+        schedule.run(Instant(schedule.now + rng.randrange(5_000)))
+
+    schedule.run(Instant(schedule.now + 10_000_000))
+
+    assert [data for _, data in node.got] == written
+
+
+def test_paused_reader_of_messages_congests_the_writer():
+    """Messages behind the window wait, the writer is told, and told again when they have gone."""
+    schedule, stream, _, node = joined(FRAMED)
+    stream.node.pause()
+    for _ in range(4):
+        stream.client.write(bytes(40))
+
+    schedule.run(Instant(1_000_000))
+    waiting = stream.client.unsent_bytes
+    stream.node.resume()
+    schedule.run(Instant(2_000_000))
+
+    assert waiting == 120
+    assert len(node.got) == 4
+    assert joined(FRAMED)[1].client.unsent_bytes == stream.client.unsent_bytes == 0

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from waystation.core.instant import Instant
-from waystation.sim.trace import Trace, canonical
+from waystation.sim.trace import Named, Trace, canonical
 
 
 class Word(Enum):
@@ -53,3 +53,12 @@ def test_canonical_line_shows_every_field():
 
     assert canonical(one) == "Thing 3132333435363738..17/f594a075 ONE {a={x=1} b=2} 2*616263 None"
     assert canonical(one) != canonical(other)
+
+
+def test_named_part_begins_its_lines_with_its_name():
+    """Two nodes can write into one trace and be told apart."""
+    lines = []
+
+    Named(Trace(lines.append), "r1").note(Instant(1), "crash")
+
+    assert lines == ["0.000001 r1 crash"]

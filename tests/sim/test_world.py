@@ -3,9 +3,10 @@
 from enum import Enum
 
 from tests.sim.build import Remembering, fixed_rng
-from waystation.core.effects import Append, Close, Hold, Send
+from waystation.core.effects import Append, Close, Commit, Hold, Send, SignatureCheck, Verify
 from waystation.core.instant import Instant
 from waystation.core.records import Record
+from waystation.crypto.signing import KeyPair, sign
 from waystation.journal.events import NodeStarted, NodeStopped
 from waystation.sim.link import LinkSettings
 from waystation.sim.schedule import Schedule
@@ -20,6 +21,13 @@ class Why(Enum):
     ASKED = "asked"
 
 
+PAIR, OTHER = (KeyPair.from_seed(bytes([number]) * 32) for number in range(2))
+CHECKS = (
+    SignatureCheck((OTHER.public, PAIR.public), b"m", sign(PAIR, b"m")),
+    SignatureCheck((OTHER.public,), b"m", sign(PAIR, b"m")),
+)
+
+
 class Scripted:
     """A relay that does what the first letter of its input says, and notes its inputs."""
 
@@ -28,8 +36,9 @@ class Scripted:
         self.effects = []
         self.wake_at = None
 
-    def connect(self, peer, now):
+    def connect(self, peer, now, address=""):
         self.inputs.append("connect")
+        self.address = address
 
     def receive(self, peer, data, now):
         self.inputs.append(data)
@@ -42,6 +51,9 @@ class Scripted:
             b"r": [Send(peer, b"receipt", True)],
             b"l": [Send(peer, bytes(40), True)],
             b"w": [],
+            b"m": [Commit(7, (Record("t", b"k", b"v"), Record("t", b"l", b"v"))), Send(peer, b"not held back")],
+            b"n": [Commit(8, ())],
+            b"v": [Verify(9, CHECKS), Send(peer, b"not held back")],
         }[data[:1]]
         if data[:1] == b"w":
             self.wake_at = Instant(now + SECOND)
@@ -54,6 +66,13 @@ class Scripted:
 
     def drained(self, peer, now):
         self.inputs.append("drained")
+
+    def committed(self, ticket, now):
+        self.inputs.append(("committed", ticket))
+        self.effects.append(Append(Record("t", b"after", b"v")))
+
+    def verified(self, ticket, answers, now):
+        self.inputs.append(("verified", ticket, answers))
 
     def wake(self, now):
         if self.wake_at is not None and self.wake_at <= now:
@@ -263,3 +282,132 @@ def test_ceiling_per_address_holds_in_the_simulation():
     stage.run(10_000)
 
     assert [caller.told for caller in callers] == [[]] * 63 + [["ended"]]
+
+
+def test_commit_is_answered_when_the_store_has_it():
+    """A Commit holds nothing back, and its ticket comes back once all of its changes can be read."""
+    stage = Stage(commit_delay_us=5_000)
+
+    stage.say(b"m", run_us=3_000)
+    early = (stage.client.data, stage.world.store.get("t", b"l"), list(stage.relays[0].inputs))
+    stage.run(3_000)
+    kept = stage.world.store.get("t", b"k"), stage.world.store.get("t", b"l")
+    told = list(stage.relays[0].inputs)
+    stage.run(10_000)
+
+    assert early == (b"not held back", None, ["connect", b"m"])
+    assert (kept, told) == ((b"v", b"v"), ["connect", b"m", ("committed", 7)])
+    assert stage.world.store.get("t", b"after") == b"v"
+
+
+def test_commits_are_answered_in_order():
+    """One without changes is answered too, and not before one that was asked earlier."""
+    stage = Stage(commit_delay_us=5_000)
+
+    stage.say(b"m", run_us=1_000)
+    stage.say(b"n", run_us=20_000)
+    stage.say(b"n", run_us=20_000)
+
+    assert [each for each in stage.relays[0].inputs if each[0] == "committed"] == [
+        ("committed", 7),
+        ("committed", 8),
+        ("committed", 8),
+    ]
+
+
+def test_crash_loses_commits_and_questions():
+    """What was not committed is gone, and no answer of one life reaches the next."""
+    stage = Stage(commit_delay_us=5_000, verify_delay_us=5_000)
+    stage.say(b"m", run_us=1_000)
+    stage.say(b"v", run_us=1_000)
+
+    stage.world.crash(100)
+    stage.run(SECOND)
+
+    assert stage.world.store.get("t", b"k") is None
+    assert stage.relays[0].inputs == ["connect", b"m", b"v"]
+    assert stage.relays[1].inputs == []
+
+
+def test_verify_is_answered_in_a_step_of_its_own():
+    """Signatures are really checked, and their answers come after the turn, which goes on meanwhile."""
+    stage = Stage(verify_delay_us=3_000)
+
+    stage.say(b"v", run_us=2_000)
+    early = (stage.client.data, list(stage.relays[0].inputs))
+    stage.run(2_000)
+
+    assert early == (b"not held back", ["connect", b"v"])
+    assert stage.relays[0].inputs == ["connect", b"v", ("verified", 9, [1, -1])]
+
+
+def test_relay_hears_the_address():
+    """The host that dialled is what the relay is told."""
+    assert Stage().relays[0].address == "10.0.0.1"
+
+
+class Dialling(Scripted):
+    """A scripted relay that can be told of a connection it dialled."""
+
+    def connect_upstream(self, peer, name, now):
+        self.inputs.append(f"upstream {name}")
+
+
+def dialled(upstream_is_up=True):
+    """Return two worlds, the second of which dials the first, and what it was told when that was over."""
+    schedule, told = Schedule(), []
+    relays = [Dialling(), Dialling()]
+    worlds = [
+        World(schedule, fixed_rng(), Trace(), lambda _rng, _admits, relay=relay: {"p": relay}) for relay in relays
+    ]
+    if not upstream_is_up:
+        worlds[0].crash(SECOND)
+    worlds[1].dial_out("p", "up", lambda end: worlds[0].dial("p", "10.0.0.1", end, LINK), LINK, told.append)
+    return schedule, relays, worlds, told
+
+
+def test_node_can_dial_another():
+    """One round trip after dialling both relays have a connection, and bytes go both ways."""
+    schedule, (upstream, downstream), _, told = dialled()
+    schedule.run(Instant(1_000))
+    downstream.effects.append(Send(1, b"e"))
+    downstream.wake_at = schedule.now
+    schedule.run(Instant(schedule.now + SECOND))
+
+    assert upstream.inputs[0] == "connect"
+    assert downstream.inputs[0] == "upstream up"
+    assert told == []
+
+
+def test_dialler_is_told_that_nobody_answers():
+    """A connection that never stood is over without ever reaching the relay."""
+    schedule, (_, downstream), _, told = dialled(upstream_is_up=False)
+
+    schedule.run(Instant(SECOND // 2))
+
+    assert told == [False]
+    assert downstream.inputs == []
+
+
+def test_dialler_is_told_when_the_other_side_dies():
+    """A connection that stood is over once, and the relay hears of it."""
+    schedule, (_, downstream), worlds, told = dialled()
+    schedule.run(Instant(1_000))
+
+    worlds[0].crash(SECOND)
+    schedule.run(Instant(SECOND // 2))
+
+    assert told == [True]
+    assert downstream.inputs == ["upstream up", "disconnect"]
+
+
+def test_dialler_that_dies_is_not_told():
+    """A crash of the node that dialled ends the connection for the other side, and nobody is left to be told."""
+    schedule, (upstream, _), worlds, told = dialled()
+    schedule.run(Instant(1_000))
+
+    worlds[1].crash(SECOND)
+    schedule.run(Instant(SECOND // 2))
+
+    assert told == []
+    assert upstream.inputs[-1] == "disconnect"

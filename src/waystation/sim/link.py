@@ -1,4 +1,4 @@
-"""A connection between a client and the node: two lanes of bytes, as TCP gives them.
+"""A connection between a client and the node: two lanes of bytes, as TCP gives them, or of messages (``framed``).
 
 A lane never loses or reorders what arrives, but everything else can happen to it: it is slow, it delivers in pieces, it
 fills up (``congested``, later ``drained``), it stands still for a while, or it is cut, and then nobody is told. A
@@ -35,6 +35,9 @@ class LinkSettings:
     """Bytes that may be under way or unread before more of them wait at the writer; at least 1."""
     pieces: float = 0.1
     """Chance, 0 to 1, that a chunk arrives in two to four pieces."""
+    framed: bool = False
+    """Whether every write is a message that arrives whole, as WebSocket gives them; ``pieces`` says nothing then, and
+    the window may be passed by one message."""
 
 
 class End(Protocol):
@@ -135,6 +138,7 @@ class Stream:
         self._down = _Lane(schedule, rng, settings, self.node, self.client)
         self.client.join(self._up, self._down)
         self.node.join(self._down, self._up)
+        self.framed = settings.framed
         self.faulted = False
         """True once anything went wrong with this connection."""
         self.is_cut = False
@@ -291,7 +295,7 @@ class _Lane:
         # As TCP does, wait until half the window is free, or a stream of small pieces would stay one for ever.
         while self._unsent and (room := window - self._underway_bytes) >= min(self.unsent_bytes, (window + 1) // 2):
             data = self._unsent.popleft()
-            if len(data) > room:
+            if len(data) > room and not self._settings.framed:
                 self._unsent.appendleft(data[room:])
                 data = data[:room]
             self.unsent_bytes -= len(data)
@@ -303,7 +307,7 @@ class _Lane:
 
     def _set_out(self, data: bytes) -> None:
         settings = self._settings
-        if len(data) > 1 and settings.pieces and self._rng.random() < settings.pieces:
+        if not settings.framed and len(data) > 1 and settings.pieces and self._rng.random() < settings.pieces:
             cuts = sorted(self._rng.randrange(1, len(data)) for _ in range(self._rng.randrange(1, PIECES_MAX)))
             for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
                 if end > start:

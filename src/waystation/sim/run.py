@@ -12,6 +12,7 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.sim.bhumi import BhumiTown
 from waystation.sim.invariants import ViolationError
 from waystation.sim.schedule import LivelockError, Schedule
+from waystation.sim.strata import StrataTown
 from waystation.sim.trace import Trace
 
 __all__ = ["SCENARIOS", "Failure", "MakeScenario", "Scenario", "SimResult", "run_seed"]
@@ -45,7 +46,7 @@ class Scenario(Protocol):
 
 MakeScenario = Callable[[Schedule, random.Random, Trace], Scenario]
 
-SCENARIOS: Final[dict[str, MakeScenario]] = {"bhumi": BhumiTown}
+SCENARIOS: Final[dict[str, MakeScenario]] = {"bhumi": BhumiTown, "strata": StrataTown}
 """Scenarios by protocol."""
 
 

@@ -9,15 +9,22 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 
-__all__ = ["Trace", "canonical"]
+__all__ = ["Named", "Notes", "Trace", "canonical"]
 
 LINES_KEPT: Final = 40
 _BATCH_LINES: Final = 512
 _SHOWN_BYTES: Final = 8
+
+
+class Notes(Protocol):
+    """Takes lines; a ``Trace``, or a part of one."""
+
+    def note(self, now: Instant, text: str) -> None:
+        """Add one line about the instant ``now``."""
 
 
 class Trace:
@@ -57,6 +64,19 @@ class Trace:
             self._batch.append("")
             self._hash.update("\n".join(self._batch).encode())
             self._batch.clear()
+
+
+class Named:
+    """A part of a trace: every line of it begins with a name, so that two nodes can be told apart."""
+
+    def __init__(self, trace: Trace, name: str) -> None:
+        """Write into ``trace`` under ``name``."""
+        self._trace = trace
+        self._name = name
+
+    def note(self, now: Instant, text: str) -> None:
+        """Add one line about the instant ``now``."""
+        self._trace.note(now, f"{self._name} {text}")
 
 
 def canonical(happening: tuple[Any, ...]) -> str:

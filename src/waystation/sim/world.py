@@ -1,8 +1,8 @@
 """One whole node with a virtual network around it.
 
 The world is what the server's hub is on a real host: it gives streams to the engine, carries effects out once per turn,
-holds everything behind an ``Append`` until the store has it, and rings one timer. It keeps the hub's contract,
-and adds what no hub can do: the node dies and comes back with nothing but its store.
+holds everything behind an ``Append`` until the store has it, answers ``Commit`` and ``Verify``, and rings one timer. It
+keeps the hub's contract, and adds what no hub can do: the node dies and comes back with nothing but its store.
 """
 
 import random
@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from waystation.core.effects import Append, Close, Effect, Hold, Peer, Send
+from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
-from waystation.core.records import Record
+from waystation.core.records import Change, Store
+from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node, Relay
@@ -23,10 +24,10 @@ from waystation.engine.recorder import Recorder
 from waystation.journal.events import Event
 from waystation.sim.link import End, LinkSettings, Port, Stream
 from waystation.sim.schedule import Schedule
-from waystation.sim.trace import Trace
+from waystation.sim.trace import Notes
 from waystation.store.memory import MemoryStore
 
-__all__ = ["MakeRelays", "World", "WorldSettings"]
+__all__ = ["WALL_START_US", "MakeRelays", "World", "WorldSettings", "make_store"]
 
 WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
 LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
@@ -38,6 +39,11 @@ MakeRelays = Callable[[random.Random, Callable[[PublicKey], bool]], Mapping[str,
 """Makes fresh relays by protocol name, from entropy and from what asks whether an identity is admitted."""
 
 
+def make_store(epoch: bytes) -> Store:
+    """Return an empty store as a node has it on its first day; ``epoch`` (8 bytes) tells it from others."""
+    return MemoryStore(epoch)
+
+
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
     """How the node's host behaves."""
@@ -46,6 +52,8 @@ class WorldSettings:
     """How long inputs gather before effects are carried out, in microseconds."""
     commit_delay_us: int = 2_000
     """How long the store takes for a group of records, in microseconds."""
+    verify_delay_us: int = 200
+    """How long the answer to a ``Verify`` takes, in microseconds."""
 
 
 class World:
@@ -55,9 +63,10 @@ class World:
         self,
         schedule: Schedule,
         rng: random.Random,
-        trace: Trace,
+        trace: Notes,
         make_relays: MakeRelays,
         *,
+        store: Store | None = None,
         settings: WorldSettings | None = None,
         on_event: Callable[[Event], None] = lambda _event: None,
         on_life: Callable[[int], None] = lambda _life: None,
@@ -69,23 +78,28 @@ class World:
             rng: Source of everything drawn here; the caller's other draws do not disturb it.
             trace: Gets a line for every input and effect of the node.
             make_relays: Called at the start and after every restart.
+            store: What the node keeps over its lives; an empty one when None.
             settings: How the host behaves.
             on_event: Gets every journal event.
             on_life: Told the number of each life that begins, 1 for the first.
         """
         self.schedule = schedule
         self.trace = trace
-        self.store = MemoryStore()
+        self.store: Store = store if store is not None else MemoryStore()
         self.recorder_key = rng.randbytes(_KEY_BYTES)
         """Key of the references in the journal; 32 bytes, the same after a restart."""
         self.life = 0
         """How often the node was started."""
+        self.unsent_bytes_peak = 0
+        """Most bytes that ever waited for one peer at the node, all lives together."""
         self._rng = rng
         self._make_relays = make_relays
         self.settings = settings or WorldSettings()
         self._on_event = on_event
         self._on_life = on_life
         self._ends: dict[Peer, _NodeEnd] = {}
+        self._outgoing: dict[_NodeEnd, None] = {}
+        """Ends that we dialled and that are not over."""
         self._streams: dict[int, Stream] = {}
         self._dialled = 0
         self._node: Node | None = None
@@ -122,6 +136,30 @@ class World:
         self.schedule.after(settings.latency_us, lambda: self._accept(protocol, host, node_end))
         return stream.client
 
+    def dial_out(
+        self,
+        protocol: str,
+        name: str,
+        reach: Callable[[End], Port],
+        settings: LinkSettings,
+        over: Callable[[bool], None],
+    ) -> None:
+        """Let the node dial another one, whom its relay knows as ``name``; it has an answer one round trip later.
+
+        Args:
+            protocol: One whose relay has upstreams.
+            name: What ``connect_upstream`` is told.
+            reach: Makes the connection, for example with ``dial`` of another world; gets our end and returns our port.
+            settings: What the connection is like.
+            over: Called once when the connection is over, with whether it ever stood; never when the node dies first.
+        """
+        node_end = _NodeEnd(self)
+        node_end.over = over
+        node_end.port = reach(node_end)
+        self._outgoing[node_end] = None
+        # One microsecond more than a refusal takes to come back.
+        self._later(2 * settings.latency_us + 1, lambda: self._stand(protocol, name, node_end))
+
     def crash(self, down_us: int) -> None:
         """Kill the node: connections break, soft state and uncommitted records are gone; it is back later."""
         if self._node is not None:
@@ -150,6 +188,11 @@ class World:
                 head = stream.popleft()
                 if not isinstance(head, int):
                     self._perform(head)
+        while self._outbox.commits and self._outbox.commits[0][0] <= self._outbox.committed:
+            _, protocol, ticket = self._outbox.commits.popleft()
+            self.trace.note(self.schedule.now, f"committed {protocol} {ticket}")
+            if self._node is not None:
+                self._node.committed(protocol, ticket, self.schedule.now)
         self._plan_turn()
 
     # Lives of the node
@@ -175,9 +218,10 @@ class World:
             if number is not None:
                 self.schedule.cancel(number)
         self._node = None
-        for end in list(self._ends.values()):
+        for end in [*self._ends.values(), *(end for end in self._outgoing if end.peer is None)]:
             end.port.abort()
         self._ends.clear()
+        self._outgoing.clear()
         self.schedule.after(down_us, self._begin)
 
     # What streams report
@@ -192,8 +236,20 @@ class World:
             end.port.abort()
             return
         end.peer = self._node.connect(protocol, host, now)
-        self._ends[end.peer] = end
         self.trace.note(now, f"connect {end.peer} {protocol} {host}")
+        self._join(end, end.peer)
+
+    def _stand(self, protocol: str, name: str, end: "_NodeEnd") -> None:
+        """A connection that we dialled stands, unless its other side has ended it already."""
+        if self._node is not None and end in self._outgoing:
+            now = self.schedule.now
+            end.peer = self._node.connect_out(protocol, name, now)
+            self.trace.note(now, f"connect {end.peer} {protocol} to {name}")
+            self._join(end, end.peer)
+
+    def _join(self, end: "_NodeEnd", peer: Peer) -> None:
+        """Note an end that stands, and hand over what came before it did."""
+        self._ends[peer] = end
         self._plan_turn()
         waiting, end.early = end.early, []
         for data in waiting:
@@ -231,6 +287,17 @@ class World:
             self.trace.note(self.schedule.now, f"lost {end.peer}")
             self._node.disconnect(end.peer, self.schedule.now)
             self._plan_turn()
+        self._tell_over(end)
+
+    def _tell_over(self, end: "_NodeEnd") -> None:
+        """Tell whoever dialled that his connection is over, once."""
+        if end in self._outgoing:
+            del self._outgoing[end]
+            end.over(end.peer is not None)
+
+    def plan_turn(self) -> None:
+        """Let the node's effects be carried out soon; for whoever has called the relay past this world."""
+        self._plan_turn()
 
     # Turns
 
@@ -248,6 +315,10 @@ class World:
             for effect in effects:
                 if type(effect) is Append:
                     behind.append(self._append(effect.record))
+                elif type(effect) is Commit:
+                    self._commit(protocol, effect)
+                elif type(effect) is Verify:
+                    self._verify(protocol, effect)
                 elif behind:
                     behind.append(effect)
                 else:
@@ -255,16 +326,30 @@ class World:
         self._write_out()
         self._arm_timer()
 
-    def _append(self, record: Record) -> int:
+    def _append(self, *changes: Change) -> int:
         if not self._outbox.uncommitted:
-            life = self.life
-            self.schedule.after(
-                self.settings.commit_delay_us,
-                lambda: self.commit_all() if life == self.life and self.is_up else None,
-            )
-        self._outbox.uncommitted.append(record)
-        self._outbox.appended += 1
+            self._later(self.settings.commit_delay_us, self.commit_all)
+        self._outbox.uncommitted += changes
+        self._outbox.appended += len(changes)
         return self._outbox.appended
+
+    def _commit(self, protocol: str, effect: Commit) -> None:
+        self._outbox.commits.append((self._append(*effect.changes), protocol, effect.ticket))
+
+    def _verify(self, protocol: str, effect: Verify) -> None:
+        answers = [verify_any(check.keys, check.message, check.signature) for check in effect.checks]
+        self._later(self.settings.verify_delay_us, lambda: self._answer(protocol, effect.ticket, answers))
+
+    def _answer(self, protocol: str, ticket: int, answers: list[int]) -> None:
+        assert self._node is not None
+        self.trace.note(self.schedule.now, f"verified {protocol} {ticket} {answers}")
+        self._node.verified(protocol, ticket, answers, self.schedule.now)
+        self._plan_turn()
+
+    def _later(self, delay_us: int, step: Callable[[], None]) -> None:
+        """Do ``step`` after a while, unless this life of the node is over by then."""
+        life = self.life
+        self.schedule.after(delay_us, lambda: step() if life == self.life and self.is_up else None)
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Send):
@@ -288,7 +373,9 @@ class World:
         for end, chunks in outgoing.items():
             data = b"".join(chunks)
             self.trace.note(now, f"out {end.peer} {len(data)} {zlib.crc32(data):08x}")
-            end.port.write(data)
+            for message in chunks if end.port.stream.framed else (data,):
+                end.port.write(message)
+            self.unsent_bytes_peak = max(self.unsent_bytes_peak, end.port.unsent_bytes)
         receipts, self._outbox.receipts = self._outbox.receipts, []
         for end in receipts:
             if end.peer in self._ends and not end.port.waits:
@@ -307,6 +394,7 @@ class World:
         else:
             end.port.close()
             self.schedule.after(LINGER_US, lambda: end.port.abort() if end.port.unsent_bytes else None)
+        self._tell_over(end)
 
     def _arm_timer(self) -> None:
         assert self._node is not None
@@ -346,7 +434,9 @@ class _Outbox:
 
     behind: dict[str, deque[Effect | int]] = field(default_factory=dict)
     """Effects that wait for records, by protocol; a number stands for the record that has it."""
-    uncommitted: list[Record] = field(default_factory=list)
+    uncommitted: list[Change] = field(default_factory=list)
+    commits: deque[tuple[int, str, int]] = field(default_factory=deque)
+    """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
     appended: int = 0
     committed: int = 0
     outgoing: "dict[_NodeEnd, list[bytes]]" = field(default_factory=dict)
@@ -361,7 +451,7 @@ class _Outbox:
 class _NodeEnd:
     """The node's end of one stream."""
 
-    __slots__ = ("_world", "early", "peer", "port", "waiting_bytes")
+    __slots__ = ("_world", "early", "over", "peer", "port", "waiting_bytes")
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -370,6 +460,7 @@ class _NodeEnd:
         self.early: list[bytes] = []
         """What arrived before the connection stood."""
         self.waiting_bytes = 0
+        self.over: Callable[[bool], None] = lambda _stood: None
 
     def received(self, data: bytes) -> None:
         """Pass bytes on."""
