@@ -1,14 +1,18 @@
-"""Journals on disk, and the plain counting that the tables are compared with."""
+"""Journals and archives on disk, and the plain counting that the tables are compared with."""
 
 import datetime
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tests.journal.build import DAY_US, NOON_US, name_at, segment_bytes, traffic
-from waystation.journal.events import Event
+from waystation.crypto.signing import KeyPair
+from waystation.journal.archive import ARCHIVE_FORMAT, ArchivedPacket, encode_archive, read_packets
+from waystation.journal.events import Event, Refused, SegmentOpened, SegmentSealed
 from waystation.journal.segment import SegmentName, read_rows
+from waystation.protocols.strata.packet import make_packet
 
 TORN = name_at(NOON_US + 5 * 3_600_000_000, 3)
 BAD_LINES = (b"not json", b'{"ts":1,"seq":9001}', b'{"ts":1,"seq":9002,"protocol":"bhumi","kind":"gossip"}')
@@ -51,6 +55,77 @@ def rough_journal(journal: Path) -> Path:
     put(journal, name_at(NOON_US, 8), b"\x00\x01\xff" * 100)
     (journal / first.folder / "notes.jsonl").write_text('{"kind":"refused"}\n')
     return journal
+
+
+def archived(number: int, at_us: int = NOON_US, content_type: str = "POST", **extra: Any) -> ArchivedPacket:
+    """Return a valid packet of one of three authors as a node archives it; the same number is the same packet."""
+    author = KeyPair.from_seed(hashlib.sha256(b"author %d" % (number % 3)).digest())
+    content = {"type": content_type, "text": f'packet {number} "ü" \u2028'}
+    packet = make_packet(author, content, timestamp=1_780_000_000 + number, **extra)
+    return ArchivedPacket(
+        at_us,
+        "strata",
+        packet.packet_id,
+        at_us // 1_000_000,
+        packet.author_id,
+        content_type,
+        packet.timestamp,
+        packet.expires_at,
+        author.public,
+        packet.canonical,
+    )
+
+
+def forged(number: int, at_us: int = NOON_US) -> ArchivedPacket:
+    """Return a packet whose signature is somebody else's."""
+    good, other = archived(number, at_us), archived(number + 1, at_us)
+    mark = b'"signature":"0x'
+    head, _, tail = good.canonical.partition(mark)
+    foreign = other.canonical.partition(mark)[2][:128]
+    return good._replace(canonical=head + mark + foreign + tail[128:])
+
+
+def archive_bytes(name: SegmentName, packets: Iterable[ArchivedPacket | Refused], *, sealed: bool = True) -> bytes:
+    """Return the whole file of an archive's segment."""
+    rows: list[Any] = [SegmentOpened(name.start_us, ARCHIVE_FORMAT, name.node_id, name.text), *packets]
+    if sealed:
+        rows.append(SegmentSealed(name.start_us, len(rows) + 1))
+    return encode_archive(rows, 0)
+
+
+OTHER_NODE = "ffeeddccbbaa9988"
+
+
+def rough_archive(archive: Path) -> dict[bytes, str]:
+    """Write what two nodes archived, with everything that may be wrong; return each packet's verdict."""
+    mislabelled = archived(23)._replace(content_type="CONFIG")
+    mine = [*map(archived, range(20)), archived(20, content_type="MESSAGE"), archived(21, expires_at=1_790_000_000)]
+    mine += [forged(22), mislabelled]
+    gap = Refused(NOON_US, "node", None, "archive_disk_error", 4)
+    first = name_at(NOON_US, 1)
+    head, rest = archive_bytes(first, [*mine, gap]).split(b"\n", 1)
+    put(archive, first, b"\n".join([head, *BAD_LINES, rest]))
+    theirs = SegmentName(OTHER_NODE, NOON_US + DAY_US, 1)
+    later = [archived(number, NOON_US + DAY_US) for number in range(10, 40) if number not in {20, 21, 22, 23}]
+    put(archive, theirs, archive_bytes(theirs, later, sealed=False)[:-100])
+    put(archive, name_at(NOON_US, 9), segment_bytes(name_at(NOON_US, 9), traffic(1, NOON_US, 5)))
+    verdicts = {packet.packet_id: "valid" for packet in (*mine, *later[:-1])}
+    return verdicts | {forged(22).packet_id: "bad_signature", mislabelled.packet_id: "mislabelled"}
+
+
+def plain_packets(archive: Path) -> list[dict[str, Any]]:
+    """Read the rough archive without Spark."""
+    return [row for path in sorted(archive.glob("event_date=*/*")) for row in read_packets(path.read_bytes())]
+
+
+def verdicts_of(rows: Iterable[dict[str, Any]]) -> Counter[tuple[int, str, str]]:
+    """Return packets by hour (seconds UTC), verdict and detail."""
+    counts: Counter[tuple[int, str, str]] = Counter()
+    for row in rows:
+        if row["kind"] == "packet_judged":
+            hour = row["ts"] // 3_600_000_000 * 3_600
+            counts[hour, row["outcome"], row["reason"] or ""] += int(row["attrs"]["n"])
+    return counts
 
 
 def plain_rows(journal: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.build import rough_journal
+from tests.pipeline.build import rough_archive, rough_journal
 from waystation.pipeline.lake import Lake
 from waystation.pipeline.run import Request, Result, run_pipeline
 from waystation.pipeline.session import open_session
@@ -36,6 +36,8 @@ class Ran:
     first_hashes: dict[str, str]
     second: Result
     progress: Recorded
+    verdicts: dict[bytes, str]
+    """What a check must find of each archived packet."""
 
 
 @pytest.fixture(scope="session")
@@ -54,14 +56,15 @@ def spark() -> Iterator:
 
 @pytest.fixture(scope="session")
 def ran(spark, tmp_path_factory) -> Ran:
-    """Run the pipeline twice over a journal in which everything is wrong that can be."""
+    """Run the pipeline twice over a journal and an archive in which everything is wrong that can be."""
     base: Path = tmp_path_factory.mktemp("ran")
     request = Request(rough_journal(base / "journal"), base / "lake", base / "report.html")
+    verdicts = rough_archive(base / "archive")
     progress = Recorded()
     first = run_pipeline(request, progress)
     lake = Lake(request.lake)
     hashes = table_hashes(spark, lake)
-    return Ran(request, lake, first, hashes, run_pipeline(request, progress), progress)
+    return Ran(request, lake, first, hashes, run_pipeline(request, progress), progress, verdicts)
 
 
 def table_hashes(spark, lake: Lake) -> dict[str, str]:

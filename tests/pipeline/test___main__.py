@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.pipeline.build import rough_journal
+from tests.pipeline.build import rough_archive, rough_journal
 from waystation.pipeline.__main__ import main
 
 
@@ -24,11 +24,24 @@ def test_wrong_date_exits_2(capsys) -> None:
 
 @pytest.mark.spark
 def test_run_prints_its_report_as_json(spark, tmp_path, capsys) -> None:
-    """The whole path runs from arguments alone, and dates limit what is made."""
+    """The whole path runs from arguments alone; dates limit what is made, but not which packets are checked."""
     rough_journal(tmp_path / "journal")
-    code = main(["--home", str(tmp_path), "--from", "2026-05-30", "--to", "2026-05-30"])
+    verdicts = rough_archive(tmp_path / "elsewhere")
+    code = main(
+        [
+            "--home",
+            str(tmp_path),
+            "--archive",
+            str(tmp_path / "elsewhere"),
+            "--from",
+            "2026-05-30",
+            "--to",
+            "2026-05-30",
+        ]
+    )
     document = json.loads(capsys.readouterr().out)
 
     assert code == 0
     assert document["row_counts"]["silver.deliveries"] == 80
+    assert document["steps"][-1]["rows_out"] == len(verdicts)
     assert (tmp_path / "report.html").exists()

@@ -19,7 +19,7 @@ def test_states_are_told_from_the_ends(tmp_path) -> None:
     put(tmp_path, name_at(NOON_US, 3), b"")
 
     assert [(file.segment, file.state, file.rows_promised) for file in discover(tmp_path)] == [
-        (NAME.text, SegmentState.COMPLETE, 10),
+        (NAME.text, SegmentState.COMPLETE, 13),
         (torn.text, SegmentState.TORN, None),
         (name_at(NOON_US, 3).text, SegmentState.FOREIGN, None),
     ]
@@ -38,7 +38,14 @@ def test_large_segment_is_told_by_its_ends_alone(tmp_path) -> None:
     """The state of a segment of many rows does not depend on reading it whole."""
     path = put(tmp_path, NAME, segment_bytes(NAME, ONE_OF_EACH * 1_000))
 
-    assert [(file.path, file.rows_promised) for file in discover(tmp_path)] == [(path, 8_002)]
+    assert [(file.path, file.rows_promised) for file in discover(tmp_path)] == [(path, 11_002)]
+
+
+def test_segment_of_another_format_is_foreign(tmp_path) -> None:
+    """A journal's segment in an archive's folder is nobody's."""
+    put(tmp_path, NAME, WHOLE)
+
+    assert [file.state for file in discover(tmp_path, "archive-1")] == [SegmentState.FOREIGN]
 
 
 def test_left_over_is_sealed_when_its_writer_is_gone(tmp_path) -> None:

@@ -4,17 +4,19 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from waystation.pipeline.plots import Hourly, plot_connections, plot_latency, plot_outcomes
+from waystation.pipeline.plots import Hourly, plot_connections, plot_latency, plot_outcomes, plot_verdicts
 
 HOUR_S = 1_780_056_000
 PLOTS = {
     "outcomes": lambda: plot_outcomes({(HOUR_S, "ok"): 5, (HOUR_S + 3_600, "new_outcome"): 2}),
+    "verdicts": lambda: plot_verdicts({(HOUR_S, "accepted"): 5, (HOUR_S, "rate_limited"): 2, (HOUR_S, "new"): 1}),
     "latency": lambda: plot_latency({60: 5, 80: 1, 299: 1}),
     "connections": lambda: plot_connections([Hourly(HOUR_S, 3, 1)], [Hourly(HOUR_S, 9, 9)]),
     "only anonymous": lambda: plot_connections([], [Hourly(HOUR_S, 9, 9)]),
 }
 WORDS = {
     "outcomes": ["Delivery attempts by outcome", "hour (UTC)", "attempts per hour", "new_outcome"],
+    "verdicts": ["Packets by verdict", "packets per hour", "accepted", "rate_limited", "new"],
     "latency": ["Time from acceptance to outcome", "latency (ms, logarithmic)", "attempts (%)", "p50", "p95", "p99"],
     "connections": ["Connections", "hour (UTC)", "anonymous, opened"],
     "only anonymous": ["Connections", "anonymous, opened"],

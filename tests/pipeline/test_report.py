@@ -4,7 +4,17 @@ import re
 from html.parser import HTMLParser
 
 from waystation.pipeline.jobs.step import Problem
-from waystation.pipeline.report import EMPTY, Hourly, OutcomeRow, RefusalRow, RunFacts, Summary, render
+from waystation.pipeline.report import (
+    EMPTY,
+    CheckRow,
+    Hourly,
+    OutcomeRow,
+    RefusalRow,
+    RunFacts,
+    Summary,
+    VerdictRow,
+    render,
+)
 
 HOUR_S = 1_780_056_000
 SUMMARY = Summary(
@@ -16,6 +26,12 @@ SUMMARY = Summary(
     anonymous=[],
     refusals=[RefusalRow("bhumi", "<b>odd</b>", 7)],
     row_counts=[("bronze.events", 12_345)],
+    verdicts=[
+        VerdictRow(HOUR_S, "strata", "accepted", "", 3_111, 900),
+        VerdictRow(HOUR_S + 3_600, "strata", "accepted", "", 1_111, 100),
+        VerdictRow(HOUR_S, "strata", "invalid_timestamp", "too_old", 77, 9),
+    ],
+    checks=[CheckRow("strata", "bad_signature", 2, 700), CheckRow("strata", "valid", 4_220, 300)],
 )
 
 
@@ -35,6 +51,8 @@ def test_page_shows_the_numbers() -> None:
     """Counts, quantiles, refusals and row counts stand on the page, escaped."""
     page = render(SUMMARY, RunFacts([("run", "r1")], [("ingest", "1", "1", "0", "0.1")], [Problem("s.jsonl", "torn")]))
 
+    for expected in ("4,222", "invalid_timestamp", "too_old", "bad_signature", "4,220", "Packets by verdict"):
+        assert expected in page
     for expected in ("2,000", "99.5 %", "≤ 1.21 ms", "&lt;b&gt;odd", "12,345", "ingest", "s.jsonl", "torn"):
         assert expected in page
     assert "<b>odd" not in page
@@ -69,7 +87,13 @@ def test_parts_without_data_say_so() -> None:
     """A journal without deliveries, connections or refusals still makes a page."""
     page = render(Summary(row_counts=[("bronze.events", 2)]), RunFacts())
 
-    for sentence in ("No deliveries.", "No connections.", "Nothing was refused.", "No attempt has a latency yet."):
+    for sentence in (
+        "No deliveries.",
+        "No connections.",
+        "Nothing was refused.",
+        "No packets.",
+        "No attempt has a latency yet.",
+    ):
         assert sentence in page
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.pipeline.build import TORN, attempts_of, outcomes_of, plain_rows, put
+from tests.pipeline.build import TORN, attempts_of, outcomes_of, plain_packets, plain_rows, put, verdicts_of
 from tests.pipeline.conftest import Ran, Recorded, table_hashes
 from waystation.core.errors import HostError, LocalError
 from waystation.pipeline.jobs.step import DateRange
@@ -27,6 +27,9 @@ def test_tables_have_the_rows_of_a_plain_count(ran: Ran) -> None:
         "silver.connections": len(connections),
         "silver.deliveries": len(attempts_of(rows)),
         "gold.delivery_outcomes": len(outcomes_of(rows)),
+        "gold.packet_verdicts": len(verdicts_of(rows)),
+        "bronze.archive": len(plain_packets(ran.request.journal.parent / "archive")),
+        "silver.packets": len(ran.verdicts),
     }
     assert len(rows) > 500
 
@@ -41,7 +44,7 @@ def test_outcomes_are_those_of_a_plain_count(spark, ran: Ran) -> None:
 def test_second_run_changes_nothing(spark, ran: Ran) -> None:
     """A run over the same journal leaves every table identical."""
     assert table_hashes(spark, ran.lake) == ran.first_hashes
-    assert ran.second.steps[0].counts.rows_in == 0
+    assert [step.counts.rows_in for step in ran.second.steps[:2]] == [0, 0]
     assert ran.second.row_counts == ran.first.row_counts
 
 
@@ -50,6 +53,13 @@ def test_bad_segments_are_listed(ran: Ran) -> None:
     problems = [problem.problem.partition(":")[0] for problem in ran.first.steps[0].counts.problems]
 
     assert sorted(problems) == ["damaged", "damaged", "duplicate", *["foreign"] * 3, "torn", "unsealed"]
+
+
+def test_bad_segments_of_the_archive_are_listed(ran: Ran) -> None:
+    """Torn, damaged and foreign files are named, and what the node could not keep is told."""
+    problems = [problem.problem.partition(":")[0] for problem in ran.first.steps[1].counts.problems]
+
+    assert sorted(problems) == ["damaged", "foreign", "gap", "torn"]
 
 
 def test_bad_lines_are_listed_without_their_text(ran: Ran) -> None:
@@ -74,7 +84,9 @@ def test_run_report_lies_in_the_lake(ran: Ran) -> None:
 
 def test_progress_is_told_step_by_step(ran: Ran) -> None:
     """Each step is announced and ends with its counts."""
-    assert ran.progress.begun[:5] == ["spark", "ingest", "conform", "outcomes", "report"]
+    assert ran.progress.begun[:8] == [
+        *("spark", "ingest", "archive", "conform", "outcomes", "verdicts", "verify", "report")
+    ]
     assert re.match(
         r"[\d,]+ rows in, [\d,]+ out, 4 rejected; 8 notes on segments", dict(ran.progress.ended[:2])["ingest"]
     )
@@ -90,10 +102,10 @@ def test_replaced_files_are_gone(ran: Ran) -> None:
 
 
 def test_report_needs_nothing_else(ran: Ran) -> None:
-    """The page has three plots and refers to nothing outside itself."""
+    """The page has four plots and refers to nothing outside itself."""
     page = ran.request.report.read_text()
 
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
     assert not re.findall(r"<script|<link|<img|@import|src=|url\((?!#)|href=\"(?!#)", page)
     assert "foreign: not a segment" in page
 
@@ -123,7 +135,7 @@ def test_report_can_be_drawn_again(spark, ran: Ran, tmp_path) -> None:
     request = Request(tmp_path / "none", ran.request.lake, tmp_path / "again.html", DateRange(None, None))
     page = rebuild_report(request, Recorded()).read_text()
 
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
 
 
 def test_missing_journal_is_said(tmp_path) -> None:

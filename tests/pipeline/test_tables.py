@@ -2,8 +2,9 @@
 
 import pytest
 
+from waystation.journal.archive import ARCHIVE_COLUMNS
 from waystation.journal.contract import COLUMNS, Privacy
-from waystation.pipeline.tables import BRONZE_EVENTS, DATASETS, Dataset
+from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS, DATASETS, Dataset
 
 
 @pytest.mark.parametrize("dataset", DATASETS, ids=lambda dataset: dataset.full_name)
@@ -23,6 +24,13 @@ def test_bronze_carries_the_journal() -> None:
     carried = {column.name: (column.type, column.privacy) for column in BRONZE_EVENTS.columns}
 
     assert {column.name: (column.lake_type, column.privacy) for column in COLUMNS}.items() <= carried.items()
+
+
+def test_bronze_carries_the_archive() -> None:
+    """bronze.archive has every column of a packet's line with its meaning and class."""
+    carried = {column.name: (column.type, column.privacy) for column in BRONZE_ARCHIVE.columns}
+
+    assert {column.name: (column.lake_type, column.privacy) for column in ARCHIVE_COLUMNS}.items() <= carried.items()
 
 
 def test_gold_holds_nothing_personal() -> None:

@@ -35,6 +35,7 @@ def _request(arguments: Sequence[str] | None) -> Request:
     )
     parser.add_argument("--home", type=Path, default=Path("waystation"), help="folder of the node")
     parser.add_argument("--journal", type=Path, help="default: HOME/journal")
+    parser.add_argument("--archive", type=Path, help="packets; default: archive beside the journal")
     parser.add_argument("--lake", type=Path, help="default: HOME/lake")
     parser.add_argument("--report", type=Path, help="default: HOME/report.html")
     parser.add_argument("--from", dest="first", type=datetime.date.fromisoformat, help="first UTC date, YYYY-MM-DD")
@@ -45,6 +46,7 @@ def _request(arguments: Sequence[str] | None) -> Request:
         given.lake or given.home / "lake",
         given.report or given.home / "report.html",
         DateRange(given.first, given.last),
+        given.archive,
     )
 
 

@@ -1,7 +1,8 @@
-"""The journal's folder as the pipeline finds it: which segments there are, and in what state.
+"""A folder of segments as the pipeline finds it: which there are, and in what state.
 
-A journal is local to where the driver runs. Open segments are left alone while their writer holds the folder's lock;
-when nobody holds it, a killed node left them, and they are sealed here as the next start of the node would.
+Journal and archive are local to where the driver runs. Open segments are left alone while their writer holds the
+folder's lock; when nobody holds it, a killed node left them, and they are sealed here as the next start of the node
+would.
 """
 
 import fcntl
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from waystation.journal.contract import FORMAT_VERSION
 from waystation.journal.segment import (
     OPEN_SUFFIX,
     SEALED_SUFFIX,
@@ -21,7 +23,7 @@ from waystation.journal.segment import (
 __all__ = ["SegmentFile", "discover", "seal_left_overs"]
 
 LOCK_FILE: Final = ".lock"  # the one that store.segments holds
-_END_BYTES: Final = 65_536  # lines have some 200 bytes; a first or last line longer than this is not ours
+_END_BYTES: Final = 65_536  # first and last lines have some 200 bytes; longer ones are not ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +60,24 @@ def seal_left_overs(journal: Path) -> int:
     return 0
 
 
-def discover(journal: Path) -> list[SegmentFile]:
-    """Return every sealed file, the best copy of each segment first, then by name and path."""
-    found = [_inspect(path) for path in journal.glob(f"*/*{SEALED_SUFFIX}") if path.is_file()]
+def discover(journal: Path, line_format: str = FORMAT_VERSION) -> list[SegmentFile]:
+    """Return every sealed file, the best copy of each segment first, then by name and path.
+
+    Args:
+        journal: The folder.
+        line_format: What first lines must say; files that say something else are foreign.
+    """
+    found = [_inspect(path, line_format) for path in journal.glob(f"*/*{SEALED_SUFFIX}") if path.is_file()]
     return sorted(found, key=lambda file: (_RANK[file.state], file.segment, str(file.path)))
 
 
-def _inspect(path: Path) -> SegmentFile:
+def _inspect(path: Path, line_format: str) -> SegmentFile:
     with path.open("rb") as file:
         first = file.readline(_END_BYTES)
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _END_BYTES, 0))
         ending = file.read(_END_BYTES)
-    state, promised = classify(parse_name(path.name), first, ending)
+    state, promised = classify(parse_name(path.name), first, ending, line_format)
     return SegmentFile(path, state, promised)
 
 

@@ -43,7 +43,7 @@ class Manifest:
 
     batches: tuple[Batch, ...] = ()
     segments: frozenset[str] = field(default=frozenset())
-    """Names of the segments that were taken in; only used by ``bronze.events``."""
+    """Names of the segments that were taken in; only used by ``bronze.events`` and ``bronze.archive``."""
 
     def dates(self) -> list[datetime.date]:
         """Return the dates that have rows, oldest first."""

@@ -11,14 +11,14 @@ from waystation.rules.histogram import bounds_us, quantile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Hourly", "plot_connections", "plot_latency", "plot_outcomes"]
+__all__ = ["Hourly", "plot_connections", "plot_latency", "plot_outcomes", "plot_verdicts"]
 
 _HOUR_S: Final = 3_600
 _TICK_STEPS_S: Final = tuple(hours * _HOUR_S for hours in (1, 2, 3, 6, 12, *(24 * 2**power for power in range(20))))
 _TICKS_MAX: Final = 10
 _US_PER_MS: Final = 1_000
 _SIZE_INCHES: Final = (9.0, 3.2)
-_COLOURS: Final = {
+_COLOURS: Final[dict[str, str]] = {
     "ok": "#2a7f62",
     "cached": "#5fb49c",
     "offline": "#e0a030",
@@ -27,7 +27,11 @@ _COLOURS: Final = {
     "gone": "#8e6c8a",
     "refused": "#6b2737",
     "unfinished": "#9aa0a6",
+    "accepted": "#2a7f62",
+    "duplicate": "#9aa0a6",
 }
+_REFUSALS: Final = ("#b23a48", "#d9662b", "#e0a030", "#8e6c8a", "#6b2737", "#4a6fa5", "#7a5c3e", "#c9879b")
+"""Colours of verdicts that say no, in the order of their names."""
 _OTHER: Final = "#4a6fa5"
 _STYLE: Final[dict[str, Any]] = {
     "svg.fonttype": "none",  # text stays text: small, searchable, in the reader's own font
@@ -59,22 +63,41 @@ def plot_outcomes(counts: Mapping[tuple[int, str], int]) -> str:
     Args:
         counts: Hour (seconds UTC) and outcome to attempts; not empty.
     """
-    hours = sorted({hour for hour, _ in counts})
     present = {outcome for _, outcome in counts}
     ordered = [name for name in _COLOURS if name in present] + sorted(present - set(_COLOURS))
+    colours = {name: _COLOURS.get(name, _OTHER) for name in ordered}
+    return _stacked("outcomes", counts, colours, "Delivery attempts by outcome", "attempts per hour")
+
+
+def plot_verdicts(counts: Mapping[tuple[int, str], int]) -> str:
+    """Draw packets by hour, one colour per verdict.
+
+    Args:
+        counts: Hour (seconds UTC) and verdict to packets; not empty.
+    """
+    present = {verdict for _, verdict in counts}
+    colours: dict[str, str] = {name: _COLOURS[name] for name in ("accepted", "duplicate") if name in present}
+    for index, name in enumerate(sorted(present - set(colours))):
+        colours[name] = _REFUSALS[index % len(_REFUSALS)]
+    return _stacked("verdicts", counts, colours, "Packets by verdict", "packets per hour")
+
+
+def _stacked(
+    name: str, counts: Mapping[tuple[int, str], int], colours: Mapping[str, str], title: str, unit: str
+) -> str:
+    hours = sorted({hour for hour, _ in counts})
 
     def draw(axes: "Axes") -> None:
         bottoms = [0] * len(hours)
-        for outcome in ordered:
-            heights = [counts.get((hour, outcome), 0) for hour in hours]
-            colour = _COLOURS.get(outcome, _OTHER)
-            axes.bar(_times(hours), heights, width=0.9 / 24, bottom=bottoms, color=colour, label=outcome, align="edge")
+        for label, colour in colours.items():
+            heights = [counts.get((hour, label), 0) for hour in hours]
+            axes.bar(_times(hours), heights, width=0.9 / 24, bottom=bottoms, color=colour, label=label, align="edge")
             bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
-        axes.set(title="Delivery attempts by outcome", xlabel="hour (UTC)", ylabel="attempts per hour")
+        axes.set(title=title, xlabel="hour (UTC)", ylabel=unit)
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         _hour_axis(axes, hours)
 
-    return _svg("outcomes", draw)
+    return _svg(name, draw)
 
 
 def plot_latency(histogram: Mapping[int, int]) -> str:

@@ -10,11 +10,11 @@ from html import escape
 from typing import Final, NamedTuple
 
 from waystation.pipeline.jobs.step import Problem
-from waystation.pipeline.plots import Hourly, plot_connections, plot_latency, plot_outcomes
+from waystation.pipeline.plots import Hourly, plot_connections, plot_latency, plot_outcomes, plot_verdicts
 from waystation.pipeline.tables import OUTCOMES
 from waystation.rules.histogram import bounds_us, merge, quantile
 
-__all__ = ["EMPTY", "Hourly", "OutcomeRow", "RefusalRow", "RunFacts", "Summary", "render"]
+__all__ = ["EMPTY", "CheckRow", "Hourly", "OutcomeRow", "RefusalRow", "RunFacts", "Summary", "VerdictRow", "render"]
 
 EMPTY: Final = "The journal holds no events yet: let the node run for a while, then run the pipeline again."
 
@@ -41,6 +41,27 @@ class RefusalRow(NamedTuple):
     n: int
 
 
+class VerdictRow(NamedTuple):
+    """One row of ``gold.packet_verdicts``."""
+
+    hour_s: int
+    """Beginning of the hour, seconds UTC since 1970."""
+    protocol: str
+    verdict: str
+    detail: str
+    n: int
+    bytes: int
+
+
+class CheckRow(NamedTuple):
+    """How many archived packets of one protocol a check found to be so."""
+
+    protocol: str
+    verdict: str
+    n: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What the lake says."""
@@ -50,6 +71,8 @@ class Summary:
     anonymous: Sequence[Hourly] = ()
     refusals: Sequence[RefusalRow] = ()
     row_counts: Sequence[tuple[str, int]] = ()
+    verdicts: Sequence[VerdictRow] = ()
+    checks: Sequence[CheckRow] = ()
 
     def is_empty(self) -> bool:
         """Tell whether nothing at all was recorded."""
@@ -84,6 +107,8 @@ def _sections(summary: Summary) -> list[str]:
         _section("Deliveries", _deliveries(summary.outcomes)),
         _section("Latency", _latency(summary.outcomes)),
         _section("Connections", _connections(summary)),
+        _section("Packets", _packets(summary.verdicts)),
+        _section("Archive", _archive(summary.checks)),
         _section("Refused frames and connections", _refusals(summary.refusals)),
     ]
 
@@ -97,6 +122,7 @@ def _tiles(summary: Summary) -> str:
         ("answered", share),
         ("median latency", _quantile_text(merge(row.histogram for row in summary.outcomes), 0.5)),
         ("identified connections", f"{sum(row.opened for row in summary.connections):,}"),
+        ("packets accepted", f"{sum(row.n for row in summary.verdicts if row.verdict == 'accepted'):,}"),
         ("refused frames and connections", f"{sum(row.n for row in summary.refusals):,}"),
     ]
     boxes = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in tiles)
@@ -148,6 +174,28 @@ def _connections(summary: Summary) -> str:
         return "<p>No connections.</p>"
     note = "<p class='note'>Anonymous connections are only ever counted by the minute.</p>"
     return plot_connections(summary.connections, summary.anonymous) + note
+
+
+def _packets(rows: Sequence[VerdictRow]) -> str:
+    if not rows:
+        return "<p>No packets.</p>"
+    counts: dict[tuple[int, str], int] = {}
+    totals: dict[tuple[str, str, str], list[int]] = {}
+    for row in rows:
+        counts[row.hour_s, row.verdict] = counts.get((row.hour_s, row.verdict), 0) + row.n
+        total = totals.setdefault((row.protocol, row.verdict, row.detail), [0, 0])
+        total[0] += row.n
+        total[1] += row.bytes
+    table = [(*key, f"{n:,}", f"{size:,}") for key, (n, size) in sorted(totals.items())]
+    return plot_verdicts(counts) + _table(("protocol", "verdict", "detail", "packets", "bytes"), table)
+
+
+def _archive(rows: Sequence[CheckRow]) -> str:
+    if not rows:
+        return "<p>No packets were archived.</p>"
+    table = [(row.protocol, row.verdict, f"{row.n:,}", f"{row.bytes:,}") for row in rows]
+    note = "<p class='note'>Ids and signatures of stored packets, checked again from their signed bytes.</p>"
+    return _table(("protocol", "found", "packets", "bytes"), table) + note
 
 
 def _refusals(rows: Sequence[RefusalRow]) -> str:

@@ -1,4 +1,4 @@
-"""All steps in order, in one Spark application: ingest, conform, outcomes, report."""
+"""All steps in order, in one Spark application: ingest, archive, conform, outcomes, verdicts, verify, report."""
 
 import dataclasses
 import datetime
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from waystation.core.errors import HostError, LocalError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Progress", "Request", "Result", "StepReport", "rebuild_report", "run_pipeline"]
+
+_ARCHIVE_FOLDER: Final = "archive"  # as the server's home names it
 
 
 class Progress(Protocol):
@@ -41,7 +43,9 @@ class Request:
     lake: Path
     report: Path
     dates: DateRange = dataclasses.field(default_factory=DateRange)
-    """Dates to conform, count and show; ingest takes whatever is new."""
+    """Dates to conform, count and show; ingest and verify take whatever is new."""
+    archive: Path | None = None
+    """Folder of archived packets; None takes ``archive`` beside the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +141,20 @@ def _run_steps(
     spark: "SparkSession", lake: Lake, request: Request, run_id: str, progress: Progress
 ) -> list[StepReport]:
     from waystation.pipeline.jobs.conform import conform  # noqa: PLC0415 - these import Spark
-    from waystation.pipeline.jobs.ingest import ingest  # noqa: PLC0415
+    from waystation.pipeline.jobs.ingest import ARCHIVE, ingest  # noqa: PLC0415
     from waystation.pipeline.jobs.outcomes import count_outcomes  # noqa: PLC0415
+    from waystation.pipeline.jobs.verdicts import count_verdicts  # noqa: PLC0415
+    from waystation.pipeline.jobs.verify import verify_packets  # noqa: PLC0415
+
+    archive = request.archive or request.journal.parent / _ARCHIVE_FOLDER
 
     steps: list[tuple[str, Callable[[], Counts]]] = [
         ("ingest", lambda: ingest(spark, lake, request.journal)),
+        ("archive", lambda: ingest(spark, lake, archive, ARCHIVE)),
         ("conform", lambda: conform(spark, lake, run_id, request.dates)),
         ("outcomes", lambda: count_outcomes(spark, lake, run_id, request.dates)),
+        ("verdicts", lambda: count_verdicts(spark, lake, run_id, request.dates)),
+        ("verify", lambda: verify_packets(spark, lake, run_id)),
     ]
     return [_timed(name, action, progress) for name, action in steps]
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from waystation.core.facts import Outcome
+from waystation.journal.archive import ARCHIVE_COLUMNS
 from waystation.journal.contract import COLUMNS, Privacy
 from waystation.journal.contract import Column as JournalColumn
 
-__all__ = ["BRONZE_EVENTS", "DATASETS", "GOLD_OUTCOMES", "OPS_RUNS", "SILVER_CONNECTIONS", "SILVER_DELIVERIES"]
+__all__ = ["BRONZE_ARCHIVE", "BRONZE_EVENTS", "DATASETS", "GOLD_OUTCOMES", "GOLD_VERDICTS", "OPS_RUNS"]
+__all__ += ["SILVER_CONNECTIONS", "SILVER_DELIVERIES", "SILVER_PACKETS"]
 __all__ += ["OUTCOMES", "UNFINISHED", "Column", "Dataset"]
 
 UNFINISHED: Final = "unfinished"
@@ -98,6 +100,22 @@ BRONZE_EVENTS: Final = Dataset(
     14,
 )
 
+BRONZE_ARCHIVE: Final = Dataset(
+    "bronze",
+    "archive",
+    "one packet as one node stored it",
+    (
+        _NODE,
+        Column("segment", "string", False, _PUBLIC, "Segment it was read from."),
+        Column("seq", "bigint", False, _PUBLIC, "Number of the line in its segment."),
+        Column("stored_at", "timestamp", False, _OPERATIONAL, "When the node stored it."),
+        _PROTOCOL,
+        *(Column(c.name, c.lake_type, c.nullable, c.privacy, c.meaning) for c in ARCHIVE_COLUMNS),
+    ),
+    ("segment", "seq"),
+    14,
+)
+
 SILVER_CONNECTIONS: Final = Dataset(
     "silver",
     "connections",
@@ -143,6 +161,30 @@ SILVER_DELIVERIES: Final = Dataset(
     14,
 )
 
+SILVER_PACKETS: Final = Dataset(
+    "silver",
+    "packets",
+    "one packet, however many nodes stored it",
+    (
+        Column("packet_id", "binary", False, _PUBLIC, "Id that the packet claims, 32 bytes."),
+        _PROTOCOL,
+        Column("author_id", "string", False, _PUBLIC, "DID of its author."),
+        Column("content_type", "string", False, _PUBLIC, "Type of its content, in its author's words."),
+        Column("packet_ts", "bigint", False, _PUBLIC, "Its author's clock, Unix seconds; any number."),
+        Column("expires_at", "bigint", True, _PUBLIC, "Last second of its life, Unix; null for ever."),
+        Column("size", "bigint", False, _PUBLIC, "Bytes of the whole packet."),
+        Column("first_received_at", "timestamp", False, _OPERATIONAL, "Earliest time at which any node saw it."),
+        Column("n_nodes", "int", False, _PUBLIC, "Nodes that stored it."),
+        Column("schema_ok", "boolean", False, _PUBLIC, "Its bytes are a packet and say what its columns say."),
+        Column("id_ok", "boolean", False, _PUBLIC, "Its id is the BLAKE3 of what it must cover."),
+        Column("sig_ok", "boolean", False, _PUBLIC, "Its signature holds under the key the node names."),
+        Column("verdict", "string", False, _PUBLIC, "`valid`, or the first thing that is wrong with it."),
+        Column("verified_with", "string", False, _PUBLIC, "Version of the rules that checked it."),
+    ),
+    ("packet_id",),
+    14,
+)
+
 GOLD_OUTCOMES: Final = Dataset(
     "gold",
     "delivery_outcomes",
@@ -158,6 +200,22 @@ GOLD_OUTCOMES: Final = Dataset(
         ),
     ),
     ("hour", "protocol", "outcome"),
+    365,
+)
+
+GOLD_VERDICTS: Final = Dataset(
+    "gold",
+    "packet_verdicts",
+    "one hour, protocol, verdict and detail",
+    (
+        Column("hour", "timestamp", False, _PUBLIC, "Hour in which the packets were judged."),
+        _PROTOCOL,
+        Column("verdict", "string", False, _PUBLIC, "`accepted`, `duplicate`, or the wire code of the refusal."),
+        Column("detail", "string", False, _PUBLIC, "Which rule of that code; empty when it says all."),
+        Column("n", "bigint", False, _PUBLIC, "Packets."),
+        Column("bytes", "bigint", False, _PUBLIC, "Their canonical bytes."),
+    ),
+    ("hour", "protocol", "verdict", "detail"),
     365,
 )
 
@@ -196,4 +254,13 @@ OPS_RUNS: Final = Dataset(
     90,
 )
 
-DATASETS: Final = (BRONZE_EVENTS, SILVER_CONNECTIONS, SILVER_DELIVERIES, GOLD_OUTCOMES, OPS_RUNS)
+DATASETS: Final = (
+    BRONZE_EVENTS,
+    BRONZE_ARCHIVE,
+    SILVER_CONNECTIONS,
+    SILVER_DELIVERIES,
+    SILVER_PACKETS,
+    GOLD_OUTCOMES,
+    GOLD_VERDICTS,
+    OPS_RUNS,
+)

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.journal.build import DAY_US, NOON_US, name_at, segment_bytes, traffic
-from tests.pipeline.build import put, put_events
-from waystation.pipeline.jobs.ingest import ingest
+from tests.pipeline.build import archive_bytes, archived, put, put_events
+from waystation.pipeline.jobs.ingest import ARCHIVE, ingest
 from waystation.pipeline.lake import Lake
-from waystation.pipeline.tables import BRONZE_EVENTS
+from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS
 
 pytestmark = pytest.mark.spark
 
@@ -40,3 +40,21 @@ def test_better_copy_is_read(spark, tmp_path) -> None:
 
     assert counts.rows_out == data.count(b"\n")
     assert [problem.problem.partition(":")[0] for problem in counts.problems] == ["duplicate"]
+
+
+def test_archive_is_taken_once_into_its_own_table(spark, tmp_path) -> None:
+    """Packets land on the date on which they were received, once; the journal's table is untouched."""
+    lake, folder, name = Lake(tmp_path / "lake"), tmp_path / "archive", name_at(NOON_US + DAY_US)
+    put(folder, name, archive_bytes(name, [archived(1, NOON_US + DAY_US)._replace(received_at=NOON_US // 1_000_000)]))
+    taken = [ingest(spark, lake, folder, ARCHIVE) for _ in range(2)]
+
+    assert [(counts.rows_in, counts.rows_out, counts.rows_rejected) for counts in taken] == [(3, 1, 0), (0, 0, 0)]
+    assert [str(date) for date in lake.manifest(BRONZE_ARCHIVE).dates()] == ["2026-05-29"]
+    assert lake.manifest(BRONZE_EVENTS).batches == ()
+
+
+def test_missing_folder_holds_nothing(spark, tmp_path) -> None:
+    """A node that archives nothing is no error."""
+    counts = ingest(spark, Lake(tmp_path / "lake"), tmp_path / "archive", ARCHIVE)
+
+    assert (counts.rows_in, counts.problems) == (0, ())

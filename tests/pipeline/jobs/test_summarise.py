@@ -1,10 +1,11 @@
 """What the report is told."""
 
 import datetime
+from collections import Counter
 
 import pytest
 
-from tests.pipeline.build import outcomes_of, plain_rows
+from tests.pipeline.build import outcomes_of, plain_rows, verdicts_of
 from tests.pipeline.conftest import Ran
 from waystation.pipeline.jobs.step import DateRange
 from waystation.pipeline.jobs.summarise import summarise
@@ -13,13 +14,15 @@ pytestmark = pytest.mark.spark
 
 
 def test_summary_agrees_with_a_plain_count(spark, ran: Ran) -> None:
-    """Outcomes, refusals, connections and anonymous counts are those of the journal."""
+    """Outcomes, verdicts, refusals, connections and anonymous counts are those of the journal."""
     rows = plain_rows(ran.request.journal)
     summary = summarise(spark, ran.lake, DateRange())
     refused = sum(int(row["attrs"]["n"]) for row in rows if row["kind"] == "refused")
     anonymous = sum(int(row["attrs"]["opened"]) for row in rows if row["kind"] == "anonymous_counted")
 
     assert {(row.hour_s, row.outcome): row.n for row in summary.outcomes} == outcomes_of(rows)
+    assert {(row.hour_s, row.verdict, row.detail): row.n for row in summary.verdicts} == verdicts_of(rows)
+    assert {row.verdict: row.n for row in summary.checks} == Counter(ran.verdicts.values())
     assert sum(row.n for row in summary.refusals) == refused
     assert sum(row.opened for row in summary.anonymous) == anonymous
     assert sum(row.opened for row in summary.connections) == sum(row["kind"] == "peer_identified" for row in rows)

@@ -1,23 +1,26 @@
-"""Take new segments of a journal into ``bronze.events``."""
+"""Take new segments of a journal into ``bronze.events``, and of an archive into ``bronze.archive``."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from waystation.journal.archive import ARCHIVE_FORMAT
+from waystation.journal.contract import FORMAT_VERSION, NODE_PROTOCOL
 from waystation.journal.segment import SEALED_SUFFIX, SegmentState
 from waystation.pipeline.jobs.step import Counts, Problem, Rejection
 from waystation.pipeline.journal_files import SegmentFile, discover, seal_left_overs
 from waystation.pipeline.lake import Lake
-from waystation.pipeline.tables import BRONZE_EVENTS
+from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS, Dataset
+from waystation.pipeline.transforms.archive import accept_packets, parse_packet_lines
 from waystation.pipeline.transforms.ingest import accept, parse_lines, reject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["REJECTIONS_LISTED_MAX", "ingest"]
+__all__ = ["ARCHIVE", "JOURNAL", "REJECTIONS_LISTED_MAX", "Source", "ingest"]
 
 REJECTIONS_LISTED_MAX: Final = 1_000
 """Rejected lines that a run report lists; all are counted."""
@@ -29,23 +32,39 @@ _PROBLEMS: Final = {
 }
 
 
-def ingest(spark: "SparkSession", lake: Lake, journal: Path) -> Counts:
-    """Read every sealed segment that is not in the lake yet, each once.
+class Source(NamedTuple):
+    """One kind of segments and where it goes."""
+
+    dataset: Dataset
+    line_format: str
+    """What first lines of its segments say."""
+    parse: "Callable[[DataFrame], DataFrame]"
+    """Gives rows with their ``rejection``."""
+    accept: "Callable[[DataFrame], DataFrame]"
+    """Gives the good rows as the dataset has them."""
+
+
+JOURNAL: Final = Source(BRONZE_EVENTS, FORMAT_VERSION, parse_lines, accept)
+ARCHIVE: Final = Source(BRONZE_ARCHIVE, ARCHIVE_FORMAT, parse_packet_lines, accept_packets)
+
+
+def ingest(spark: "SparkSession", lake: Lake, folder: Path, source: Source = JOURNAL) -> Counts:
+    """Read every sealed segment that is not in the lake yet, each once; no folder holds no segments.
 
     Running it again takes nothing twice: segments are remembered by name in the manifest, and the batch they make is
     named by what it holds, so that a run that died is replaced and not added to.
     """
-    still_open = seal_left_overs(journal)
-    wanted, problems = _choose(discover(journal), lake.manifest(BRONZE_EVENTS).segments)
+    still_open = seal_left_overs(folder)
+    wanted, problems = _choose(discover(folder, source.line_format), lake.manifest(source.dataset).segments)
     if still_open:
         problems.append(Problem(f"{still_open} open", "still being written; left for the next run"))
     if not wanted:
         return Counts(0, 0, 0, tuple(problems))
-    parsed = parse_lines(_read_lines(spark, wanted))
+    parsed = source.parse(_read_lines(spark, wanted))
     rows, bad = _count(parsed, wanted, problems)
     listed = _list_rejections(parsed) if bad else ()
     segments = [file.segment for file in wanted]
-    out = lake.append(accept(parsed), BRONZE_EVENTS, _batch_name(segments), segments)
+    out = lake.append(source.accept(parsed), source.dataset, _batch_name(segments), segments)
     return Counts(rows, out, bad, tuple(problems), listed)
 
 
@@ -77,9 +96,17 @@ def _read_lines(spark: "SparkSession", files: Sequence[SegmentFile]) -> "DataFra
 
 
 def _count(parsed: "DataFrame", files: Sequence[SegmentFile], problems: list[Problem]) -> tuple[int, int]:
-    """Return lines and rejected lines; add a problem for each segment that has other lines than it promises."""
+    """Return lines and rejected lines; add a problem for each segment with gaps or other lines than it promises."""
     bad = F.count(F.when(F.col("rejection").isNotNull(), 1))
-    counted = parsed.groupBy("segment").agg(F.count("*").alias("n"), bad.alias("bad")).collect()
+    is_gap = (F.col("kind") == "refused") & (F.col("protocol") == NODE_PROTOCOL) & F.col("rejection").isNull()
+    lost = F.sum(F.when(is_gap, F.try_element_at("attrs", F.lit("n")).try_cast("bigint")))
+    aggregates = (F.count("*").alias("n"), bad.alias("bad"), lost.alias("lost"))
+    counted = parsed.groupBy("segment").agg(*aggregates).collect()
+    problems += [
+        Problem(row["segment"], f"gap: {row['lost']} rows could not be kept before these")
+        for row in sorted(counted, key=lambda row: str(row["segment"]))
+        if row["lost"]
+    ]
     rows = {row["segment"]: row["n"] for row in counted}
     for file in files:
         if file.rows_promised is not None and file.rows_promised != rows.get(file.segment, 0):

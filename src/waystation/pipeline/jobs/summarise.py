@@ -6,13 +6,15 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.jobs.step import DateRange
 from waystation.pipeline.lake import Lake
-from waystation.pipeline.report import Hourly, OutcomeRow, RefusalRow, Summary
+from waystation.pipeline.report import CheckRow, Hourly, OutcomeRow, RefusalRow, Summary, VerdictRow
 from waystation.pipeline.tables import (
     BRONZE_EVENTS,
     DATASETS,
     GOLD_OUTCOMES,
+    GOLD_VERDICTS,
     OPS_RUNS,
     SILVER_CONNECTIONS,
+    SILVER_PACKETS,
 )
 
 if TYPE_CHECKING:
@@ -29,11 +31,15 @@ def summarise(spark: "SparkSession", lake: Lake, dates: DateRange) -> Summary:
     events = lake.read(spark, BRONZE_EVENTS, dates.select(lake.manifest(BRONZE_EVENTS).dates()))
     gold = lake.read(spark, GOLD_OUTCOMES, dates.select(lake.manifest(GOLD_OUTCOMES).dates()))
     silver = lake.read(spark, SILVER_CONNECTIONS, dates.select(lake.manifest(SILVER_CONNECTIONS).dates()))
+    judged = lake.read(spark, GOLD_VERDICTS, dates.select(lake.manifest(GOLD_VERDICTS).dates()))
+    checked = lake.read(spark, SILVER_PACKETS, dates.select(lake.manifest(SILVER_PACKETS).dates()))
     return Summary(
         outcomes=_outcomes(gold),
         connections=_connections(silver),
         anonymous=_anonymous(events),
         refusals=_refusals(events),
+        verdicts=_verdicts(judged),
+        checks=_checks(checked),
         row_counts=_row_counts(lake, dates),
     )
 
@@ -69,6 +75,16 @@ def _refusals(events: "DataFrame") -> list[RefusalRow]:
     sums = refused.groupBy("protocol", "reason").agg(F.sum("n").alias("n"))
     most = sums.orderBy(F.desc("n"), "protocol", "reason").limit(REFUSALS_SHOWN_MAX)
     return [RefusalRow(row["protocol"], row["reason"] or "", row["n"]) for row in most.collect()]
+
+
+def _verdicts(judged: "DataFrame") -> list[VerdictRow]:
+    rows = judged.select(_seconds("hour"), "protocol", "verdict", "detail", "n", "bytes").collect()
+    return sorted(VerdictRow(*row) for row in rows)
+
+
+def _checks(checked: "DataFrame") -> list[CheckRow]:
+    counted = checked.groupBy("protocol", "verdict").agg(F.count("*").alias("n"), F.sum("size").alias("bytes"))
+    return sorted(CheckRow(row["protocol"], row["verdict"], row["n"], row["bytes"]) for row in counted.collect())
 
 
 def _row_counts(lake: Lake, dates: DateRange) -> list[tuple[str, int]]:

@@ -1,5 +1,6 @@
 """From lines of segments to rows of ``bronze.events``, and to the reasons why a line is none."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from waystation.pipeline.tables import BRONZE_EVENTS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["accept", "parse_lines", "reject"]
+__all__ = ["accept", "any_of", "parse_lines", "parse_with", "reject"]
 
 _BAD: Final = "_bad"
 _NODE_ID_CHARS: Final = 16
@@ -26,10 +27,24 @@ def parse_lines(lines: "DataFrame") -> "DataFrame":
     Takes ``value: string`` (the line) and ``segment: string``; blank lines fall away. Adds the contract's columns as
     lines carry them, and ``rejection: string``, null for a good line. Unknown fields are never read.
     """
+    return parse_with(lines, line_ddl(), _rejection)
+
+
+def parse_with(lines: "DataFrame", ddl: str, rejection: "Callable[[str], Column]") -> "DataFrame":
+    """Read JSON lines of any kind of segment.
+
+    Takes and gives what ``parse_lines`` does, with the columns of ``ddl``.
+
+    Args:
+        lines: What to read.
+        ddl: Spark schema of a line.
+        rejection: Returns the reason why a row is not taken, given the name of the column that is not null when the
+            line could not be parsed.
+    """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
-    parsed = F.from_json("value", f"{line_ddl()}, `{_BAD}` string", options)
+    parsed = F.from_json("value", f"{ddl}, `{_BAD}` string", options)
     rows = lines.where(F.length(F.trim("value")) > 0).select("value", "segment", parsed.alias("row"))
-    return rows.select("value", "segment", "row.*").withColumn("rejection", _rejection()).drop(_BAD)
+    return rows.select("value", "segment", "row.*").withColumn("rejection", rejection(_BAD)).drop(_BAD)
 
 
 def accept(parsed: "DataFrame") -> "DataFrame":
@@ -57,26 +72,27 @@ def reject(parsed: "DataFrame") -> "DataFrame":
     return bad.select("segment", F.col("rejection").alias("reason"), F.sha2("value", 256).alias("hash"))
 
 
-def _rejection() -> "Column":
+def any_of(conditions: "list[Column]") -> "Column":
+    """Return whether one of the conditions holds; one that is null does not."""
+    found = F.lit(False)
+    for condition in conditions:
+        found = found | F.coalesce(condition, F.lit(False))
+    return found
+
+
+def _rejection(bad: str) -> "Column":
     kinds = sorted(allowed_attributes())
     required = [column.name for column in COLUMNS if not column.nullable]
     numbers = [column.name for column in COLUMNS if column.line_type == "bigint"]
     references = [(column.name, column.size_bytes) for column in COLUMNS if column.size_bytes is not None]
     return (
-        F.when(F.col(_BAD).isNotNull(), "unparsable")
+        F.when(F.col(bad).isNotNull(), "unparsable")
         .when(F.col("kind").isNull(), "missing_kind")
         .when(~F.col("kind").isin(kinds), "unknown_kind")
-        .when(_any([F.col(name).isNull() for name in required]), "missing_column")
-        .when(_any([F.col(name) < 0 for name in numbers]) | (F.col("ts") >= TS_US_END), "bad_number")
-        .when(_any([~F.col(name).rlike(f"^[0-9a-f]{{{2 * size}}}$") for name, size in references]), "bad_reference")
+        .when(any_of([F.col(name).isNull() for name in required]), "missing_column")
+        .when(any_of([F.col(name) < 0 for name in numbers]) | (F.col("ts") >= TS_US_END), "bad_number")
+        .when(any_of([~F.col(name).rlike(f"^[0-9a-f]{{{2 * size}}}$") for name, size in references]), "bad_reference")
     )
-
-
-def _any(conditions: "list[Column]") -> "Column":
-    found = F.lit(False)
-    for condition in conditions:
-        found = found | F.coalesce(condition, F.lit(False))
-    return found
 
 
 def _lake_value(name: str, lake_type: str) -> "Column":

@@ -1,0 +1,65 @@
+"""From archived packets to one row per packet with what a check of its signed bytes found."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from waystation.pipeline.packets import RULE_VERSION, check_packet
+from waystation.pipeline.tables import SILVER_PACKETS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["check_new", "packets"]
+
+_CHECKED: Final = ("author_id", "content_type", "packet_ts", "expires_at", "pubkey", "sig", "signed_bytes")
+_CHECKS_DDL: Final = "packet_id binary, schema_ok boolean, id_ok boolean, sig_ok boolean, verdict string"
+_CHECKS: Final = ("packet_id", "schema_ok", "id_ok", "sig_ok", "verdict")
+
+
+def check_new(archive: "DataFrame", known: "DataFrame") -> "DataFrame":
+    """Check every packet that no row of ``known`` has by today's rules, its earliest copy for all.
+
+    Takes ``bronze.archive`` and ``silver.packets``. Gives ``packet_id: binary``, ``schema_ok``, ``id_ok``,
+    ``sig_ok: boolean`` and ``verdict: string``.
+    """
+    done = known.where(F.col("verified_with") == RULE_VERSION).select("packet_id")
+    order = F.struct("received_at", "node_id", "segment", "seq")
+    new = archive.join(done, "packet_id", "left_anti").groupBy("packet_id")
+    first = new.agg(F.min_by(F.struct(*_CHECKED), order).alias("copy")).select("packet_id", "copy.*")
+    return first.mapInArrow(_check_batches, _CHECKS_DDL)
+
+
+def packets(archive: "DataFrame", known: "DataFrame", checked: "DataFrame") -> "DataFrame":
+    """Return one row per packet id: when and by how many nodes it was seen, and what its check found.
+
+    Takes ``bronze.archive``, ``silver.packets`` as it was and what ``check_new`` gives. Gives the columns of
+    ``silver.packets`` and ``event_date: date``, the date of ``first_received_at``.
+    """
+    order = F.struct("received_at", "node_id", "segment", "seq")
+    told = F.struct("protocol", "author_id", "content_type", "packet_ts", "expires_at", "size")
+    seen = archive.groupBy("packet_id").agg(
+        F.min_by(told, order).alias("told"),
+        F.min("received_at").alias("first_received_at"),
+        F.countDistinct("node_id").cast("int").alias("n_nodes"),
+    )
+    still = known.where(F.col("verified_with") == RULE_VERSION).select(*_CHECKS)
+    joined = seen.join(still.unionByName(checked), "packet_id").withColumn("verified_with", F.lit(RULE_VERSION))
+    rows = joined.select("*", "told.*")
+    return rows.select(*SILVER_PACKETS.names(), F.to_date("first_received_at").alias("event_date"))
+
+
+def _check_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = batch.to_pylist()
+        checks = [check_packet(row) for row in rows]
+        columns = [
+            pa.array([row["packet_id"] for row in rows], pa.binary()),
+            pa.array([check.schema_ok for check in checks], pa.bool_()),
+            pa.array([check.id_ok for check in checks], pa.bool_()),
+            pa.array([check.sig_ok for check in checks], pa.bool_()),
+            pa.array([check.verdict.value for check in checks], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=list(_CHECKS))
