@@ -10,7 +10,7 @@ help:
 	@echo "make demo   a node, two devices, a sender and a Spark report, in a few minutes"
 	@echo "make test   the quick suite, Spark included"
 	@echo "make check  format, lint, strict types, generated docs, and the quick suite without Spark"
-	@echo "make soak   the long tests: 1,000 simulated hours, 1,000,000 fuzz inputs"
+	@echo "make soak   the long tests: simulated hours, 1,000,000 fuzz inputs, 200 kills, 1,000,000 packets"
 	@echo "make bench  ratios against floors of the same run"
 	@echo "make shape  what the code measures (docs: CONTRIBUTING.md)"
 	@echo "make docs   write the generated pages again"
@@ -31,11 +31,14 @@ check: $(READY)
 
 soak: $(READY)
 	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
+	$(BIN)/waystation sim --protocol strata --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/python -m fuzz.run --inputs 1000000 --seed 1
 	$(BIN)/python -m pytest -m slow --timeout 7200
+	$(BIN)/python -m soak.run
 
 bench: $(READY)
 	$(BIN)/python -m bench.bhumi
+	$(BIN)/python -m bench.strata
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape

@@ -7,11 +7,12 @@ from fuzz.mutate import mutate_bytes
 from fuzz.target import expect
 from waystation.core.facts import Outcome
 from waystation.journal import events, segment
+from waystation.journal.contract import FORMAT_VERSION
 
 _NAME: Final = "00112233445566aa-1700000000000000-3"
 _TS: Final = 1_700_000_000_000_000
 _EVENTS: Final = (
-    events.SegmentOpened(_TS, 1, "00112233445566aa", _NAME),
+    events.SegmentOpened(_TS, FORMAT_VERSION, "00112233445566aa", _NAME),
     events.NodeStarted(_TS, "0.1.0"),
     events.PeerIdentified(_TS, "bhumi", bytes(8), bytes(16)),
     events.DeliveryAccepted(_TS, "bhumi", bytes(16), bytes(16), 12),

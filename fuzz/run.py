@@ -19,6 +19,8 @@ from fuzz.fuzz_journal import JournalTarget
 from fuzz.fuzz_payloads import EnvelopeTarget, InviteTarget, PayloadTarget
 from fuzz.fuzz_session import SessionTarget
 from fuzz.fuzz_wire import WireTarget
+from fuzz.strata_canonical import CanonicalTarget
+from fuzz.strata_sessions import StrataClientTarget, StrataRelayTarget
 from fuzz.target import Target
 
 __all__ = ["CASES", "TARGETS", "fuzz", "main"]
@@ -35,6 +37,9 @@ TARGETS: Final[dict[str, Target]] = {
         EnvelopeTarget(),
         InviteTarget(),
         JournalTarget(),
+        CanonicalTarget(),
+        StrataRelayTarget(),
+        StrataClientTarget(),
     )
 }
 _REPORT_S: Final = 10.0
