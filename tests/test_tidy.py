@@ -18,8 +18,10 @@ BODY_LINES_MAX = 60
 UNMIRRORED = {
     "cli/__init__.py": "tests/cli/test_main.py, named after the function",
     "cli/demo.py": "`make demo` runs it; it checks what each step gives and ends with 1 when that is something else",
+    "cli/demo_strata.py": "part of `make demo`, as above",
+    "core/answers.py": "declares a tuple; the tests of websocket and of strata/pages try it",
     "core/facts.py": "declares tuples; tests/engine/test_recorder.py tries what becomes of each",
-    "core/machine.py": "declares a protocol; every relay and client is tried against it",
+    "core/packets.py": "declares tuples and a port; tests/store tries every implementation",
     "core/records.py": "declares a tuple and a port; tests/store tries every implementation",
 }
 """Source files without a test file of their own, and what tries them instead."""
@@ -44,12 +46,12 @@ NOT_IN_TESTS = {
 }
 FILES_EVERYWHERE = re.compile(r"\.(py|md|toml|lock|json|sh)$|Makefile$|/run$")
 
-DECISION = re.compile(r"\b((?:BHUMI|NODE)-(?:[A-Z]+\d*|\d+))\b")
+DECISION = re.compile(r"\b((?:BHUMI|NODE|STRATA)-(?:[A-Z]+\d*|\d+))\b")
 
 
 def tracked():
     """Return every text file of the repository that people write."""
-    folders = ("src", "tests", "tools", "bench", "fuzz", "docs", ".ci")
+    folders = ("src", "tests", "tools", "bench", "fuzz", "soak", "docs", "specs", ".ci")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths += [path for path in ROOT.iterdir() if path.is_file()]
     return sorted(path for path in paths if "__pycache__" not in path.parts and FILES_EVERYWHERE.search(str(path)))

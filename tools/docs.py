@@ -23,6 +23,7 @@ from waystation.engine.admission import AdmissionRefusal
 from waystation.journal.document import render_contract
 from waystation.pipeline.tables import DATASETS, OUTCOMES, Dataset
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.strata.refusals import Code, End
 from waystation.rules.histogram import THRESHOLDS_US
 from waystation.server.metrics import render_metrics
 from waystation.server.reference import render_docs, render_sample
@@ -34,6 +35,11 @@ ROOT: Final = Path(__file__).parents[1]
 _CLOSED: Final = "The connection closes without a frame."
 _STAYS: Final = "Nothing; it is counted and the connection stays."
 _AT_ONCE: Final = "The connection closes before the TLS handshake."
+
+
+def _error(code: str, extra: str = "") -> str:
+    return f"ERROR `{code}`{f' with {extra}' if extra else ''}; the connection stays."
+
 
 _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.TRUNCATED: ("A frame is shorter than the structure it announces.", _CLOSED),
@@ -67,6 +73,119 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     ),
     Refusal.TOO_MANY_JOINERS: ("More than four SENDs wait for one exchange under way.", "SEND_RESULT 2."),
 }
+_STRATA: Final[dict[Enum, tuple[str, str]]] = {
+    Code.INVALID_SIGNATURE: ("The id is wrong, or no key of the author signed.", _error("invalid_signature")),
+    Code.INVALID_SCHEMA: ("A frame, message or packet is malformed.", _error("invalid_schema")),
+    Code.PACKET_TOO_LARGE: (
+        "The canonical packet is larger than this relay takes.",
+        _error("packet_too_large", "max_bytes"),
+    ),
+    Code.RATE_LIMITED: (
+        "An allowance or the budget of trust edges is spent.",
+        _error("rate_limited", "retry_after, limit, remaining, window_seconds") + " HTTP answers 429.",
+    ),
+    Code.BLOCKED_AUTHOR: ("The operator declines the author.", _error("blocked_author")),
+    Code.UNAUTHENTICATED: ("The connection lacks a capability, or its AUTH failed.", _error("unauthenticated")),
+    Code.INTERNAL_ERROR: ("The node stops and takes no new packets.", _error("internal_error")),
+    Code.INVALID_PROVENANCE: ("Device or model did not sign what the header claims.", _error("invalid_provenance")),
+    Code.MISSING_PROOF: ("A claim of device or model without its proof.", _error("missing_proof")),
+    Code.INVALID_ISSUER_CHAIN: ("The chain does not lead to a root of this relay.", _error("invalid_issuer_chain")),
+    Code.INVALID_ATTESTATION: ("Evidence that no verifier here understands.", _error("invalid_attestation")),
+    Code.INVALID_CURSOR: (
+        "The cursor is unreadable, or of another filter, order or store.",
+        _error("invalid_cursor") + " An older subscription of that id stays.",
+    ),
+    Code.KEY_EXPIRED: ("The key that signed was past its end.", _error("key_expired")),
+    Code.KEY_REVOKED: ("The key that signed was revoked.", _error("key_revoked")),
+    Code.KEY_NOT_YET_VALID: ("The key that signed had not begun.", _error("key_not_yet_valid")),
+    Code.INVALID_TIMESTAMP: ("The packet is outside the accepted time.", _error("invalid_timestamp", "server_time")),
+    Code.BLOCKED_CONTENT: ("The operator declines the packet or its media.", _error("blocked_content")),
+    Code.TOO_MANY_SUBSCRIPTIONS: (
+        "32 subscriptions of one connection stand.",
+        _error("too_many_subscriptions", "limit"),
+    ),
+    Code.UNSUPPORTED_PROFILE: ("A replication profile that is not offered.", _error("unsupported_profile")),
+}
+_STRATA_ENDS: Final[dict[Enum, tuple[str, str]]] = {
+    End.SHUTDOWN: ("The node stops.", "Close 1001, after what was sent has left."),
+    End.INVALID_TEXT: ("A text frame is no UTF-8.", "Close 1007."),
+    End.MALFORMED: ("20 malformed frames in a row.", "The last ERROR, then close 1008."),
+    End.AUTH_FAILURES: ("5 failed AUTHs of one connection.", "The last ERROR, then close 1008."),
+    End.LIMIT_IGNORED: ("100 requests in a row beyond allowance or capability.", "The last ERROR, then close 1008."),
+    End.NOT_READING: ("The peer has taken no byte for 60 s.", "The connection is cut; 1013 if it still reads."),
+    End.IDENTITY_BANNED: ("The operator has banned the identity.", "Close 1008, after an ERROR when it was an AUTH."),
+    End.INTEGRITY_VIOLATION: ("An upstream sent what an honest relay could not.", "We close with 1008."),
+    End.UPSTREAM_FAILED: ("An upstream does not let us in, or is banned for now.", "We close with 1000."),
+}
+_STRATA_DETAILS: Final = {
+    Code.INVALID_SIGNATURE: {
+        "packet_id_mismatch": "the id is not the hash of the packet",
+        "bad_signature": "no key of the author verifies",
+        "unresolved_author": "nobody can say what the author's keys are",
+        "did_conflict": "two heads of documents, or revocations that undo each other",
+        "recovery_key_not_allowed": "recovery keys sign key events and approvals only",
+        "recovery_threshold": "the policy asks for more recovery keys than there are",
+    },
+    Code.INVALID_SCHEMA: {
+        "bad_json": "no JSON object, or data behind it",
+        "bad_utf8": "no UTF-8; the connection closes",
+        "duplicate_key": "a member stands twice",
+        "not_ijson": "a number or text that I-JSON has no form for",
+        "too_deep": "more than 64 levels in a packet",
+        "not_an_object": "the frame is JSON, but no object",
+        "unknown_message_type": "a type of message that this relay does not know",
+        "binding": "what is said about an identity is not said by it",
+        "provenance_header_required": "media without provenance header",
+        "key_events_max": "the author's room for key events is used up",
+        "a field's name": "that field is missing or wrong; `version` for another version",
+    },
+    Code.PACKET_TOO_LARGE: {
+        "canonical_size": "`max_bytes` is the limit",
+        "frame": "no packet in it can be small enough, so it was not parsed; `client_msg_id` is not echoed",
+        "key_event": "a key event has at most 8 KiB",
+    },
+    Code.RATE_LIMITED: {
+        "publish, subscribe, auth, bytes": "which allowance of a minute",
+        "trust_edges": "20 strong or 100 weak ones in 24 h",
+    },
+    Code.UNAUTHENTICATED: {
+        "missing_capability": "AUTH first, or this relay does not give it",
+        "challenge_unknown": "not the challenge of this connection, or used",
+        "challenge_expired": "a new one has been sent",
+        "no_capability": "nothing that was asked for is given",
+        "already_authenticated": "the session stays as it is",
+        "banned": "the connection closes",
+    },
+    Code.INTERNAL_ERROR: {"shutting_down": "publish elsewhere or later"},
+    Code.INVALID_PROVENANCE: {
+        "device_signature": "malformed or wrong signature",
+        "issuer_signature": "absent or wrong signature of the model",
+    },
+    Code.MISSING_PROOF: {"device_id, device_signature, issuer_chain": "which part is absent"},
+    Code.INVALID_ISSUER_CHAIN: {
+        "malformed_chain, chain_too_long": "not a list of 1 to 8 entries with subject, issuer and certificate",
+        "broken_link, name_mismatch": "names do not follow each other, or are not the certificate's",
+        "unknown_root": "the last issuer is not one of `strata.roots`",
+        "bad_certificate, certificate_too_large": "unreadable, or above 16 384 characters",
+        "not_an_authority": "an issuer without the CA flag, or with `authority: false`",
+        "certificate_not_valid, bad_certificate_signature": "outside its time, or not signed by its issuer",
+        "device_not_bound": "the leaf is not the device",
+    },
+    Code.INVALID_ATTESTATION: {"unsupported_format": "no format of evidence has a verifier here"},
+    Code.INVALID_CURSOR: {
+        "unreadable, checksum, too_long": "not a cursor of any relay of this kind",
+        "other_store": "this store never gave it",
+        "other_filter": "it belongs to other filters, or to the other order",
+    },
+    Code.INVALID_TIMESTAMP: {
+        "future": "more than 300 s ahead of `server_time`",
+        "too_old": "older than `max_age_s`; replication `max_backfill_s`",
+        "expired": "`expires_at` is not in the future",
+    },
+    Code.TOO_MANY_SUBSCRIPTIONS: {"filters": "8 000 authors and types on one connection"},
+    Code.BLOCKED_CONTENT: {"packet_id, media_hash": "which list names it"},
+}
+"""What ``detail`` says beside a wire code of Strata."""
 _DOOR: Final[dict[Enum, tuple[str, str]]] = {
     AdmissionRefusal.FULL: ("10 000 connections stand.", _AT_ONCE),
     AdmissionRefusal.ADDRESS_FULL: ("64 connections of one address (IPv6: one /64) stand.", _AT_ONCE),
@@ -80,6 +199,8 @@ _DOOR: Final[dict[Enum, tuple[str, str]]] = {
 REFUSALS: Final = (
     ("At the door, for every protocol", AdmissionRefusal, _DOOR),
     ("bhumi", Refusal, _BHUMI),
+    ("strata", Code, _STRATA),
+    ("strata: why a connection ends", End, _STRATA_ENDS),
 )
 """Heading, closed set of reasons, and what each means and shows."""
 
@@ -97,7 +218,16 @@ def refusals() -> str:
     for heading, reasons, table in REFUSALS:
         rows = [(f"`{reason.value}`", *table[reason]) for reason in reasons]
         parts.append(f"## {heading}\n\n{_table(('reason', 'when', 'what the other side sees'), rows)}")
-    return "\n".join(parts)
+    return "\n".join([*parts, _strata_details()])
+
+
+def _strata_details() -> str:
+    rows = [
+        (f"`{code.value}`", ", ".join(f"`{name}`" if " " not in name else name for name in detail.split(", ")), means)
+        for code, details in _STRATA_DETAILS.items()
+        for detail, means in details.items()
+    ]
+    return f"## strata: details\n\n{_table(('code', 'detail', 'means'), rows)}"
 
 
 _COMMANDS_HEAD: Final = """\
@@ -171,7 +301,9 @@ def _metrics() -> str:
             "totals": {
                 "deliveries": {("bhumi", Outcome.OK.value): 1},
                 "refusals": {("bhumi", Refusal.TRUNCATED.value): 1},
+                "packets": {("strata", "accepted"): 1},
             },
+            "written": {"journal": {"rows_written": 1, "rows_dropped": 0, "rows_lost": 0}},
         }
 
     rows = []
