@@ -101,7 +101,7 @@ def test_a_closed_connection_is_watched_no_longer():
     """It cannot become silent any more."""
     outbox, peer = Outbox(), session()
     outbox.on_congested(peer, Instant(0))
-    outbox.close(peer, End.NOT_READING, abort=True)
+    outbox.close(peer, End.NOT_READING)
 
     assert not outbox.congested
-    assert outbox.take() == [Close(1, End.NOT_READING, abort=True, status=1013)]
+    assert outbox.take() == [Close(1, End.NOT_READING, status=1013)]

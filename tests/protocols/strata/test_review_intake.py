@@ -23,7 +23,7 @@ def test_an_approval_that_looks_like_a_key_event_is_only_an_approval(event):
 
 
 def test_a_failure_of_ours_costs_one_packet_and_not_those_behind_it(monkeypatch):
-    """Whatever a decision raises, the rest of its batch is checked again and gets its verdict."""
+    """Whatever a decision raises, its packet gets internal_error, and those around it in the batch their verdict."""
     drive = Drive()
     peer = drive.connect()
     intake = drive.relay._intake
@@ -36,10 +36,16 @@ def test_a_failure_of_ours_costs_one_packet_and_not_those_behind_it(monkeypatch)
         return decide(candidate, answer, wall_s)
 
     monkeypatch.setattr(intake, "_decide", fail_for_poison)
-    for each in (poison, post("good")):
+    for each in (post("before"), poison, post("good")):
         drive.relay.receive(Peer(peer), orjson.dumps({"type": "PUBLISH", "packet": each.body}), drive.now)
     with pytest.raises(ZeroDivisionError):
         drive.settle()
     drive.settle()
 
-    assert [got["type"] for got in drive.got[peer]] == ["AUTH_CHALLENGE", "OK"]
+    assert [got.get("code", got["type"]) for got in drive.got[peer]] == [
+        "AUTH_CHALLENGE",
+        "OK",
+        "internal_error",
+        "OK",
+    ]
+    assert drive.relay.settled()

@@ -51,6 +51,16 @@ def test_values_outside_are_refused(field, value):
         check(StrataSettings, field, value)
 
 
+def test_a_root_may_be_a_point_of_a_nist_curve():
+    """Hardware makers' roots are ECDSA: what certificate chains can be checked with can be configured."""
+    point = bytes.fromhex(
+        "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+        "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5"
+    )
+
+    assert module.read_roots([f"did:root:p256={point.hex()}"]) == {"did:root:p256": point}
+
+
 def test_roots_are_names_and_keys():
     """A root is a DID, an equals sign and a public key; the name itself may hold none."""
     assert module.read_roots([f"did:root:r={KEY}"]) == {"did:root:r": BOB.public}

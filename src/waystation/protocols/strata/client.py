@@ -279,13 +279,6 @@ class StrataClient:
         if reading is not None and reading.sent:
             self._out.append(encode_unsubscribe(subscription_id))
 
-    def next_page(self, subscription_id: str, now: Instant) -> None:
-        """Ask for the page behind the last one, for a subscription made without ``follow``."""
-        reading = self._readings.get(subscription_id)
-        if reading is not None and self._released:
-            reading.history_open = True
-            self._ask(reading, now)
-
     # AUTH
 
     def _on_challenge(self, body: dict[str, Any], now: Instant, _wall_s: int) -> None:

@@ -62,8 +62,8 @@ class Delivery:
         """Newest committed ``seq`` that we were told of."""
 
     def add(self, session: Session, subscription: Subscription) -> None:
-        """Begin to serve a subscription, in the place of one of the same id."""
-        self.remove(session, subscription.id)
+        """Begin to serve a subscription; one of the same id must have been removed."""
+        assert subscription.id not in session.subscriptions
         session.subscriptions[subscription.id] = subscription
         filters = subscription.filters
         bounded = filters.since is not None or filters.until is not None
@@ -99,7 +99,9 @@ class Delivery:
     def publish(self, row: PacketRow, wall_s: int) -> None:
         """Give a packet that has just been committed to everybody who is live and wants it."""
         self.newest = max(self.newest, row.seq)
-        if (row.expires_at is not None and wall_s > row.expires_at) or not self._policy().serves(row):
+        policy = self._policy()
+        expired = row.expires_at is not None and wall_s > row.expires_at
+        if expired or not (policy.is_open or policy.serves(row)):
             return
         cursors: dict[tuple[bytes, bool], bytes] = {}
         given = served(row, self._mode, replicating=False)

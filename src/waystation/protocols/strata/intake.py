@@ -179,7 +179,7 @@ class Intake:
             refusal = Refusal(Code.INVALID_SIGNATURE, "packet_id_mismatch")
         if refusal is not None:
             return Verdict(refusal)
-        stored = self._packets.packet(packet.packet_id) if self._packets.known(packet.packet_id) else None
+        stored = self._packets.packet(packet.packet_id)
         if stored is not None and stored.canonical == packet.canonical:
             return self._again(candidate, stored, wall_s)
         refusal = self._refuse_time(packet, candidate, wall_s)
@@ -206,7 +206,7 @@ class Intake:
 
     def answered(self, ticket: int, answers: Sequence[int], wall_s: int) -> list[tuple[Candidate, Verdict]]:
         """Go on with checked packets; return those that are decided without a commit."""
-        decided = []
+        decided: list[tuple[Candidate, Verdict]] = []
         batch = self._checking.pop(ticket)
         for index, (candidate, answer) in enumerate(zip(batch, answers, strict=True), 1):
             candidate.unfold()
@@ -214,7 +214,10 @@ class Intake:
                 verdict = self._decide(candidate, answer, wall_s)
             except RefusedError as error:
                 verdict = Verdict(error.refusal)
-            except Exception:  # a bug of ours costs this packet; those behind it are checked again
+            except (
+                Exception
+            ):  # a bug of ours costs this packet, which is told with the next commit
+                self._accepted += [*decided, (candidate, Verdict(Refusal(Code.INTERNAL_ERROR)))]
                 self._unchecked.extendleft(reversed(batch[index:]))
                 raise
             candidate.fold()
@@ -281,31 +284,34 @@ class Intake:
             return Verdict(refusal)
         assert signer is not None
         candidate.signer = signer
-        pending = self._repeats_pending(packet)
+        mark = mark_of(packet)
+        pending = self._repeats_pending(packet, mark)
         if pending is not None:
             if candidate.witness is not None:
                 self._changes.append(LowerWitness(packet.packet_id, received_at))
             self._accepted.append((candidate, pending))  # told together with the first
             return None
-        return self._repeated(candidate, packet, wall_s) or self._accept(candidate, packet, received_at, wall_s)
+        repeated = self._repeated(candidate, packet, mark, wall_s)
+        return repeated or self._accept(candidate, packet, mark, received_at, wall_s)
 
-    def _repeats_pending(self, packet: Packet) -> Verdict | None:
+    def _repeats_pending(self, packet: Packet, mark: bytes) -> Verdict | None:
         """Return the verdict on a packet, or on an attestation, whose first copy is on its way to the disk."""
         if packet.packet_id in self._pending_ids:
             return Verdict(duplicate=True)
-        first = self._pending_marks.get(mark_of(packet))
+        first = self._pending_marks.get(mark)
         return Verdict(duplicate=True, duplicate_of=first) if first is not None else None
 
-    def _repeated(self, candidate: Candidate, packet: Packet, wall_s: int) -> Verdict | None:
+    def _repeated(self, candidate: Candidate, packet: Packet, mark: bytes, wall_s: int) -> Verdict | None:
         """Return the verdict on a packet, or on an attestation, that is stored."""
         if self._packets.known(packet.packet_id):
             stored = self._packets.packet(packet.packet_id)
             return self._again(candidate, stored, wall_s) if stored is not None else Verdict(duplicate=True)
-        mark = mark_of(packet)
         first = self._packets.marked(mark) if mark else None
         return Verdict(duplicate=True, duplicate_of=first) if first is not None else None
 
-    def _accept(self, candidate: Candidate, packet: Packet, received_at: int, wall_s: int) -> Verdict | None:
+    def _accept(
+        self, candidate: Candidate, packet: Packet, mark: bytes, received_at: int, wall_s: int
+    ) -> Verdict | None:
         if packet.has_provenance:
             candidate.downgrade = judge(packet, self._clients.at(received_at))
         content = packet.body["content"]
@@ -320,7 +326,7 @@ class Intake:
             return Verdict(Refusal(Code.INVALID_SCHEMA, "key_events_max"))
         if budgeted:
             self._trust.spend(packet.author_id, strong=strong, received_at=received_at)
-        row = self._row(candidate, packet, received_at, wall_s, kept=is_key_event)
+        row = self._row(candidate, packet, mark, received_at, wall_s)
         self._pending_ids.add(row.packet_id)
         if row.mark:
             self._pending_marks[row.mark] = row.packet_id
@@ -330,7 +336,7 @@ class Intake:
         self._accepted.append((candidate, row))
         return None
 
-    def _row(self, candidate: Candidate, packet: Packet, received_at: int, wall_s: int, *, kept: bool) -> PacketRow:
+    def _row(self, candidate: Candidate, packet: Packet, mark: bytes, received_at: int, wall_s: int) -> PacketRow:
         downgrade = candidate.downgrade
         row = PacketRow(
             self._next_seq,
@@ -345,8 +351,8 @@ class Intake:
             packet.canonical,
             canonicalise(downgrade.wire()) if downgrade is not None else b"",
             candidate.source,
-            mark_of(packet),
-            kept,
+            mark,
+            packet.content_type in KEY_EVENT_TYPES,
         )
         self._next_seq += 1
         return row

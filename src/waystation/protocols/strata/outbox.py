@@ -99,8 +99,8 @@ class Outbox:
             session.held = False
             self._effects.append(Hold(session.peer, held=False))
 
-    def close(self, session: Session, end: End, *, abort: bool = False) -> None:
+    def close(self, session: Session, end: End) -> None:
         """End a connection; the relay must forget the session."""
         session.state = State.CLOSED
         self.congested.pop(session, None)
-        self._effects.append(Close(session.peer, end, abort, end.status))
+        self._effects.append(Close(session.peer, end, status=end.status))

@@ -481,8 +481,8 @@ class StrataRelay:
 
     # Ends
 
-    def _close(self, session: Session, end: End, now: Instant, *, abort: bool = False) -> None:
-        self._outbox.close(session, end, abort=abort)
+    def _close(self, session: Session, end: End, now: Instant) -> None:
+        self._outbox.close(session, end)
         self._forget(session, end.value, now)
 
     def _forget(self, session: Session, reason: str, now: Instant) -> None:

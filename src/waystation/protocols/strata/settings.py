@@ -8,6 +8,7 @@ from waystation.core.dids import is_did
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey, decode_key_hex
 from waystation.core.settings import setting
+from waystation.crypto.issuers import is_issuer_key
 
 __all__ = ["StrataSettings", "Upstream", "check_capabilities", "read_roots", "read_static_dids", "read_upstreams"]
 
@@ -76,18 +77,23 @@ class StrataSettings:
     )
 
 
-def read_roots(entries: Sequence[str]) -> dict[str, PublicKey]:
-    """Return public keys of provenance roots by name.
+def read_roots(entries: Sequence[str]) -> dict[str, bytes]:
+    """Return public keys of provenance roots by name: Ed25519 (32 bytes), or a point of P-256 (65) or P-384 (97).
 
     Raises:
-        LocalError: An entry is not "name=64 hexadecimal digits".
+        LocalError: An entry is not "name=key in hexadecimal", or its key is none of these.
     """
-    roots = {}
+    roots: dict[str, bytes] = {}
     for entry in entries:
         name, equals, key = entry.rpartition("=")
         if not equals or not name:
             raise LocalError(f'roots: {entry!r} is not "did:…=public key in hex"')
-        roots[name] = decode_key_hex(key)
+        try:
+            roots[name] = bytes.fromhex(key)
+        except ValueError as error:
+            raise LocalError(f"roots: not a key in hexadecimal: {key!r}") from error
+        if not is_issuer_key(roots[name]):
+            raise LocalError(f"roots: {key!r} is neither an Ed25519 key nor an uncompressed point of P-256 or P-384")
     return roots
 
 
