@@ -5,8 +5,9 @@ import json
 from typer.testing import CliRunner
 
 from waystation.cli import app
+from waystation.core.dids import encode_did
 from waystation.core.ids import encode_id52
-from waystation.server.home import Home, did_of
+from waystation.server.home import Home
 
 RUNNER = CliRunner()
 
@@ -16,7 +17,7 @@ def test_id_shows_one_key_in_three_spellings(tmp_path):
     home = Home(tmp_path / "home")
     home.ensure()
     public = home.key_pair().public
-    expected = {"public_key": public.hex(), "id52": encode_id52(public), "did": did_of(public)}
+    expected = {"public_key": public.hex(), "id52": encode_id52(public), "did": encode_did(public)}
     as_json = RUNNER.invoke(app, ["id", "--home", str(home.path), "--json"])
     as_text = RUNNER.invoke(app, ["id", "--home", str(home.path)])
 

@@ -15,7 +15,7 @@ from cryptography import x509
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.signing import KeyPair
 from waystation.server import home as home_module
-from waystation.server.home import Home, certificate_names, did_of, local_names
+from waystation.server.home import Home, certificate_names, local_names
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)  # a Sunday; weeks turn on Thursdays
 NAMES = ["localhost", "127.0.0.1"]
@@ -313,13 +313,6 @@ def test_home_below_a_file_is_refused(tmp_path):
 
     with pytest.raises(HostError, match="cannot make the folder"):
         Home(tmp_path / "file" / "home").ensure(NOW, NAMES)
-
-
-def test_did_is_the_self_certifying_one():
-    """The worked example of the Strata digest, prefixed spelling."""
-    public = KeyPair.from_seed(bytes(range(32))).public
-
-    assert did_of(public) == "did:strata:z6MkehRgf7yJbgaGfYsdoAsKdBPE3dj2CYhowQdcjqSJgvVd"
 
 
 def test_certificate_names_are_the_local_ones_and_the_given():

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.server.build import PREIMAGE, NodeProcess, exchange, key_pair, run_serve, until
+from waystation.core.dids import encode_did
 from waystation.core.ids import encode_id52
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages
-from waystation.server.home import did_of
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.tls import client_context
 from waystation.version import __version__
@@ -57,7 +57,7 @@ def test_ready_line_names_everything(node):
     assert node.ready["node"] == {
         "public_key": pair.public.hex(),
         "id52": encode_id52(pair.public),
-        "did": did_of(pair.public),
+        "did": encode_did(pair.public),
     }
     assert {name: urlsplit(url).scheme for name, url in listeners.items()} == {
         "bhumi": "tls",

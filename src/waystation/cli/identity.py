@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from waystation.cli.output import ConfigOption, HomeOption, JsonOption, print_json, split_settings
+from waystation.core.dids import encode_did
 from waystation.core.ids import encode_id52
 
 __all__ = ["app"]
@@ -20,12 +21,12 @@ def show(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOpti
     Example: waystation id --home ./waystation --json
     """
     from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
-    from waystation.server.home import Home, did_of  # noqa: PLC0415
+    from waystation.server.home import Home  # noqa: PLC0415
 
     overrides = split_settings(None, home=home)
     place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
     public = place.key_pair().public
-    spellings = {"public_key": public.hex(), "id52": encode_id52(public), "did": did_of(public)}
+    spellings = {"public_key": public.hex(), "id52": encode_id52(public), "did": encode_did(public)}
     if as_json:
         print_json(spellings)
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from waystation.cli.output import ConfigOption, HomeOption, JsonOption, SetOption, print_json, split_settings
+from waystation.core.dids import encode_did
 from waystation.core.ids import encode_id52
 
 __all__ = ["app"]
@@ -32,7 +33,7 @@ def init(
     Example: waystation init --home ./waystation --name relay.example.org
     """
     from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
-    from waystation.server.home import Home, certificate_names, did_of  # noqa: PLC0415
+    from waystation.server.home import Home, certificate_names  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home)
     place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
@@ -48,7 +49,7 @@ def init(
                 "made": [str(path) for path in made],
                 "public_key": public.hex(),
                 "id52": encode_id52(public),
-                "did": did_of(public),
+                "did": encode_did(public),
                 "ca": str(place.ca_path),
                 "note": note,
                 "next": next_command,

@@ -37,7 +37,7 @@ from waystation.core.ids import decode_key_hex
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 
-__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "certificate_names", "did_of", "local_names", "write_whole"]
+__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "certificate_names", "local_names", "write_whole"]
 
 REFERENCE_KEY_BYTES: Final = 32
 LOCK_PATIENCE_S: Final = 1.0  # who only looks whether a node runs (``locked_by``) holds the lock for a moment
@@ -46,11 +46,9 @@ _TOKEN_BYTES: Final = 32
 _WEEK_SECONDS: Final = 7 * 24 * 3600
 _OTHERS: Final = 0o077
 _PERMISSION_EXIT_CODE: Final = 4
-_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _NAME_CHARS_MAX: Final = 253  # RFC 1035 section 2.3.4, as text without the last dot
 _LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DNS_NAME: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
-_ED25519_PREFIX: Final = b"\xed\x01"  # multicodec ed25519-pub; Spec: Strata digest, self-certifying DIDs
 
 
 class ReferenceKey(NamedTuple):
@@ -242,17 +240,6 @@ class Home:
         with _host(f"cannot write {self.lock_path}"):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
-
-
-def did_of(public: bytes) -> str:
-    """Return the self-certifying did:strata of a 32-byte public key, in its prefixed spelling."""
-    data = _ED25519_PREFIX + public
-    number = int.from_bytes(data, "big")
-    digits = ""
-    while number:
-        number, digit = divmod(number, len(_BASE58))
-        digits = _BASE58[digit] + digits
-    return f"did:strata:z{digits}"
 
 
 def local_names() -> list[str]:

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import structlog
 
+from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import PublicKey, encode_id52
 from waystation.core.records import Store
@@ -38,7 +39,7 @@ from waystation.server.admin import AdminServer
 from waystation.server.commit import GroupCommit
 from waystation.server.config import Config, changes, reload_config
 from waystation.server.entropy import SystemEntropy
-from waystation.server.home import Home, did_of
+from waystation.server.home import Home
 from waystation.server.hub import Entrance, Hub, monotonic_now
 from waystation.server.logs import configure_logs, short_peer
 from waystation.server.relays import build_relays
@@ -255,7 +256,7 @@ class NodeServer:
 
     def _identity(self) -> dict[str, str]:
         public = self._key_pair.public
-        return {"public_key": public.hex(), "id52": encode_id52(public), "did": did_of(public)}
+        return {"public_key": public.hex(), "id52": encode_id52(public), "did": encode_did(public)}
 
     def _urls(self) -> dict[str, str]:
         urls = {}

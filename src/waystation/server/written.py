@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import structlog
 
@@ -11,11 +12,11 @@ from waystation.journal.archive import ArchivedPacket
 from waystation.journal.events import Event
 from waystation.server.home import Home
 from waystation.server.settings import JournalSettings
-from waystation.store.segments import ARCHIVE_LINES, SegmentWriter
+from waystation.store.segments import ARCHIVE_LINES, JOURNAL_LINES, Lines, SegmentWriter
 
 __all__ = ["Written"]
 
-_MIB = 1_048_576
+_MIB: Final = 1_048_576
 
 _log = structlog.get_logger("waystation.server")
 
@@ -27,28 +28,25 @@ class Written:
         """Open what is switched on, in the folders of ``home``."""
         self._journal: SegmentWriter | None = None
         self._archive: SegmentWriter | None = None
-        if settings.enabled:
-            self._journal = SegmentWriter(
-                home.journal_path,
+
+        def writer(path: Path, lines: Lines, days: int, mib: int) -> SegmentWriter:
+            return SegmentWriter(
+                path,
                 node_id,
+                lines,
                 wall_us=_wall_us,
-                on_error=lambda error: _log.error("journal.failed", error=str(error)),
+                on_error=lambda error: _log.error(f"{lines.thing}.failed", error=str(error)),
                 segment_seconds=settings.segment_seconds,
                 segment_rows=settings.segment_rows,
-                retention_days=settings.retention_days,
-                retention_bytes=settings.retention_mib * _MIB,
+                retention_days=days,
+                retention_bytes=mib * _MIB,
             )
+
+        if settings.enabled:
+            self._journal = writer(home.journal_path, JOURNAL_LINES, settings.retention_days, settings.retention_mib)
         if settings.enabled and settings.archive:
-            self._archive = SegmentWriter(
-                home.archive_path,
-                node_id,
-                ARCHIVE_LINES,
-                wall_us=_wall_us,
-                on_error=lambda error: _log.error("archive.failed", error=str(error)),
-                segment_seconds=settings.segment_seconds,
-                segment_rows=settings.segment_rows,
-                retention_days=settings.archive_retention_days,
-                retention_bytes=settings.archive_retention_mib * _MIB,
+            self._archive = writer(
+                home.archive_path, ARCHIVE_LINES, settings.archive_retention_days, settings.archive_retention_mib
             )
 
     @property
