@@ -97,6 +97,7 @@ EXCEPTIONS = {
     ("waystation.sdk.bhumi_sender", "ssl"): "as above",
     ("waystation.sdk.link", "ssl"): "as above",
     ("waystation.sdk.relay_scores", "sqlite3"): "a client keeps its view of relays in one file without a node's store",
+    ("waystation.sdk.private_database", "sqlite3"): "the one way in which clients open such a file",
     ("waystation.sdk.strata_places", "sqlite3"): "a reader's places stand in the same file as the scores",
     ("waystation.cli.bhumi", "ssl"): "as above",
     ("waystation.cli.demo", "ssl"): "as above",

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Any, Final
+from typing import IO, Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
@@ -69,7 +69,7 @@ def export_packets(
     place = Home(_config_of(home, config, settings).node.home)
     authors, first_s, last_s = parse_authors(author), parse_since(since), parse_until(until)
     query = PacketQuery(authors, tuple(content_type or ()), first_s, last_s, by_seq=True, rows_max=_PAGE_ROWS)
-    with _store_of(place) as store, _writing(file) as out, _progress("export") as bar:
+    with _store_of(place) as store, _opened(file, "wb") as out, _progress("export") as bar:
         newest = store.packets.newest_seq()
         task = bar.add_task("packets", total=newest)
         written = 0
@@ -100,7 +100,7 @@ def import_packets(
     _refuse_absent(place)
     place.ensure()
     strata = dataclasses.replace(loaded.strata, max_backfill_s=_FOR_EVER_S, upstreams=[], public_url="")
-    with place.lock(), _store_of(place) as store, _reading(file) as lines, _progress("import") as bar:
+    with place.lock(), _store_of(place) as store, _opened(file, "rb") as lines, _progress("import") as bar:
         importer = Importer(strata, place.key_pair(), store, *read_operator_keys(loaded), int(time.time()))
         size = file.stat().st_size if str(file) != "-" else None
         task = bar.add_task("bytes", total=size)
@@ -200,27 +200,16 @@ def _store_of(place: Home) -> Iterator[Store]:
 
 
 @contextmanager
-def _writing(file: Path) -> Iterator[IO[bytes]]:
+def _opened(file: Path, mode: Literal["rb", "wb"]) -> Iterator[IO[bytes]]:
+    """Open a file, or give stdin or stdout for -."""
     if str(file) == "-":
-        yield sys.stdout.buffer
+        yield sys.stdin.buffer if mode == "rb" else sys.stdout.buffer
         return
     try:
-        with file.open("wb") as out:
-            yield out
+        with file.open(mode) as stream:
+            yield stream
     except OSError as error:
-        raise HostError(f"cannot write {file}: {error.strerror}") from error
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[IO[bytes]]:
-    if str(file) == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        with file.open("rb") as lines:
-            yield lines
-    except OSError as error:
-        raise HostError(f"cannot read {file}: {error.strerror}") from error
+        raise HostError(f"cannot {'read' if mode == 'rb' else 'write'} {file}: {error.strerror}") from error
 
 
 def _progress(what: str) -> Progress:

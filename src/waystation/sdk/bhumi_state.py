@@ -24,6 +24,7 @@ from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
 from waystation.sdk.errors import UnknownPeerError
+from waystation.sdk.private_database import open_private_database
 
 __all__ = [
     "INVITES_MAX",
@@ -45,7 +46,6 @@ SPENT_PER_PEER_MAX: Final = 4_096  # ours: far more requests than a relay keeps 
 _EXIT_PERMISSION: Final = 4
 _EXIT_STORE: Final = 5
 _OTHERS: Final = 0o077
-_BUSY_TIMEOUT_S: Final = 10.0
 _PEER_QUERY: Final = """
 SELECT id, alias, url, gives_spares,
     (SELECT count(*) FROM theirs WHERE theirs.peer = peers.id),
@@ -161,7 +161,7 @@ class BhumiState:
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.key_pair = _read_or_make_key(home / "node.key")
-            self._database = _open_database(home / "bhumi.db")
+            self._database = open_private_database(home / "bhumi.db", _SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise HostError(f"cannot use {home}: {error}", exit_code=_EXIT_STORE) from error
 
@@ -425,30 +425,6 @@ class BhumiState:
 
     def _refused(self, error: sqlite3.Error) -> HostError:
         return HostError(f"cannot use {self.home / 'bhumi.db'}: {error}", exit_code=_EXIT_STORE)
-
-
-def _open_database(path: Path) -> sqlite3.Connection:
-    _make_private(path)
-    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.executescript(_SCHEMA)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
-def _make_private(path: Path) -> None:
-    """Make sure that a file exists and that only its owner may read it."""
-    try:
-        # Only a new file may be opened here: closing one that SQLite has open would drop this process's locks on it.
-        # SQLite gives its -wal and -shm files the mode of the database.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        if path.stat().st_mode & _OTHERS:
-            path.chmod(0o600)
 
 
 def _check_private(path: Path) -> None:

@@ -8,7 +8,6 @@ is never undone by another that saves what it knew before.
 
 import contextlib
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.rules.relay_choice import Candidate
 from waystation.rules.relay_state import Standing, State, pin, standing_from_plain, standing_to_plain, unpin
 from waystation.rules.relay_window import RelayWindow, window_from_plain, window_to_plain
+from waystation.sdk.private_database import open_private_database
 
 __all__ = ["ENTRIES_MAX", "RelayEntry", "RelayScores"]
 
@@ -30,8 +30,6 @@ Ours: far above the 20 backups of specs/strata.md 18, so that only the memory of
 """
 
 _EXIT_STORE: Final = 5
-_OTHERS: Final = 0o077
-_BUSY_TIMEOUT_S: Final = 10.0
 _NEW_SCORE: Final = 0.5  # specs/strata.md 18: fresh with no data
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS relay_scores (
@@ -88,7 +86,7 @@ class RelayScores:
         self._clock = clock
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._database = _open_database(path)
+            self._database = open_private_database(path, _SCHEMA, synchronous="NORMAL")
         except (OSError, sqlite3.Error) as error:
             raise self._refused(error) from error
 
@@ -174,26 +172,3 @@ class RelayScores:
 
     def _refused(self, error: Exception) -> HostError:
         return HostError(f"cannot use {self.path}: {error}", exit_code=_EXIT_STORE)
-
-
-def _open_database(path: Path) -> sqlite3.Connection:
-    _make_private(path)
-    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(_SCHEMA)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
-def _make_private(path: Path) -> None:
-    """Make sure that the file exists and that only its owner may read it."""
-    try:
-        # Only a new file may be opened here: closing one that SQLite has open would drop this process's locks on it.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        if path.stat().st_mode & _OTHERS:
-            path.chmod(0o600)

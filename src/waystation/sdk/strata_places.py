@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from waystation.core.errors import HostError, LocalError
 from waystation.protocols.strata.messages import Filters
+from waystation.sdk.private_database import open_private_database
 
 __all__ = ["NAME_CHARS_MAX", "Place", "Places"]
 
 NAME_CHARS_MAX: Final = 64
 _EXIT_STORE: Final = 5
-_BUSY_TIMEOUT_S: Final = 10.0
 _GIVEN_MAX: Final = 10_000  # as many as a running program remembers
 _TRIM_EVERY: Final = 1_000
 _SCHEMA: Final = """
@@ -63,9 +63,7 @@ class Places:
         self._path, self._name, self._filters = path, name, repr(filters)
         self._moves = 0
         with self._translated():
-            self._database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.executescript(_SCHEMA)
+            self._database = open_private_database(path, _SCHEMA, synchronous="NORMAL")
             rows = self._database.execute(
                 "SELECT url, filters, cursor, received_at FROM reading_places WHERE name = ?", (name,)
             ).fetchall()
@@ -117,5 +115,5 @@ class Places:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise HostError(f"cannot use {self._path}: {error}", exit_code=_EXIT_STORE) from error

@@ -1,0 +1,45 @@
+"""Laws of sdk.private_database: one owner, a schema that may run twice, errors that leave nothing open."""
+
+import sqlite3
+import stat
+
+import pytest
+
+from waystation.sdk.private_database import open_private_database
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS t (x); CREATE TABLE IF NOT EXISTS u (y)"
+
+
+def test_only_the_owner_may_read_it(tmp_path):
+    """A new file has mode 0600, and one that was open to others is closed to them."""
+    fresh, loose = tmp_path / "a.db", tmp_path / "b.db"
+    loose.touch(0o644)
+    for path in (fresh, loose):
+        open_private_database(path, SCHEMA).close()
+
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (fresh, loose)] == [0o600, 0o600]
+
+
+@pytest.mark.parametrize(("synchronous", "level"), [("FULL", 2), ("NORMAL", 1)])
+def test_what_was_written_is_there_again(tmp_path, synchronous, level):
+    """The schema may run on a file that has it; WAL and the asked-for sync are in force."""
+    path = tmp_path / "a.db"
+    first = open_private_database(path, SCHEMA, synchronous=synchronous)
+    first.execute("INSERT INTO t VALUES (1)")
+    first.close()
+    again = open_private_database(path, SCHEMA, synchronous=synchronous)
+    pragmas = [again.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    rows = again.execute("SELECT x FROM t").fetchall()
+    again.close()
+
+    assert (pragmas, rows) == (["wal", level], [(1,)])
+
+
+def test_what_is_no_database_is_refused(tmp_path):
+    """A file of another kind stays as it is."""
+    path = tmp_path / "a.db"
+    path.write_bytes(b"not a database, and longer than a header of sixteen bytes" * 20)
+
+    with pytest.raises(sqlite3.DatabaseError):
+        open_private_database(path, SCHEMA)
+    assert path.read_bytes().startswith(b"not a database")
