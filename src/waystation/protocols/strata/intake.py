@@ -214,9 +214,7 @@ class Intake:
                 verdict = self._decide(candidate, answer, wall_s)
             except RefusedError as error:
                 verdict = Verdict(error.refusal)
-            except (
-                Exception
-            ):  # a bug of ours costs this packet, which is told with the next commit
+            except Exception:  # a bug of ours costs this packet, which is told with the next commit
                 self._accepted += [*decided, (candidate, Verdict(Refusal(Code.INTERNAL_ERROR)))]
                 self._unchecked.extendleft(reversed(batch[index:]))
                 raise
