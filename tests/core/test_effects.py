@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
 from waystation.core.facts import Fact, Refused
 from waystation.core.records import Record
 
@@ -19,13 +19,24 @@ EXAMPLES = [
     Send(Peer(1), b"x"),
     Close(Peer(1), _Reason.DONE),
     Hold(Peer(1), held=True),
+    Dial("them", "ws://192.0.2.1", only_public=True),
+    SendMany(Peer(1), (b"x", b"y")),
     Refused("bhumi", None, "late"),
 ]
 
 
-def test_effect_is_one_of_six_or_a_fact():
+def test_effect_is_one_of_eight_or_a_fact():
     """The server has one branch per effect, so a new one must be noticed; facts never reach it (NODE-FACTS)."""
-    assert set(get_args(Effect)) - set(get_args(Fact)) == {Append, Send, Close, Hold, Commit, Verify}
+    assert set(get_args(Effect)) - set(get_args(Fact)) == {
+        Append,
+        Send,
+        SendMany,
+        Close,
+        Hold,
+        Dial,
+        Commit,
+        Verify,
+    }
 
 
 @pytest.mark.parametrize("effect", EXAMPLES, ids=lambda effect: type(effect).__name__)

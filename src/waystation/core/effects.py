@@ -6,10 +6,11 @@ committed, so an acknowledgement can never overtake the promise it makes.
 
 Two effects are questions whose answer comes back as an input with the same ticket, and nothing waits for them:
 ``Commit`` (answered by ``committed``) for machines that decide what to send only once the disk has spoken, and
-``Verify`` (answered by ``verified``) for signatures that another core may check meanwhile.
+``Verify`` (answered by ``verified``) for signatures that another core may check meanwhile. ``Dial`` is answered by
+``connect_upstream`` or ``upstream_failed``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple, NewType, cast
@@ -21,11 +22,13 @@ __all__ = [
     "Append",
     "Close",
     "Commit",
+    "Dial",
     "Effect",
     "Fact",
     "Hold",
     "Peer",
     "Send",
+    "SendMany",
     "SignatureCheck",
     "Verify",
     "make_send",
@@ -48,6 +51,13 @@ class Send(NamedTuple):
     data: bytes
     receipt: bool = False
     """Call ``drained`` once these bytes have left our buffers."""
+
+
+class SendMany(NamedTuple):
+    """Hand several messages to the peer, as so many ``Send`` would: one effect costs what one message does."""
+
+    peer: Peer
+    messages: Sequence[bytes]
 
 
 class Close(NamedTuple):
@@ -78,6 +88,17 @@ class Commit(NamedTuple):
     changes: tuple[Change, ...]
 
 
+class Dial(NamedTuple):
+    """Connect to ``url``; the answer is ``connect_upstream`` with ``name`` once it stands, else ``upstream_failed``."""
+
+    name: str
+    """What the machine calls the other side."""
+    url: str
+    """Text that need not be an address: a bad one fails."""
+    only_public: bool
+    """Refuse when the name resolves to an address that is not on the open internet."""
+
+
 class SignatureCheck(NamedTuple):
     """One Ed25519 signature and the keys it may belong to."""
 
@@ -101,6 +122,6 @@ class Verify(NamedTuple):
 make_send: Final = cast("Callable[[tuple[Peer, bytes, bool]], Send]", partial(tuple.__new__, Send))
 """Build a ``Send`` from one tuple: a third of what the class's own constructor, a Python function, costs."""
 
-Effect = Append | Send | Close | Hold | Commit | Verify | Fact
+Effect = Append | Send | SendMany | Close | Hold | Dial | Commit | Verify | Fact
 """A fact stands in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
 recorder takes them all out before the server sees the rest."""

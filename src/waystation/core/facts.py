@@ -14,6 +14,8 @@ __all__ = [
     "DeliveryAccepted",
     "DeliveryFinished",
     "Fact",
+    "LinkEnded",
+    "LookupFinished",
     "Outcome",
     "PacketJudged",
     "PacketStored",
@@ -83,7 +85,7 @@ class DeliveryFinished(NamedTuple):
     carried_bytes: int
     """Payload and answer, less what a ``DeliveryAccepted`` told."""
     tries: int
-    """How many senders' requests this outcome answered."""
+    """How many senders' requests this outcome answered; without a latency, how many attempts it stands for."""
 
 
 class PacketJudged(NamedTuple):
@@ -153,6 +155,39 @@ class SubscriptionEnded(NamedTuple):
     duration_us: int
 
 
+class LookupFinished(NamedTuple):
+    """A search for a client among the other nodes of a mesh is over, or ``times`` of them."""
+
+    protocol: str
+    target: bytes | None
+    """32-byte public key; None where many searches are told as one."""
+    asked_count: int
+    """How many nodes were asked, all ``times`` together."""
+    found_count: int
+    """How many said that they have it."""
+    first_found_us: int | None
+    """Microseconds until the first of them said so."""
+    result: str
+    """``found``, ``absent`` or ``timeout``."""
+    times: int = 1
+
+
+class LinkEnded(NamedTuple):
+    """A link to another node of a mesh is over."""
+
+    protocol: str
+    node: bytes
+    """32-byte public key."""
+    dialled: bool
+    """Whether we opened it."""
+    up_us: int
+    frames_out: int
+    """Frames of clients, forwarded to it."""
+    frames_in: int
+    bytes_out: int
+    bytes_in: int
+
+
 class Refused(NamedTuple):
     """Something was turned down. ``identity`` is None for anonymous peers, and never a sender of a delivery."""
 
@@ -178,5 +213,7 @@ Fact = (
     | PacketStored
     | SubscriptionOpened
     | SubscriptionEnded
+    | LookupFinished
+    | LinkEnded
     | Refused
 )

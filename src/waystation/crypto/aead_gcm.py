@@ -1,0 +1,34 @@
+"""AES-256-GCM with the tag behind the ciphertext, as Web Crypto lays it out."""
+
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = ["GCM_KEY_BYTES", "GCM_NONCE_BYTES", "GCM_TAG_BYTES", "open_gcm", "seal_gcm"]
+
+GCM_KEY_BYTES: Final = 32
+GCM_NONCE_BYTES: Final = 12
+GCM_TAG_BYTES: Final = 16
+
+
+def seal_gcm(key: bytes, nonce: bytes, plaintext: bytes) -> bytes:
+    """Return ciphertext (as long as the plaintext) and tag (16 bytes); key 32, nonce 12 bytes, no associated data.
+
+    A nonce must never come twice with one key.
+    """
+    assert len(key) == GCM_KEY_BYTES
+    assert len(nonce) == GCM_NONCE_BYTES
+    return AESGCM(key).encrypt(nonce, plaintext, None)
+
+
+def open_gcm(key: bytes, nonce: bytes, sealed: bytes) -> bytes | None:
+    """Return the plaintext of what ``seal_gcm`` returned, or None when it was not sealed with this key and nonce."""
+    assert len(key) == GCM_KEY_BYTES
+    assert len(nonce) == GCM_NONCE_BYTES
+    if len(sealed) < GCM_TAG_BYTES:
+        return None
+    try:
+        return AESGCM(key).decrypt(nonce, sealed, None)
+    except InvalidTag:
+        return None
