@@ -1,0 +1,204 @@
+"""Frames to the clients that are here, and word of what became of each.
+
+A frame goes out as it came, to the byte. Who reads slowly has frames waiting here: up to twice the largest frame, then
+the connection is cut, as the specification wants it. A frame counts as delivered once it has been handed to the
+recipient's connection.
+
+What is told: the sender gets one notice per frame if it asked for notices, and the journal gets counts per recipient
+and second.
+
+Spec: specs/merk.md 3, 6, 8, 10.3, 10.11; MERK-SLOW, MERK-TALLY.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from waystation.core.facts import DeliveryFinished, Outcome
+from waystation.core.instant import Instant, after_ms
+from waystation.protocols.merk import wire
+from waystation.protocols.merk.messages import HASH_BYTES, HEADER_BYTES, KEY_BYTES, DeliveryCode
+from waystation.protocols.merk.messages import Delivery as Notice
+from waystation.protocols.merk.outbox import Outbox
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.session import Sending, Session, State
+
+__all__ = ["Delivery"]
+
+PROTOCOL: Final = "merk"
+NOT_READING_MS: Final = 60_000  # ours: a reader that takes nothing for so long holds memory for nobody
+TALLY_MS: Final = 1_000
+TALLIED_MAX: Final = 1_024  # absent recipients told apart in one second
+
+_OUTCOMES: Final = {
+    DeliveryCode.DELIVERED: Outcome.OK,
+    DeliveryCode.UNKNOWN_TARGET: Outcome.OFFLINE,
+    DeliveryCode.LOOKUP_TIMEOUT: Outcome.TIMEOUT,
+}
+"""Every other code is a refusal."""
+
+
+class Delivery:
+    """All frames that end here."""
+
+    def __init__(self, outbox: Outbox, node_key: bytes) -> None:
+        """Start with nothing under way.
+
+        Args:
+            outbox: Where frames and notices go.
+            node_key: Sender of notices.
+        """
+        self._outbox = outbox
+        empty = wire.encode_info_frame(Notice(0, bytes(KEY_BYTES), bytes(HASH_BYTES)), node_key)
+        self._notice_heads = [empty[: HEADER_BYTES + 1] + bytes((code,)) for code in range(max(DeliveryCode) + 1)]
+        """Notices without target and hash, by code: each frame of a node of ours gets one."""
+        self._ready: dict[Session, None] = {}
+        """Sessions whose frames wait though nothing is known to wait behind us."""
+        self._attempts = 0
+        self._delivered: dict[Session, None] = {}
+        self._failed: dict[tuple[bytes, Outcome], list[int]] = {}
+        self._tally_at: Instant | None = None
+
+    def deliver(self, recipient: Session, origin: Session | None, target: bytes, frame: bytes, now: Instant) -> None:
+        """Hand a frame to a client's connection, or let it wait, or refuse it.
+
+        Args:
+            recipient: An authenticated client of ours.
+            origin: The connection it came by and that is told the outcome if it wants to know; None for nobody.
+            target: The recipient's key.
+            frame: Left as it is.
+            now: Monotonic time.
+        """
+        size = len(frame)
+        if self._outbox.takes(recipient, size):
+            self._outbox.send(recipient, frame)
+            self._count(recipient, size, now)
+            if origin is not None and origin.wants_notices:
+                self._notify(origin, DeliveryCode.DELIVERED, target, wire.frame_hash(frame))
+            return
+        wanted = origin is not None and origin.wants_notices
+        sending = Sending(origin if wanted else None, target, frame, wire.frame_hash(frame) if wanted else b"")
+        if not self._outbox.make_room(size):
+            self.finish(sending, DeliveryCode.QUEUE_FULL, now)
+        elif recipient.waiting_bytes + size > self._outbox.ahead_bytes_max:
+            self.finish(sending, DeliveryCode.QUEUE_FULL, now)
+            self._outbox.doomed.append((recipient, Refusal.NOT_READING))
+        else:
+            recipient.waiting.append(sending)
+            recipient.waiting_bytes += size
+            self._outbox.waiting_bytes += size
+            if not recipient.congested:
+                self._ready[recipient] = None
+
+    def deliver_run(self, recipient: Session, frames: Sequence[bytes], size: int, now: Instant) -> None:
+        """Hand over frames, ``size`` bytes in all, that the connection takes; nobody is told."""
+        taken = self._outbox.takes(recipient, size)
+        assert taken
+        self._outbox.send_many(recipient, frames)
+        self._count(recipient, size, now, len(frames))
+
+    def notify_run(self, origin: Session, target: bytes, frames: Sequence[bytes]) -> None:
+        """Tell that frames were delivered, which ``deliver_run`` has handed over."""
+        head = self._notice_heads[DeliveryCode.DELIVERED] + target
+        self._outbox.reply_many(origin, [head + wire.frame_hash(frame) for frame in frames])
+
+    def finish(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
+        """Tell what became of a frame that was not simply delivered."""
+        if sending.session is not None:
+            self._notify(sending.session, code, sending.target, sending.frame_hash)
+        if code is not DeliveryCode.DELIVERED:
+            self.count_failure(sending.target, code, len(sending.frame), now)
+
+    def refuse(self, origin: Session, code: DeliveryCode, target: bytes, frame: bytes, now: Instant) -> None:
+        """Turn a frame down."""
+        if origin.wants_notices:
+            self._notify(origin, code, target, wire.frame_hash(frame))
+        self.count_failure(target, code, len(frame), now)
+
+    def release(self, session: Session, now: Instant) -> None:
+        """Hand over what waits, as far as the connection takes it."""
+        self._ready.pop(session, None)
+        while session.waiting and not session.congested:
+            sending = session.waiting[0]
+            size = len(sending.frame)
+            ahead = session.ahead_bytes if session.turn == self._outbox.turn else 0
+            if ahead and ahead + size > self._outbox.ahead_bytes_max:
+                self._ready[session] = None
+                return
+            session.turn, session.ahead_bytes = self._outbox.turn, ahead + size
+            session.waiting.popleft()
+            session.waiting_bytes -= size
+            self._outbox.waiting_bytes -= size
+            self._outbox.send(session, sending.frame)
+            self._count(session, size, now)
+            self.finish(sending, DeliveryCode.DELIVERED, now)
+
+    def abandon(self, session: Session, now: Instant) -> None:
+        """Drop what waits for a connection that is over."""
+        self._ready.pop(session, None)
+        self._tell_delivered(session)
+        self._outbox.waiting_bytes -= session.waiting_bytes
+        session.waiting_bytes = 0
+        while session.waiting:
+            self.finish(session.waiting.popleft(), DeliveryCode.QUEUE_FULL, now)
+
+    def wake(self, now: Instant) -> None:
+        """Release what may leave, doom who does not read, and tell the counts of a second that is over."""
+        for session in list(self._ready):
+            self.release(session, now)
+        for session in self._outbox.congested:
+            if now < after_ms(session.progress_at, NOT_READING_MS):
+                break
+            self._outbox.doomed.append((session, Refusal.NOT_READING))
+        if self._tally_at is not None and self._tally_at <= now:
+            self.tell()
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` is due."""
+        if self._ready:
+            return Instant(0)
+        due = [] if self._tally_at is None else [self._tally_at]
+        if self._outbox.congested:
+            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, NOT_READING_MS))
+        return min(due, default=None)
+
+    def tell(self) -> None:
+        """Tell the counts gathered so far."""
+        self._tally_at = None
+        for session in list(self._delivered):
+            self._tell_delivered(session)
+        failed, self._failed = self._failed, {}
+        for (target, outcome), (count, size) in failed.items():
+            self._fact(target, outcome, count, size)
+
+    def count_failure(self, target: bytes, code: DeliveryCode, size: int, now: Instant) -> None:
+        """Count a frame that was not delivered."""
+        if self._tally_at is None:
+            self._tally_at = after_ms(now, TALLY_MS)
+        key = (target, _OUTCOMES.get(code, Outcome.REFUSED))
+        if key not in self._failed and len(self._failed) >= TALLIED_MAX:
+            key = (bytes(len(target)), key[1])
+        entry = self._failed.setdefault(key, [0, 0])
+        entry[0] += 1
+        entry[1] += size
+
+    def _count(self, recipient: Session, size: int, now: Instant, frames_count: int = 1) -> None:
+        if not recipient.delivered_count:
+            self._delivered[recipient] = None
+            if self._tally_at is None:
+                self._tally_at = after_ms(now, TALLY_MS)
+        recipient.delivered_count += frames_count
+        recipient.delivered_bytes += size
+
+    def _tell_delivered(self, session: Session) -> None:
+        if self._delivered.pop(session, session) is None:
+            assert session.identity is not None
+            self._fact(session.identity, Outcome.OK, session.delivered_count, session.delivered_bytes)
+            session.delivered_count = session.delivered_bytes = 0
+
+    def _fact(self, recipient: bytes, outcome: Outcome, count: int, size: int) -> None:
+        self._attempts += 1
+        self._outbox.add(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, size, count))
+
+    def _notify(self, origin: Session, code: DeliveryCode, target: bytes, frame_hash: bytes) -> None:
+        if origin.state is not State.CLOSED:
+            self._outbox.reply(origin, self._notice_heads[code] + target + frame_hash)

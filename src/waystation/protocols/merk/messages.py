@@ -1,0 +1,300 @@
+"""Frames of MERK-BREP and what NODE_INFO carries.
+
+A frame is one binary WebSocket message: a header of 120 bytes and a payload. Keys are 32-byte Ed25519 public keys
+unless they are called agreement keys, which are X25519; signatures have 64 bytes.
+
+Spec: seed "Protocol Details"; specs/merk.md 1, 4, 7, 10.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final, NamedTuple
+
+__all__ = [
+    "ADDRESS_BYTES_MAX",
+    "CHALLENGE_BYTES",
+    "CONFIRMATION",
+    "FRAME_BYTES_USUAL",
+    "HASH_BYTES",
+    "HEADER_BYTES",
+    "KEY_BYTES",
+    "LENGTH_AT",
+    "LENGTH_BYTES",
+    "MAGIC",
+    "MESSAGE_ID_BYTES",
+    "NONCE_BYTES",
+    "SIGNATURE_BYTES",
+    "VERSION",
+    "ZERO_KEY",
+    "ZERO_SIGNATURE",
+    "AddServer",
+    "Auth",
+    "ClientAbsent",
+    "ClientFound",
+    "Delivery",
+    "DeliveryCode",
+    "Feature",
+    "Forward",
+    "Frame",
+    "Gone",
+    "Hello",
+    "Info",
+    "InfoType",
+    "KeyAdvert",
+    "KeyQuery",
+    "KeyUnknown",
+    "Limits",
+    "MessageType",
+    "QueryClient",
+    "RequestServers",
+    "Role",
+    "ServerEntry",
+    "Servers",
+]
+
+MAGIC: Final = 0x58
+VERSION: Final = 0x01
+HEADER_BYTES: Final = 120
+LENGTH_AT: Final = 4
+LENGTH_BYTES: Final = 4
+KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+CHALLENGE_BYTES: Final = 32
+NONCE_BYTES: Final = 32
+MESSAGE_ID_BYTES: Final = 16
+HASH_BYTES: Final = 16
+"""How much of a frame's SHA-256 names it in DELIVERY."""
+ADDRESS_BYTES_MAX: Final = 255
+FRAME_BYTES_USUAL: Final = 8_388_608
+"""What a node takes that has not said so (specs/merk.md 10.11)."""
+ZERO_KEY: Final = bytes(KEY_BYTES)
+ZERO_SIGNATURE: Final = bytes(SIGNATURE_BYTES)
+CONFIRMATION: Final = b"\x01"
+"""Payload of the frame that ends the handshake."""
+
+
+class MessageType(IntEnum):
+    """Byte 2 of the header."""
+
+    HANDSHAKE = 1
+    DATA = 2
+    NODE_INFO = 3
+    SIGNED_DATA = 4
+    ENCRYPTED_DATA = 5
+
+
+class InfoType(IntEnum):
+    """First byte of a NODE_INFO payload; from 0x80 on they are ours (specs/merk.md 7)."""
+
+    REQUEST_SERVERS = 0x02
+    RESPONSE_SERVERS = 0x03
+    ADD_SERVER = 0x04
+    QUERY_CLIENT = 0x05
+    QUERY_RESPONSE = 0x06
+    HELLO = 0x80
+    AUTH = 0x81
+    DELIVERY = 0x82
+    FORWARD = 0x83
+    KEY_ADVERT = 0x84
+    KEY_QUERY = 0x85
+    GONE = 0x86
+    LIMITS = 0x87
+
+
+class Role(IntEnum):
+    """What a connection's other side is."""
+
+    CLIENT = 0
+    NODE = 1
+
+
+class Feature(IntFlag):
+    """What a side of a connection understands; 32 bits."""
+
+    DELIVERY_NOTICES = 1
+    KEY_DIRECTORY = 2
+    HEADER_SIGNATURES = 4
+    MESH = 8
+
+
+class DeliveryCode(IntEnum):
+    """What became of a frame."""
+
+    DELIVERED = 0
+    UNKNOWN_TARGET = 1
+    QUEUE_FULL = 2
+    LOOKUP_TIMEOUT = 3
+    TOO_LARGE = 4
+    RATE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame."""
+
+    kind: int
+    """Byte 2; a ``MessageType`` where it is a known one."""
+    sender: bytes
+    """32 bytes; zero in a challenge."""
+    signature: bytes
+    """64 bytes; zero where the header is not signed."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RequestServers:
+    """Asks for the servers that the other side knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One server."""
+
+    key: bytes
+    """32 bytes."""
+    address: str
+    """WebSocket URL, 1 to 255 bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Servers that the sender knows."""
+
+    entries: tuple[ServerEntry, ...]
+    """At most 65,535 on the wire; receivers keep a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddServer:
+    """A server's address, unproved."""
+
+    address: str
+    """WebSocket URL, 1 to 255 bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryClient:
+    """Asks whether the client with this key is connected here."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFound:
+    """QUERY_RESPONSE: the client is connected to ``server``."""
+
+    key: bytes
+    server: bytes
+    """Key of the server, 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAbsent:
+    """QUERY_RESPONSE: the client is not here."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """EXT_HELLO: who speaks, and what it understands."""
+
+    features: int
+    """u32 of ``Feature`` bits; unknown ones are kept."""
+    role: Role
+    key: bytes
+    nonce: bytes
+    """32 fresh bytes."""
+    address: str
+    """WebSocket URL under which others reach this node, at most 255 bytes of UTF-8; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """EXT_AUTH: proves the key of one's own HELLO to the other side."""
+
+    signature: bytes
+
+
+class Delivery(NamedTuple):
+    """What became of one frame."""
+
+    code: int
+    """A ``DeliveryCode`` where it is a known one."""
+    target: bytes
+    frame_hash: bytes
+    """First 16 bytes of SHA-256 of the whole frame as its sender sent it."""
+
+
+class Forward(NamedTuple):
+    """A client's frame between two nodes; a tuple, as ``Delivery`` is, because every such frame needs one of each."""
+
+    hop: int
+    """1: a frame crosses one link."""
+    message_id: bytes
+    """16 bytes, never used twice by ``origin``."""
+    origin: bytes
+    """Key of the node whose client sent it."""
+    frame: bytes
+    """The whole frame, header and all, as its sender sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAdvert:
+    """Ties an agreement key to an identity."""
+
+    key: bytes
+    agreement_key: bytes
+    """X25519, 32 bytes."""
+    time_ms: int
+    """When it was made, Unix milliseconds; the newest counts."""
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """Asks for the newest ``KeyAdvert`` of a key."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUnknown:
+    """Answer to ``KeyQuery``: none is known."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The client is not here any more: forget its location."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the sender takes."""
+
+    frame_bytes_max: int
+    """u32: largest frame of a client, header included."""
+
+
+Info = (
+    RequestServers
+    | Servers
+    | AddServer
+    | QueryClient
+    | ClientFound
+    | ClientAbsent
+    | Hello
+    | Auth
+    | Delivery
+    | Forward
+    | KeyAdvert
+    | KeyQuery
+    | KeyUnknown
+    | Gone
+    | Limits
+)
+"""What a NODE_INFO frame says."""

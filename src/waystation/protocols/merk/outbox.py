@@ -1,0 +1,146 @@
+"""What leaves the relay, in order, and whether a connection takes more.
+
+A connection takes frames while nothing waits for it in our buffers, and within one turn at most twice the largest
+frame. Our own short answers always leave; who asks on and on and does not read them is cut.
+
+Spec: specs/merk.md 8, 10.11; MERK-SLOW.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from waystation.core.effects import Close, Effect, Hold, SendMany, make_send
+from waystation.core.instant import Instant
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.session import Session, State
+
+__all__ = ["Outbox"]
+
+BUFFERED_BYTES_MAX: Final = 268_435_456
+SMALL_BYTES: Final = 65_536  # frames up to this size are counted once they are known to wait; one read brings no more
+REPLIES_HELD_BYTES: Final = 262_144  # answers that wait for a connection before we stop reading it
+REPLIES_BYTES_MAX: Final = 8_388_608  # and before it is cut; what it sent before may still have outcomes
+
+
+class Outbox:
+    """Gathers effects in their order."""
+
+    def __init__(self, ahead_bytes_max: int) -> None:
+        """Start empty.
+
+        Args:
+            ahead_bytes_max: Most bytes for one connection in one turn, one frame excepted.
+        """
+        self._effects: list[Effect] = []
+        self.add = self._effects.append
+        self.ahead_bytes_max = ahead_bytes_max
+        self.turn = 1
+        self.congested: dict[Session, None] = {}
+        """Connections whose bytes wait, the one that has taken nothing for longest first."""
+        self.stuck_bytes = 0
+        """Most bytes that can wait behind us for all of them."""
+        self.waiting_bytes = 0
+        """Bytes of frames that wait here, for whoever takes them later."""
+        self._turn_bytes = 0
+        """Bytes of large frames handed over in this turn."""
+        self.doomed: list[tuple[Session, Refusal]] = []
+        """Connections that the relay must close before this turn ends."""
+
+    def take(self) -> list[Effect]:
+        """Return and forget everything gathered; a new turn begins."""
+        effects, self._effects = self._effects, []
+        self.add = self._effects.append
+        self.turn += 1
+        self._turn_bytes = 0
+        return effects
+
+    def make_room(self, size: int) -> bool:
+        """Return whether ``size`` bytes more may wait; if not, doom who has taken nothing for longest."""
+        if self.stuck_bytes + self.waiting_bytes + self._turn_bytes + size <= BUFFERED_BYTES_MAX:
+            return True
+        if self.congested and not self.doomed:
+            self.doomed.append((next(iter(self.congested)), Refusal.NOT_READING))
+        return False
+
+    def would_take(self, session: Session, size: int) -> bool:
+        """Return whether ``takes`` would say yes; like it, ``make_room`` for what is large."""
+        if session.congested or session.waiting or (size > SMALL_BYTES and not self.make_room(size)):
+            return False
+        return session.turn != self.turn or session.ahead_bytes + size <= self.ahead_bytes_max
+
+    def takes(self, session: Session, size: int) -> bool:
+        """Return whether ``size`` bytes may be handed over now, and count them if so.
+
+        The first frame of a turn, or the first run, may have any size: a read brings less than the limit.
+        """
+        if session.congested or session.waiting:
+            return False
+        if size > SMALL_BYTES and not self.make_room(size):
+            return False
+        if session.turn != self.turn:
+            session.turn = self.turn
+            session.ahead_bytes = size
+        elif session.ahead_bytes + size > self.ahead_bytes_max:
+            return False
+        else:
+            session.ahead_bytes += size
+        if size > SMALL_BYTES:
+            self._turn_bytes += size
+        return True
+
+    def send(self, session: Session, frame: bytes) -> None:
+        """Hand a frame over that ``takes`` has allowed."""
+        self.add(make_send((session.peer, frame, False)))
+
+    def send_many(self, session: Session, frames: Sequence[bytes]) -> None:
+        """Hand frames over that ``takes`` has allowed, all of them together."""
+        self.add(SendMany(session.peer, frames))
+
+    def reply(self, session: Session, frame: bytes) -> None:
+        """Send an answer of our own."""
+        if session.state is State.CLOSED:
+            return
+        if session.congested:
+            session.replies_bytes += len(frame)
+            if session.replies_bytes > REPLIES_BYTES_MAX:
+                self.doomed.append((session, Refusal.NOT_READING))
+                return
+            if session.replies_bytes > REPLIES_HELD_BYTES and not session.held:
+                session.held = True
+                self.add(Hold(session.peer, held=True))
+        self.add(make_send((session.peer, frame, False)))
+
+    def reply_many(self, session: Session, frames: Sequence[bytes]) -> None:
+        """Send several answers of our own."""
+        if session.congested:
+            for frame in frames:
+                self.reply(session, frame)
+        elif session.state is not State.CLOSED:
+            self.send_many(session, frames)
+
+    def on_congested(self, session: Session, now: Instant) -> None:
+        """Note that bytes wait, or that fewer wait than before."""
+        if not session.congested:
+            session.congested = True
+            self.stuck_bytes += session.ahead_bytes
+        session.progress_at = now
+        self.congested.pop(session, None)
+        self.congested[session] = None
+
+    def on_drained(self, session: Session) -> None:
+        """Note that nothing waits any more."""
+        if session.congested:
+            session.congested = False
+            self.stuck_bytes -= session.ahead_bytes
+        session.ahead_bytes = 0
+        session.replies_bytes = 0
+        if session.held:
+            session.held = False
+            self.add(Hold(session.peer, held=False))
+        self.congested.pop(session, None)
+
+    def close(self, session: Session, refusal: Refusal) -> None:
+        """End a connection; the relay must forget the session."""
+        # Who does not read would not read a Close frame either, and what waits for it would stay for as long as that.
+        abort = refusal is Refusal.NOT_READING and session.congested
+        self.add(Close(session.peer, refusal, abort=abort, status=refusal.status))

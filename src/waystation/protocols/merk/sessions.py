@@ -1,0 +1,101 @@
+"""All connections of the relay: how they are entered, reproached and ended.
+
+Spec: specs/merk.md 8, 10.4, 10.8; MERK-STRIKES.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from waystation.core.alarms import Alarms
+from waystation.core.effects import Peer
+from waystation.core.facts import PeerIdentified, PeerLeft, Refused
+from waystation.core.ids import PublicKey
+from waystation.core.instant import Instant, after_ms
+from waystation.protocols.merk import wire
+from waystation.protocols.merk.delivery import PROTOCOL
+from waystation.protocols.merk.messages import Info
+from waystation.protocols.merk.outbox import Outbox
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.session import Session, State
+
+__all__ = ["Sessions"]
+
+STRIKES_MAX: Final = 16
+
+
+class Sessions:
+    """Connections by number."""
+
+    def __init__(self, outbox: Outbox, node_key: bytes, *, strikes_count: bool) -> None:
+        """Start with none.
+
+        Args:
+            outbox: Where everything leaves.
+            node_key: Sender of what we say.
+            strikes_count: Whether ``STRIKES_MAX`` broken rules close a connection.
+        """
+        self._outbox = outbox
+        self._node_key = node_key
+        self._strikes_count = strikes_count
+        self.by_peer: dict[Peer, Session] = {}
+        self.alarms = Alarms()
+        self.on_end: list[Callable[[Session, State, Instant], None]] = []
+        """Told of every connection that is over, by whoever ended it, and of the state that it was in."""
+
+    def __len__(self) -> int:
+        """Return how many connections there are."""
+        return len(self.by_peer)
+
+    def enter(self, session: Session, limit_ms: int, now: Instant) -> None:
+        """Enter a new connection, which must leave its first state within ``limit_ms``."""
+        self.by_peer[session.peer] = session
+        self.expect(session, limit_ms, now)
+
+    def expect(self, session: Session, limit_ms: int, now: Instant) -> None:
+        """Set a deadline for the present state."""
+        session.deadline = after_ms(now, limit_ms)
+        self.alarms.set_by(session.peer, session.deadline)
+
+    def identify(self, session: Session) -> None:
+        """Tell the journal that a connection has proved its key."""
+        assert session.identity is not None
+        session.identified = True
+        self._outbox.add(PeerIdentified(PROTOCOL, session.peer, session.identity))
+
+    def say(self, session: Session, info: Info) -> None:
+        """Send what a NODE_INFO frame says."""
+        self._outbox.reply(session, wire.encode_info_frame(info, self._node_key))
+
+    def note(self, session: Session, refusal: Refusal, times: int = 1) -> None:
+        """Count something that was turned down."""
+        self._outbox.add(Refused(PROTOCOL, self._proved(session), refusal.value, times))
+
+    def strike(self, session: Session, refusal: Refusal, now: Instant) -> None:
+        """Turn something down that no honest connection does; too much of it ends the connection."""
+        self.note(session, refusal)
+        session.strikes += 1
+        if self._strikes_count and session.strikes >= STRIKES_MAX and session.state is not State.CLOSED:
+            self.close(session, Refusal.STRIKES, now)
+
+    def close(self, session: Session, refusal: Refusal, now: Instant) -> None:
+        """End a connection."""
+        if session.state is State.CLOSED:
+            return
+        if refusal not in (Refusal.SHUTDOWN, Refusal.REPLACED, Refusal.DOUBLE_LINK):
+            self.note(session, refusal)
+        self._outbox.close(session, refusal)
+        self.forget(session, refusal.value, now)
+
+    def forget(self, session: Session, reason: str, now: Instant) -> None:
+        """A connection is over."""
+        session.held = False
+        self._outbox.on_drained(session)
+        was, session.state = session.state, State.CLOSED  # nothing may be sent behind the end
+        for told in self.on_end:
+            told(session, was, now)
+        self.alarms.cancel(session.peer)
+        del self.by_peer[session.peer]
+        self._outbox.add(PeerLeft(PROTOCOL, session.peer, self._proved(session), reason))
+
+    def _proved(self, session: Session) -> PublicKey | None:
+        return session.identity if session.identified else None

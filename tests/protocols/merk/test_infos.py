@@ -1,0 +1,231 @@
+"""Laws of protocols.merk.infos."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.protocols.merk.build import INFOS, KEY, KEY_2, infos, outcome_of
+from waystation.core.errors import LocalError
+from waystation.protocols.merk.infos import SERVERS_MAX, decode_forward, decode_info, encode_info, info_parts
+from waystation.protocols.merk.messages import (
+    AddServer,
+    Hello,
+    InfoType,
+    KeyQuery,
+    RequestServers,
+    Role,
+    ServerEntry,
+    Servers,
+)
+from waystation.protocols.merk.refusals import MalformedError, Refusal
+
+WHOLE = [(info, encode_info(info)) for info, _ in INFOS]
+IDS = [type(info).__name__ for info, _ in INFOS]
+ENTRIES = tuple(ServerEntry(bytes([number]) * 32, f"ws://{number}") for number in range(3))
+
+
+def is_refused(payload):
+    """Return whether a payload is malformed, and that it is nothing else."""
+    with pytest.raises(MalformedError) as caught:
+        decode_info(payload)
+    return caught.value.refusal is Refusal.MALFORMED_INFO
+
+
+@pytest.mark.parametrize(("info", "written"), INFOS, ids=IDS)
+def test_layout_is_that_of_the_digest(info, written):
+    """Every subtype has the bytes that specs/merk.md 4, 7 and 10 print, in both directions."""
+    assert encode_info(info).hex() == written
+    assert decode_info(bytes.fromhex(written)) == info
+
+
+def test_every_subtype_is_written_by_hand():
+    """No subtype is without a test."""
+    assert {encode_info(info)[0] for info, _ in INFOS} == set(InfoType)
+
+
+@given(infos)
+def test_any_info_survives(info):
+    """What is encoded decodes to itself."""
+    assert decode_info(encode_info(info)) == info
+    assert b"".join(info_parts(info)) == encode_info(info)
+
+
+@pytest.mark.parametrize(("info", "payload"), WHOLE, ids=IDS)
+def test_info_cut_anywhere_is_never_the_same(info, payload):
+    """A payload that ends too early is refused; a list of servers keeps what was whole, KEY_UNKNOWN is a KEY_QUERY."""
+    for count in range(1, len(payload)):
+        if isinstance(info, Servers) and count >= 3:
+            assert decode_info(payload[:count]) == Servers(())
+        elif count == 33 and payload[0] == InfoType.KEY_QUERY:
+            assert decode_info(payload[:count]) == KeyQuery(KEY)
+        else:
+            assert is_refused(payload[:count])
+
+
+@pytest.mark.parametrize(("info", "payload"), WHOLE, ids=IDS)
+def test_junk_behind_an_info_is_refused(info, payload):
+    """A payload ends where its layout does; a forwarded frame and the mark of KEY_UNKNOWN are what may follow."""
+    longer = payload + b"\x07"
+
+    if payload[0] == InfoType.FORWARD:
+        assert decode_info(longer).frame == info.frame + b"\x07"
+    else:
+        assert is_refused(longer)
+
+
+@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x88, 0xFF])
+def test_unknown_subtype_is_ignored(subtype):
+    """Later extensions do not disturb: neither alone nor with anything behind."""
+    assert decode_info(bytes([subtype])) is None
+    assert decode_info(bytes([subtype]) + b"x" * 100) is None
+
+
+def test_empty_info_is_ignored():
+    """The original ignores an empty NODE_INFO, and so do we."""
+    assert decode_info(b"") is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_info_or_refused(data):
+    """Nothing but an info, nothing, or the one refusal comes of arbitrary bytes."""
+    info = outcome_of(decode_info, data)
+
+    if not isinstance(info, Servers) and info is not None:
+        assert info is Refusal.MALFORMED_INFO or encode_info(info) == data
+
+
+# Lists of servers
+
+
+@pytest.mark.parametrize("whole", [0, 1, 2])
+@pytest.mark.parametrize("more", [1, 32, 33, 36])
+def test_broken_list_counts_up_to_the_break(whole, more):
+    """A list that ends inside an entry is what came before that entry, as in the original."""
+    payload = encode_info(Servers(ENTRIES))
+    entry_bytes = 32 + 1 + len("ws://0")
+
+    assert decode_info(payload[: 3 + whole * entry_bytes + more]) == Servers(ENTRIES[:whole])
+
+
+def test_list_with_a_smaller_count_is_refused():
+    """Entries that the count does not know of are junk."""
+    payload = encode_info(Servers(ENTRIES))
+
+    assert is_refused(payload[:1] + b"\x00\x02" + payload[3:])
+
+
+def test_list_that_lies_about_its_count_allocates_nothing():
+    """The count of a list is a promise, not a size: 65,535 servers in three bytes are none."""
+    tracemalloc.start()
+    info = decode_info(b"\x03\xff\xff")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert info == Servers(())
+    assert peak < 10_000
+
+
+def test_long_list_is_read_up_to_its_limit():
+    """Of a list beyond every use only the first entries are read, and nothing after them is looked at."""
+    entry = ServerEntry(KEY, "w")
+    payload = encode_info(Servers((entry,) * 65_535))
+
+    assert decode_info(payload) == Servers((entry,) * SERVERS_MAX)
+    assert decode_info(payload[:-1] + b"\xff") == Servers((entry,) * SERVERS_MAX)
+
+
+def test_list_beyond_its_count_is_the_callers_mistake():
+    """A u16 counts the servers."""
+    with pytest.raises(LocalError, match="65535"):
+        encode_info(Servers((ServerEntry(KEY, "w"),) * 65_536))
+
+
+# Addresses
+
+
+@pytest.mark.parametrize("length", [0, 5, 7, 255])
+def test_lying_address_length_is_refused(length):
+    """An address fills its payload exactly, and is not empty where one must be."""
+    assert is_refused(b"\x04" + bytes([length]) + b"ws://a")
+
+
+def test_empty_address_is_refused_where_one_must_be():
+    """A server without an address is no server; a HELLO may have none."""
+    assert is_refused(b"\x04\x00")
+    assert is_refused(b"\x03\x00\x01" + KEY + b"\x00")
+    assert decode_info(encode_info(Hello(0, Role.CLIENT, KEY, KEY_2, ""))).address == ""
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80"])
+def test_address_that_is_no_utf8_is_refused(text):
+    """Broken, overlong and surrogate UTF-8 is refused in every message that has an address."""
+    address = bytes([len(text)]) + text
+
+    assert is_refused(b"\x04" + address)
+    assert is_refused(b"\x03\x00\x01" + KEY + address)
+    assert is_refused(encode_info(Hello(0, Role.NODE, KEY, KEY_2, ""))[:-1] + address)
+
+
+def test_address_of_255_bytes_is_the_longest():
+    """A u8 tells the length in bytes, not in characters."""
+    assert decode_info(encode_info(AddServer("\u00e9" * 127 + "x"))) == AddServer("\u00e9" * 127 + "x")
+    with pytest.raises(LocalError, match="256"):
+        encode_info(AddServer("\u00e9" * 128))
+
+
+def test_address_with_a_lone_surrogate_is_the_callers_mistake():
+    """What has no UTF-8 cannot be sent."""
+    with pytest.raises(LocalError, match="surrogate"):
+        encode_info(AddServer("\ud800"))
+
+
+# Values
+
+
+@pytest.mark.parametrize(("flag", "keys"), [(1, 1), (0, 2), (2, 1), (2, 2), (255, 2)])
+def test_query_response_whose_flag_and_size_disagree_is_refused(flag, keys):
+    """Found has two keys, not found has one, and there is no third answer."""
+    assert is_refused(bytes((6, flag)) + KEY * keys)
+
+
+@pytest.mark.parametrize("mark", [1, 255])
+def test_key_query_with_another_mark_is_refused(mark):
+    """Behind the key of a KEY_QUERY stands nothing, or a zero for not known."""
+    assert is_refused(b"\x85" + KEY + bytes([mark]))
+
+
+@pytest.mark.parametrize("role", [2, 255])
+def test_hello_of_another_role_is_refused(role):
+    """There are clients and nodes."""
+    payload = encode_info(Hello(0, Role.NODE, KEY, KEY_2, ""))
+
+    assert is_refused(payload[:6] + bytes([role]) + payload[7:])
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_hello_of_another_version_is_ignored(version):
+    """Its layout is not ours to judge: the other side is treated as one that said nothing (MERK-HELLO)."""
+    assert decode_info(bytes((0x80, version))) is None
+    assert decode_info(bytes((0x80, version)) + b"x" * 200) is None
+
+
+def test_hello_without_a_version_is_refused():
+    """A HELLO that ends behind its subtype is of no version."""
+    assert is_refused(b"\x80")
+
+
+def test_forwarded_frame_has_a_header_at_least():
+    """An envelope around less than a header is refused wherever it begins."""
+    payload = next(payload for _, payload in WHOLE if payload[0] == InfoType.FORWARD)
+
+    assert decode_forward(b"head" + payload, 4) == decode_forward(payload) == decode_info(payload)
+    with pytest.raises(MalformedError):
+        decode_forward(b"head" + payload[:-1], 4)
+
+
+def test_request_has_no_body():
+    """The question for servers is one byte."""
+    assert decode_info(b"\x02") == RequestServers()
+    assert is_refused(b"\x02\x00")
