@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.build import SECOND, WALL, Rig
 from tests.protocols.bhumi.build import ALICE, i_am, raw, send
-from waystation.core.effects import Append, Close, Commit, Hold, Peer, Send, SignatureCheck, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Hold, Peer, Send, SendMany, SignatureCheck, Verify
 from waystation.core.facts import PeerLeft, Refused
 from waystation.core.machine import AsksNothing
 from waystation.engine.admission import Admission
@@ -247,6 +247,12 @@ class Asker:
     def connect_upstream(self, peer, name, now):
         self.told.append(("upstream", peer, name))
 
+    def upstream_failed(self, name, now):
+        self.told.append(("failed", name, now))
+
+    def connect_by(self, peer, door, now, address=""):
+        self.told.append(("by", peer, door, address))
+
     def receive(self, peer, data, now):
         self.told.append(("receive", peer, data))
 
@@ -294,12 +300,25 @@ def test_answers_go_to_the_protocol_that_asked():
 
 
 def test_questions_pass_the_engine_as_they_are():
-    """Commit and Verify reach the server in their place among the effects; facts do not."""
+    """Commit, Verify and Dial reach the server in their place among the effects; facts do not."""
     node, askers, _ = asking_node()
     wanted = [Commit(1, ()), Send(Peer(9), b"x"), Verify(2, (SignatureCheck((), b"", b""),)), Hold(Peer(9), True)]
+    wanted.append(Dial("name", "ws://192.0.2.1", only_public=True))
     askers["b"].effects = [*wanted[:2], Refused("b", None, "why"), *wanted[2:]]
 
     assert list(node.take(SECOND)) == [("b", wanted)]
+
+
+def test_many_messages_are_counted_as_bytes_of_their_peer():
+    """What goes out in one effect is the same traffic as message by message."""
+    node, askers, _ = asking_node()
+    assert node.open("a", "192.0.2.1", WALL, SECOND)
+    peer = node.connect("a", "192.0.2.1", SECOND)
+    askers["a"].effects = [SendMany(peer, [b"abc", b"de"]), Send(peer, b"f"), SendMany(Peer(99), [b"nobody"])]
+    kept = [effect for _, effects in node.take(SECOND) for effect in effects]
+
+    assert len(kept) == 3
+    assert node._links[peer].traffic.bytes_out == 6
 
 
 def test_dialled_connection_is_not_counted():
@@ -322,12 +341,37 @@ def test_dialled_connection_is_not_counted():
     ]
 
 
+def test_dial_that_failed_is_told_to_who_asked():
+    """The relay of that protocol hears the name, and no other relay does."""
+    node, askers, _ = asking_node()
+    node.dial_failed("b", "ws://192.0.2.1", SECOND)
+
+    assert askers["a"].told == []
+    assert askers["b"].told == [("failed", "ws://192.0.2.1", SECOND)]
+
+
+def test_door_is_told_to_the_relay():
+    """Who comes through a door of its own is introduced with it, counted as anybody else, and heard."""
+    node, askers, admission = asking_node()
+    assert node.open("a", "192.0.2.1", WALL, SECOND)
+    peer = node.connect("a", "192.0.2.1", SECOND, "mesh")
+    node.receive(peer, b"hello", SECOND)
+
+    assert askers["a"].told == [("by", peer, "mesh", "192.0.2.1"), ("receive", peer, b"hello")]
+    assert admission.total == 1
+
+
 def test_relay_without_upstreams_cannot_dial():
-    """Dialling for a protocol that has no upstreams is a bug of ours."""
+    """Dialling for a protocol that has no upstreams is a bug of ours, and so is a door that it has not got."""
     rig = Rig()
+    assert rig.node.open("bhumi", "192.0.2.1", WALL, rig.now)
 
     with pytest.raises(AssertionError):
         rig.node.connect_out("bhumi", "somebody", rig.now)
+    with pytest.raises(AssertionError):
+        rig.node.dial_failed("bhumi", "somebody", rig.now)
+    with pytest.raises(AssertionError):
+        rig.node.connect("bhumi", "192.0.2.1", rig.now, "mesh")
 
 
 def test_bhumi_asks_nothing():

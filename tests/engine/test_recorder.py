@@ -135,7 +135,18 @@ def test_totals_count_what_is_noted_even_without_a_journal():
         "deliveries": {("bhumi", "ok"): 2, ("bhumi", "timeout"): 1},
         "refusals": {("bhumi", "connections_full"): 1},
         "packets": {},
+        "lookups": {},
     }
+
+
+def test_total_counts_every_frame_that_an_outcome_stands_for():
+    """Outcomes told without a latency stand for as many attempts as they say; one with a latency is one attempt."""
+    recorder, written = make()
+    recorder.note(facts.DeliveryFinished("merk", 1, ALICE, Outcome.OK, None, 25_600, 100), Instant(1))
+    recorder.note(facts.DeliveryFinished("bhumi", 2, ALICE, Outcome.OK, 7, 0, 3), Instant(1))
+
+    assert recorder.totals()["deliveries"] == {("merk", "ok"): 100, ("bhumi", "ok"): 1}
+    assert [(event.carried_bytes, event.tries) for event in written] == [(25_600, 100), (0, 3)]
 
 
 def test_end_of_the_node_writes_what_was_gathered_first():

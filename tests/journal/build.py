@@ -9,6 +9,8 @@ from waystation.journal.events import (
     DeliveryAccepted,
     DeliveryFinished,
     Event,
+    MeshLinkEnded,
+    MeshLookup,
     NodeStarted,
     NodeStopped,
     PacketJudged,
@@ -58,6 +60,8 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ),
     SubscriptionOpened(NOON_US + 8, "strata", b"c" * 8, 1),
     SubscriptionEnded(NOON_US + 9, "strata", b"c" * 8, 30, 4, 1, 60_000_000),
+    MeshLookup(NOON_US + 10, "merk", b"p" * 16, 3, 1, 900, "found"),
+    MeshLinkEnded(NOON_US + 11, "merk", b"n" * 16, 1, 60_000_000, 5, 6, 700, 800),
 )
 
 

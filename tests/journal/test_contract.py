@@ -91,4 +91,6 @@ def test_kind_of_an_event_is_found_by_its_type() -> None:
         "packet_judged",
         "subscription_opened",
         "subscription_ended",
+        "mesh_lookup",
+        "mesh_link_ended",
     ]

@@ -23,6 +23,7 @@ from waystation.journal.segment import (
 
 NAME = name_at()
 WHOLE = segment_bytes(NAME, ONE_OF_EACH)
+LINES_COUNT = len(ONE_OF_EACH) + 2
 FILE = f"{NAME.text}.jsonl"
 
 
@@ -31,7 +32,7 @@ def test_complete_segment_is_read_whole() -> None:
     report = inspect_segment(FILE, WHOLE)
 
     assert report.state is SegmentState.COMPLETE
-    assert (report.rows_good, report.rows_bad, report.rows_promised) == (13, 0, 13)
+    assert (report.rows_good, report.rows_bad, report.rows_promised) == (LINES_COUNT, 0, LINES_COUNT)
 
 
 def test_lines_hold_what_events_hold() -> None:
@@ -39,7 +40,7 @@ def test_lines_hold_what_events_hold() -> None:
     rows = list(read_rows(WHOLE))
     finished = next(row for row in rows if row["kind"] == "delivery_finished")
 
-    assert [row["seq"] for row in rows] == list(range(13))
+    assert [row["seq"] for row in rows] == list(range(LINES_COUNT))
     assert finished == {
         "ts": NOON_US + 4,
         "seq": 5,
@@ -165,7 +166,7 @@ def test_bad_line_is_passed_over(line: bytes) -> None:
     first, rest = WHOLE.split(b"\n", 1)
     report = inspect_segment(FILE, first + b"\n" + line + b"\n" + rest)
 
-    assert (report.state, report.rows_good, report.rows_bad) == (SegmentState.COMPLETE, 13, 1)
+    assert (report.state, report.rows_good, report.rows_bad) == (SegmentState.COMPLETE, LINES_COUNT, 1)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))

@@ -160,5 +160,7 @@ def outcomes_of(rows: Iterable[dict[str, Any]]) -> Counter[tuple[int, str]]:
         assert began is not None
         finished = kinds.get("delivery_finished")
         hour = began["ts"] // 3_600_000_000 * 3_600
-        counts[hour, finished["outcome"] if finished else "unfinished"] += 1
+        immediate = finished is not None and finished["latency_us"] is None
+        times = int(finished["attrs"].get("tries", 1)) if finished and immediate else 1
+        counts[hour, finished["outcome"] if finished else "unfinished"] += times
     return counts

@@ -8,7 +8,7 @@ already gone to the recorder by then and never leave this room.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol, cast, runtime_checkable
 
-from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
 from waystation.core.facts import Fact
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
@@ -17,10 +17,10 @@ from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes,
 from waystation.engine.bans import BanList
 from waystation.engine.recorder import Recorder, Traffic
 
-__all__ = ["DialsOut", "Node", "Relay"]
+__all__ = ["DialsOut", "HasDoors", "Node", "Relay", "TakesMany"]
 
 _FIRST_PEER: Final = 1
-_FOR_THE_SERVER: Final = frozenset({Append, Commit, Hold, Verify})
+_FOR_THE_SERVER: Final = frozenset({Append, Commit, Dial, Hold, Verify})
 """Effects that pass through this room as they are."""
 
 
@@ -50,14 +50,34 @@ class DialsOut(Protocol):
     def connect_upstream(self, peer: Peer, name: str, now: Instant) -> None:
         """A connection that we dialled stands; ``name`` is the one under which the relay knows the other side."""
 
+    def upstream_failed(self, name: str, now: Instant) -> None:
+        """The other side could not be reached."""
+
+
+@runtime_checkable
+class HasDoors(Protocol):
+    """What the node asks of a relay that is spoken to differently by whoever comes through another door."""
+
+    def connect_by(self, peer: Peer, door: str, now: Instant, address: str = "") -> None:
+        """A new connection stands that came through ``door``; else as ``Machine.connect``."""
+
+
+@runtime_checkable
+class TakesMany(Protocol):
+    """What a relay may have besides: several messages cost it less together than one by one."""
+
+    def receive_many(self, peer: Peer, messages: Sequence[bytes], now: Instant) -> None:
+        """Several messages arrived at once; the effects are those of ``receive`` for each."""
+
 
 class Link:
     """What the node keeps of one connection: its relay, what it is counted under, and its traffic."""
 
-    __slots__ = ("address", "relay", "traffic")
+    __slots__ = ("address", "relay", "takes_many", "traffic")
 
     def __init__(self, relay: Relay, address: str | None) -> None:
         self.relay = relay
+        self.takes_many = relay.receive_many if isinstance(relay, TakesMany) else None
         self.address = address
         """None for a connection that we dialled: admission does not count it."""
         self.traffic = Traffic()
@@ -111,12 +131,23 @@ class Node:
         self._handshakes.end(key)
         self._admission.release(key)
 
-    def connect(self, protocol: str, host: str, now: Instant) -> Peer:
-        """An opened connection stands; return its number."""
+    def connect(self, protocol: str, host: str, now: Instant, door: str = "") -> Peer:
+        """An opened connection stands; return its number.
+
+        Args:
+            protocol: One of ours.
+            host: As in ``open``.
+            now: Monotonic time.
+            door: Which of the relay's doors it came through, "" for the one that every relay has.
+        """
         address = address_key(host)
         self._handshakes.end(address)
         peer, link = self._link(protocol, address, now)
-        link.relay.connect(peer, now, address)
+        if door:
+            assert isinstance(link.relay, HasDoors)
+            link.relay.connect_by(peer, door, now, address)
+        else:
+            link.relay.connect(peer, now, address)
         return peer
 
     def connect_out(self, protocol: str, name: str, now: Instant) -> Peer:
@@ -132,12 +163,30 @@ class Node:
         link.relay.connect_upstream(peer, name, now)
         return peer
 
+    def dial_failed(self, protocol: str, name: str, now: Instant) -> None:
+        """What a ``Dial`` of this protocol asked for could not be reached."""
+        relay = self._relays[protocol]
+        assert isinstance(relay, DialsOut)
+        relay.upstream_failed(name, now)
+
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
         """Bytes arrived."""
         link = self._links.get(peer)
         if link is not None:
             link.traffic.bytes_in += len(data)
             link.relay.receive(peer, data, now)
+
+    def receive_many(self, peer: Peer, messages: Sequence[bytes], now: Instant) -> None:
+        """Several messages arrived at once."""
+        link = self._links.get(peer)
+        if link is None:
+            return
+        link.traffic.bytes_in += sum(map(len, messages))
+        if link.takes_many is not None:
+            link.takes_many(peer, messages, now)
+            return
+        for message in messages:
+            link.relay.receive(peer, message, now)
 
     def disconnect(self, peer: Peer, now: Instant) -> None:
         """The connection ended; unknown numbers (closed by the relay before) are fine."""
@@ -231,6 +280,11 @@ class Node:
                     last, link = peer, links.get(peer)
                 if link is not None:
                     link.traffic.bytes_out += len(data)
+                kept.append(effect)
+            elif type(effect) is SendMany:
+                last, link = effect.peer, links.get(effect.peer)
+                if link is not None:
+                    link.traffic.bytes_out += sum(map(len, effect.messages))
                 kept.append(effect)
             elif type(effect) is Close:
                 last, link = None, links.get(effect.peer)

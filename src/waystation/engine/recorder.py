@@ -4,9 +4,9 @@ Facts come in with raw identities; events leave with keyed references, or with c
 themselves are counted per minute and appear nowhere else; since a Bhumi sender is such a connection, and a delivery
 names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
 each, so that a flood of bad frames becomes one row and not a full disk. What becomes of packets and subscriptions
-stands in ``packet_records``.
+stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``.
 
-Totals by outcome, reason and verdict serve the metrics; their keys come from closed enums.
+Totals by outcome, reason, verdict and result serve the metrics; their keys come from closed enums.
 """
 
 import random
@@ -19,6 +19,7 @@ from waystation.core.facts import Fact, Outcome
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import AdmissionRefusal
+from waystation.engine.mesh_records import MeshRecords
 from waystation.engine.packet_records import PacketRecords
 from waystation.journal import events
 from waystation.journal.archive import ArchivedPacket
@@ -81,6 +82,7 @@ class Recorder:
         self._delivery_totals: dict[tuple[str, Outcome], int] = {}
         self._refusal_totals: dict[tuple[str, str], int] = {}
         self._packets = PacketRecords(append, archive, self._reference, self._reference_once)
+        self._mesh = MeshRecords(append, self._reference)
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
@@ -93,9 +95,17 @@ class Recorder:
             self._references.clear()
 
     def totals(self) -> dict[str, dict[tuple[str, str], int]]:
-        """Return counts since the start, by protocol: deliveries by outcome, refusals by reason, packets by verdict."""
+        """Return counts since the start, by protocol and word.
+
+        Deliveries are counted by outcome, refusals by reason, packets by verdict, look-ups by result.
+        """
         deliveries = {(protocol, outcome.value): n for (protocol, outcome), n in self._delivery_totals.items()}
-        return {"deliveries": deliveries, "refusals": dict(self._refusal_totals), "packets": self._packets.totals()}
+        return {
+            "deliveries": deliveries,
+            "refusals": dict(self._refusal_totals),
+            "packets": self._packets.totals(),
+            "lookups": self._mesh.totals(),
+        }
 
     # What the node tells
 
@@ -132,7 +142,7 @@ class Recorder:
         elif type(fact) is facts.Refused:
             self._gather_refusal(fact.protocol, fact.identity, fact.reason, fact.times, now)
         else:
-            self._note_packet(fact, now)
+            self._hand_on(fact, now)
 
     def wake(self, now: Instant) -> None:
         """Write the counts whose time has come."""
@@ -152,7 +162,8 @@ class Recorder:
 
     def _finished(self, fact: facts.DeliveryFinished, now: Instant) -> None:
         key = (fact.protocol, fact.outcome)
-        self._delivery_totals[key] = self._delivery_totals.get(key, 0) + 1
+        times = fact.tries if fact.latency_us is None else 1
+        self._delivery_totals[key] = self._delivery_totals.get(key, 0) + times
         if self._append is not None:
             self._append(
                 _make_finished(
@@ -203,7 +214,7 @@ class Recorder:
             )
         )
 
-    def _note_packet(self, fact: Fact, now: Instant) -> None:
+    def _hand_on(self, fact: Fact, now: Instant) -> None:
         wall_us = now + self._wall_offset
         if type(fact) is facts.PacketJudged:
             self._packets.judged(fact, now, wall_us)
@@ -213,6 +224,10 @@ class Recorder:
             self._packets.opened(fact, self._connections.get(fact.peer), now, wall_us)
         elif type(fact) is facts.SubscriptionEnded:
             self._packets.ended(fact, self._connections.get(fact.peer), now, wall_us)
+        elif type(fact) is facts.LookupFinished:
+            self._mesh.looked_up(fact, wall_us)
+        elif type(fact) is facts.LinkEnded:
+            self._mesh.link_ended(fact, wall_us)
 
     def _gather_refusal(self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant) -> None:
         total = (protocol, reason)

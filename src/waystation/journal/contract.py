@@ -129,9 +129,9 @@ COLUMNS: Final = (
     Column("conn_ref", "string", "binary", True, _PSEUDONYMOUS, "Random reference of an identified connection.", 8),
     Column("peer_ref", "string", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's or recipient's key.", 16),
     Column("relay_id", "string", "string", True, _PUBLIC, "Another relay the event is about."),
-    Column("outcome", "string", "string", True, _OPERATIONAL, "How a delivery ended, or the verdict on a packet."),
+    Column("outcome", "string", "string", True, _OPERATIONAL, "How a delivery or look-up ended; a packet's verdict."),
     Column("reason", "string", "string", True, _OPERATIONAL, "Why; a word out of a closed set, never free text."),
-    Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from acceptance or arrival to outcome."),
+    Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from the beginning to the outcome."),
     Column("bytes", "bigint", "bigint", True, _OPERATIONAL, "Size of what was carried, never its content."),
     Column(
         "attrs", "map<string,string>", "map<string,string>", True, _PSEUDONYMOUS, "Allow-listed extras of the kind."
@@ -139,16 +139,21 @@ COLUMNS: Final = (
 )
 
 ATTRIBUTES: Final = (
+    Attribute("asked", _OPERATIONAL, "How many nodes were asked for a client."),
     Attribute("attempt_ref", _PSEUDONYMOUS, "Reference that only tells attempts apart, 32 hexadecimal digits."),
     Attribute("author_ref", _PSEUDONYMOUS, "Keyed hash of a packet's author, 32 hexadecimal digits."),
-    Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection."),
-    Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection."),
+    Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection or a link."),
+    Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection or a link."),
     Attribute("closed", _PUBLIC, "Connections closed in the minute that never identified themselves."),
     Attribute("content_type", _OPERATIONAL, "Type of a packet's content out of the known ones, or `other`."),
+    Attribute("dialled", _OPERATIONAL, "1 when this node opened a link, 0 when the other did."),
     Attribute("downgrade", _OPERATIONAL, "Why a claimed origin counts as unknown."),
-    Attribute("duration_us", _OPERATIONAL, "How long a subscription lasted, microseconds."),
+    Attribute("duration_us", _OPERATIONAL, "How long a subscription or a link lasted, microseconds."),
     Attribute("expires_at", _OPERATIONAL, "When a packet is served for the last time, Unix seconds."),
     Attribute("format", _PUBLIC, "Name or version of the line format."),
+    Attribute("found", _OPERATIONAL, "How many nodes said that they have a client."),
+    Attribute("frames_in", _OPERATIONAL, "Frames of clients that another node handed over."),
+    Attribute("frames_out", _OPERATIONAL, "Frames of clients that were handed to another node."),
     Attribute("history_events", _OPERATIONAL, "Stored packets that a subscription was sent."),
     Attribute("lags", _OPERATIONAL, "How often a subscription's reader fell behind."),
     Attribute("live_events", _OPERATIONAL, "New packets that a subscription was sent."),
@@ -165,7 +170,7 @@ ATTRIBUTES: Final = (
     Attribute("segment", _PUBLIC, "Name of the segment."),
     Attribute("source", _OPERATIONAL, "Who delivered a packet: `client` or `peer`."),
     Attribute("store_seq", _OPERATIONAL, "Place of a packet in the node's store."),
-    Attribute("tries", _OPERATIONAL, "How many requests one outcome answered."),
+    Attribute("tries", _OPERATIONAL, "How many requests one outcome answered, or attempts it stands for."),
     Attribute("version", _PUBLIC, "Version of waystation."),
 )
 
@@ -246,6 +251,27 @@ KINDS: Final = (
             "lags": "lags",
             "duration_us": "duration_us",
             "times": "n",
+        },
+    ),
+    Kind(
+        "mesh_lookup",
+        events.MeshLookup,
+        "A client was looked for among other nodes; in a flood of look-ups they are summed up.",
+        {**_TS, "result": "outcome"},
+        {"asked_count": "asked", "found_count": "found", "times": "n"},
+    ),
+    Kind(
+        "mesh_link_ended",
+        events.MeshLinkEnded,
+        "A link to another node is over.",
+        _TS,
+        {
+            "dialled": "dialled",
+            "duration_us": "duration_us",
+            "frames_out": "frames_out",
+            "frames_in": "frames_in",
+            "bytes_out": "bytes_out",
+            "bytes_in": "bytes_in",
         },
     ),
     Kind(

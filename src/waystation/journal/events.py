@@ -14,6 +14,8 @@ __all__ = [
     "DeliveryAccepted",
     "DeliveryFinished",
     "Event",
+    "MeshLinkEnded",
+    "MeshLookup",
     "NodeStarted",
     "NodeStopped",
     "PacketJudged",
@@ -88,7 +90,7 @@ class DeliveryFinished(NamedTuple):
     carried_bytes: int
     """Payload and answer, less what a ``DeliveryAccepted`` told."""
     tries: int = 1
-    """How many requests this outcome answered."""
+    """How many requests this outcome answered; without a latency, how many attempts it stands for."""
 
 
 class PacketJudged(NamedTuple):
@@ -158,6 +160,41 @@ class SubscriptionEnded(NamedTuple):
     times: int = 1
 
 
+class MeshLookup(NamedTuple):
+    """A client was looked for among the other nodes of a mesh, or ``times`` were with one result, summed up."""
+
+    ts_us: int
+    protocol: str
+    peer_ref: bytes | None
+    """Reference of the client; None when several were gathered."""
+    asked_count: int
+    """How many nodes were asked, for all ``times`` look-ups together."""
+    found_count: int
+    """How many of them said that they have it."""
+    latency_us: int | None
+    """Microseconds until the first of them said so; None when none did or several were gathered."""
+    result: str
+    """``found``, ``absent`` or ``timeout``."""
+    times: int = 1
+
+
+class MeshLinkEnded(NamedTuple):
+    """A link to another node of a mesh is over; counts are of the whole link."""
+
+    ts_us: int
+    protocol: str
+    peer_ref: bytes
+    """Reference of the other node."""
+    dialled: int
+    """1 when this node opened the link, 0 when the other did."""
+    duration_us: int
+    frames_out: int
+    """Frames of clients handed to the other node."""
+    frames_in: int
+    bytes_out: int
+    bytes_in: int
+
+
 class AnonymousCounted(NamedTuple):
     """Connections of one minute that begins at ``ts_us``, counted and never named.
 
@@ -211,6 +248,8 @@ Event = (
     | PacketJudged
     | SubscriptionOpened
     | SubscriptionEnded
+    | MeshLookup
+    | MeshLinkEnded
     | AnonymousCounted
     | Refused
     | SegmentOpened

@@ -20,13 +20,13 @@ UNFINISHED: Final = "unfinished"
 """Outcome of attempts that have none yet, in ``gold.delivery_outcomes``."""
 
 OUTCOMES: Final = {
-    Outcome.OK.value: "the recipient answered",
+    Outcome.OK.value: "the recipient answered, or was handed what needs no answer",
     Outcome.CACHED.value: "answered from the relay's cache: a retry whose first answer was lost",
     Outcome.OFFLINE.value: "the recipient was not connected; nothing was delivered",
     Outcome.BAD_CAPABILITY.value: "the preimage was unknown or used already; nothing was delivered",
-    Outcome.TIMEOUT.value: "the recipient did not answer in time",
+    Outcome.TIMEOUT.value: "the recipient, or a node that was asked for it, did not answer in time",
     Outcome.GONE.value: "the recipient left before it answered",
-    Outcome.REFUSED.value: "the recipient's queue was full; nothing was delivered",
+    Outcome.REFUSED.value: "a queue was full, a rate or a size exceeded; nothing was delivered",
     UNFINISHED: "no outcome was recorded, as when the node was killed",
 }
 """Each outcome and what it means, for the page and the documentation."""
@@ -138,7 +138,7 @@ SILVER_CONNECTIONS: Final = Dataset(
 SILVER_DELIVERIES: Final = Dataset(
     "silver",
     "deliveries",
-    "one delivery attempt",
+    "one delivery attempt, or those of one recipient and second that needed no answer",
     (
         _NODE,
         Column("attempt_ref", "binary", False, _PSEUDONYMOUS, "Reference of the attempt."),
@@ -154,7 +154,7 @@ SILVER_DELIVERIES: Final = Dataset(
         Column("finished_at", "timestamp", True, _OPERATIONAL, "When its outcome was known; null without one."),
         Column("outcome", "string", True, _OPERATIONAL, "How it ended; null without an outcome."),
         Column("latency_us", "bigint", True, _OPERATIONAL, "Microseconds from acceptance to outcome."),
-        Column("tries", "bigint", True, _OPERATIONAL, "How many requests with one preimage the outcome answered."),
+        Column("tries", "bigint", True, _OPERATIONAL, "Requests that the outcome answered, or attempts it stands for."),
         Column("bytes", "bigint", True, _OPERATIONAL, "Bytes of request and reply."),
     ),
     ("node_id", "attempt_ref"),

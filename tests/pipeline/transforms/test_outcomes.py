@@ -11,7 +11,10 @@ from waystation.rules.histogram import THRESHOLDS_US, bucket_of
 
 pytestmark = pytest.mark.spark
 
-DELIVERIES = "protocol string, accepted_us bigint, finished_us bigint, outcome string, latency_us bigint, bytes bigint"
+DELIVERIES = (
+    "protocol string, accepted_us bigint, finished_us bigint, outcome string, latency_us bigint, tries bigint, "
+    "bytes bigint"
+)
 
 
 def test_buckets_are_those_of_plain_python(spark) -> None:
@@ -26,15 +29,16 @@ def test_buckets_are_those_of_plain_python(spark) -> None:
 
 
 def test_attempts_are_counted_with_their_latencies(spark) -> None:
-    """Each hour, protocol and outcome has its attempts, bytes and histogram; what has no outcome is unfinished."""
+    """Each hour, protocol and outcome has its attempts, bytes and histogram; a row without latency may be many."""
     rng = random.Random(8)
     rows = []
     for _ in range(500):
         began = rng.randrange(5 * 3_600) * 1_000_000
         outcome = rng.choice(["ok", "timeout", None])
-        latency = rng.randrange(10**6) if outcome else None
+        latency = rng.randrange(10**6) if outcome and rng.random() < 0.7 else None
         accepted = began if rng.random() < 0.5 else None
-        rows.append((rng.choice(["bhumi", "bsp"]), accepted, began, outcome, latency, 3))
+        tries = rng.randrange(1, 90) if outcome else None
+        rows.append((rng.choice(["bhumi", "merk"]), accepted, began, outcome, latency, tries, 3))
     frame = spark.createDataFrame(rows, DELIVERIES).selectExpr(
         "*", "timestamp_micros(accepted_us) as accepted_at", "timestamp_micros(finished_us) as finished_at"
     )
@@ -44,11 +48,11 @@ def test_attempts_are_counted_with_their_latencies(spark) -> None:
         for row in result.selectExpr("*", "unix_timestamp(hour) as h").collect()
     }
     expected: dict = {}
-    for protocol, _, began, outcome, latency, size in rows:
+    for protocol, _, began, outcome, latency, tries, size in rows:
         entry = expected.setdefault(
             (began // 3_600_000_000 * 3_600, protocol, outcome or "unfinished"), [0, 0, Counter()]
         )
-        entry[0] += 1
+        entry[0] += 1 if latency is not None else tries or 1
         entry[1] += size
         entry[2] += Counter([bucket_of(latency)] if latency is not None else [])
 

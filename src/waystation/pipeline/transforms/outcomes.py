@@ -31,15 +31,18 @@ def outcomes(deliveries: "DataFrame") -> "DataFrame":
     """Count attempts by the hour they began in, protocol and outcome, with a histogram of their latencies.
 
     Takes ``silver.deliveries``. Gives the columns of ``gold.delivery_outcomes`` and ``event_date: date``. An attempt
-    without an outcome counts as ``unfinished``; one without a latency is in ``n`` but not in the histogram.
+    without an outcome counts as ``unfinished``; one without a latency is in ``n`` but not in the histogram, and counts
+    as often as its ``tries`` say, since it may stand for several.
     """
+    times = F.when(F.col("latency_us").isNull(), F.coalesce("tries", F.lit(1))).otherwise(F.lit(1))
     began = F.coalesce("accepted_at", "finished_at")
     by_bucket = (
         deliveries.withColumn("hour", F.date_trunc("hour", began))
         .withColumn("outcome", F.coalesce("outcome", F.lit(UNFINISHED)))
         .withColumn("bucket", bucket(F.col("latency_us")))
+        .withColumn("times", times)
         .groupBy("hour", "protocol", "outcome", "bucket")
-        .agg(F.count("*").alias("n"), F.sum(F.coalesce("bytes", F.lit(0))).alias("bytes"))
+        .agg(F.sum("times").alias("n"), F.sum(F.coalesce("bytes", F.lit(0))).alias("bytes"))
     )
     entry = F.when(F.col("bucket").isNotNull(), F.struct("bucket", "n"))  # lists leave nulls out
     by_hour = by_bucket.groupBy("hour", "protocol", "outcome").agg(
