@@ -108,21 +108,25 @@ class Sink:
 
 
 class Site:
-    """A WebSocket site with a text and a binary endpoint, in this loop."""
+    """A WebSocket site with a text and a binary endpoint and whatever else is asked for, in this loop.
 
-    def __init__(self, *, context=None, send_buffer_bytes=None, answer=None, **options):
+    ``options`` are those of its endpoints.
+    """
+
+    def __init__(self, *, context=None, send_buffer_bytes=None, answer=None, more=None, **options):
         self.sink = Sink(echoes=True)
         self.quiet = Sink()
         self.binary = Sink(echoes=True)
         self.asked = []
         self.released = []
         self.troubles = []
+        like = Endpoint(self.sink, **options)
         endpoints = {
-            "/text": Endpoint(self.sink),
-            "/quiet": Endpoint(self.quiet),
-            "/binary": Endpoint(self.binary, text=False),
+            "/text": like,
+            "/quiet": like._replace(sink=self.quiet),
+            "/binary": like._replace(sink=self.binary, text=False),
         }
-        self.site = WebSocketSite(endpoints, answer or self._answer, **options)
+        self.site = WebSocketSite(endpoints | (more or {}), answer or self._answer)
         make = SmallListener if send_buffer_bytes else Listener
         self.listener = make(self.sink, self._admit, self._release, context, self.site.arrive)
         self.scheme = "wss" if context else "ws"

@@ -7,9 +7,10 @@ import random
 import pytest
 import websockets
 
-from tests.transport.build import PATIENCE_S, UPGRADE_HEADERS, Site, connect, frame, request_bytes, run
+from tests.transport.build import PATIENCE_S, UPGRADE_HEADERS, Sink, Site, connect, frame, request_bytes, run
 from waystation.core.answers import HttpAnswer
 from waystation.transport import listen
+from waystation.transport.websocket import Endpoint
 
 
 def test_handshake_accepts_what_firefox_sends():
@@ -76,6 +77,72 @@ def test_other_get_is_answered(path):
     assert (asked, released) == ([(path, "127.0.0.1")], ["127.0.0.1"])
 
 
+@pytest.mark.parametrize("path", ["/", "/page?x=1", "/text"])
+def test_head_is_a_get_without_its_body(path):
+    """HEAD gets what GET gets, length and all, but for the body (RFC 9110 9.3.2)."""
+
+    async def story(site):
+        said = await site.ask(request_bytes(path, [("Host", "x")]))
+        return said, await site.ask(request_bytes(path, [("Host", "x")]).replace(b"GET", b"HEAD", 1)), site.asked
+
+    said, headed, asked = run(story)
+    header, _, body = said.partition(b"\r\n\r\n")
+
+    assert sorted(headed.split(b"\r\n")) == sorted([*header.split(b"\r\n"), b"", b""])
+    assert (body, asked) == ((b"", []) if path == "/text" else (b"{}", [(path, "127.0.0.1")] * 2))
+
+
+def test_head_never_becomes_a_websocket():
+    """A handshake is a GET (RFC 6455 4.1)."""
+
+    async def story(site):
+        return await site.ask(request_bytes("/text").replace(b"GET", b"HEAD", 1)), site.sink.pipes
+
+    said, pipes = run(story)
+
+    assert said.startswith(b"HTTP/1.1 426 ")
+    assert pipes == []
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT"])
+@pytest.mark.parametrize("path", ["/", "/text"])
+def test_other_methods_are_told_ours(method, path):
+    """A method that we do not have gets 405 with those that we do (RFC 9110 15.5.6); the connection closes."""
+
+    async def story(site):
+        said = await site.ask(request_bytes(path).replace(b"GET", method, 1))
+        await site.sink.until(lambda: site.released)
+        return said, site.released, site.asked, site.sink.pipes
+
+    said, *rest = run(story)
+
+    assert said.startswith(b"HTTP/1.1 405 ") and b"\r\nAllow: GET, HEAD\r\n" in said
+    assert rest == [["127.0.0.1"], [], []]
+
+
+def test_request_may_come_in_pieces():
+    """A GET or HEAD that is cut anywhere after its method is answered all the same."""
+
+    async def one(site, request, at):
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+        writer.write(request[:at])
+        await site.sink.until(lambda: site.sink.reports.count("admitted") > len(site.released))
+        writer.write(request[at:])
+        async with asyncio.timeout(PATIENCE_S):
+            said = await reader.read()
+        writer.close()
+        return said
+
+    async def story(site):
+        head = request_bytes("/", [("Host", "x")]).replace(b"GET", b"HEAD", 1)
+        return [await one(site, request_bytes("/", [("Host", "x")]), 2), await one(site, head, 6)]
+
+    got, headed = run(story)
+
+    assert got.startswith(b"HTTP/1.1 200 ") and got.endswith(b"{}")
+    assert headed.startswith(b"HTTP/1.1 200 ") and headed.endswith(b"\r\n\r\n")
+
+
 @pytest.mark.parametrize("headers", [[("Host", "x")], [("Upgrade", "h2c"), ("Connection", "Upgrade")]])
 def test_plain_get_of_an_endpoint_is_told_to_upgrade(headers):
     """An endpoint's path without a WebSocket handshake gets 426; what lies below that path is a GET like any other."""
@@ -88,6 +155,23 @@ def test_plain_get_of_an_endpoint_is_told_to_upgrade(headers):
 
     assert said.startswith(b"HTTP/1.1 426 ") and b"\r\nUpgrade: websocket\r\n" in said
     assert (below, asked) == (b"HTTP/1.1 200 OK", [("/text/more", "127.0.0.1")])
+
+
+def test_endpoint_may_have_a_page():
+    """A path with both gives the page to a plain GET, and the WebSocket to who asks for that."""
+
+    async def story(site):
+        said = await site.ask(request_bytes("/?x=1", [("Host", "x")]))
+        async with connect(site, "/") as client:
+            await client.send("hello")
+            await both.until(lambda: both.heard)
+        return said, site.asked, both.heard
+
+    both = Sink()
+    said, asked, heard = run(story, more={"/": Endpoint(both, has_page=True)})
+
+    assert said.startswith(b"HTTP/1.1 200 ") and said.endswith(b"{}")
+    assert (asked, heard) == ([("/?x=1", "127.0.0.1")], [b"hello"])
 
 
 def test_handshake_at_an_unknown_path_is_answered():

@@ -35,6 +35,35 @@ def test_messages_go_both_ways():
     assert run(story) == (True, b"\xff", None, 1001, "127.0.0.1")
 
 
+def test_binary_link_sends_and_takes_binary():
+    """What a binary link says are binary messages, empty ones too; what it is told comes back as it was."""
+
+    async def story(site):
+        link = await dial_websocket(site.url("/binary"), text=False)
+        for message in (b"\x00\xff", b""):
+            await link.send(message)
+        got = [await link.receive() for _ in range(2)]
+        await link.close()
+        return got, site.binary.heard
+
+    assert run(story) == ([b"\x00\xff", b""], [b"\x00\xff", b""])
+
+
+@pytest.mark.parametrize("message", [b"text", b"\xff"])
+def test_binary_link_refuses_text(message):
+    """Text, even such that is no UTF-8, is not handed over; the other side sees why the link ended."""
+
+    async def story(site):
+        link = await dial_websocket(site.url("/quiet"), text=False)
+        pipe = await site.quiet.stood()
+        pipe.write([message])
+        got = await link.receive()
+        await site.quiet.until(lambda: "lost" in site.quiet.reports)
+        return got, link.status
+
+    assert run(story) == (None, 1003 if message == b"text" else 1007)
+
+
 def test_end_is_none_and_then_an_error():
     """After the other side closed, receiving says None with its status, and sending says what is wrong."""
 
@@ -83,7 +112,7 @@ def test_untrusted_certificate(folder):
     context = server_context(folder / "cert", folder / "key")
 
     async def story(site):
-        with pytest.raises(HostError, match="not trusted"):
+        with pytest.raises(HostError, match=r"not trusted \(.*\); name its authority with --ca FILE$"):
             await dial_websocket(site.url())
 
     run(story, context=context)
@@ -97,6 +126,19 @@ def test_refusal_names_its_status():
             await dial_websocket(site.url("/nowhere"))
 
     run(story, answer=lambda _path, _host: HttpAnswer(404))
+
+
+def test_redirect_is_not_followed():
+    """A redirect is a refusal, wherever it leads."""
+
+    async def story(site):
+        with pytest.raises(HostError, match="refused the handshake with HTTP status 302"):
+            await dial_websocket(site.url("/nowhere"))
+        return site.sink.pipes
+
+    target = (("Location", "/text"),)
+
+    assert run(story, answer=lambda _path, _host: HttpAnswer(302, target)) == []
 
 
 def test_large_message_closes_with_1009():

@@ -1,20 +1,13 @@
-"""Laws of transport.websocket about time: pings, silence, and ends that never come."""
+"""Laws of transport.websocket_liveness: pings, silence, and ends that never come."""
 
 import asyncio
 import contextlib
 
 import pytest
-from websockets.exceptions import ConnectionClosed
 
-from tests.transport.build import PATIENCE_S, certificates, connect, frame, run
-from waystation.transport.tls import client_context, server_context
+from tests.transport.build import PATIENCE_S, connect, frame, run
+from waystation.transport.websocket_liveness import PETTY_FRAMES_MAX, Patience, Rounds, is_dead
 from waystation.transport.websocket_pipe import WebSocketPipe
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Certificates for localhost."""
-    return certificates(tmp_path_factory.mktemp("tls"))
 
 
 def test_silent_client_is_pinged_and_cut():
@@ -32,7 +25,7 @@ def test_silent_client_is_pinged_and_cut():
         await site.quiet.until(lambda: "lost" in site.quiet.reports)
         return said, rest
 
-    assert run(story, ping_after_s=0.05, pong_within_s=0.05) == (b"\x89\x00", b"")
+    assert run(story, patience=Patience(0.05, 0.05)) == (b"\x89\x00", b"")
 
 
 def test_client_that_answers_pings_stays(monkeypatch):
@@ -53,7 +46,7 @@ def test_client_that_answers_pings_stays(monkeypatch):
             await site.quiet.until(lambda: site.quiet.heard)
             return "lost" in site.quiet.reports
 
-    assert not run(story, ping_after_s=0.02, pong_within_s=0.2)
+    assert not run(story, patience=Patience(0.02, 0.2))
 
 
 def test_client_that_only_reads_slowly_stays():
@@ -63,14 +56,14 @@ def test_client_that_only_reads_slowly_stays():
         reader, writer, _ = await site.upgrade()
         pipe, dead, later = site.quiet.pipe, [], asyncio.get_running_loop().time()
         pipe.write([bytes(4_000_000)])
-        site.site._is_dead(pipe, later)
+        is_dead(pipe, later)
         for _ in range(5):
             async with asyncio.timeout(PATIENCE_S):
                 await reader.readexactly(400_000)
             later += 25
-            dead.append(site.site._is_dead(pipe, later))
+            dead.append(is_dead(pipe, later))
         writer.transport.pause_reading()
-        dead += [site.site._is_dead(pipe, later + silence) for silence in (10, 31, 62)]
+        dead += [is_dead(pipe, later + silence) for silence in (10, 31, 62)]
         writer.close()
         return dead
 
@@ -87,9 +80,9 @@ def test_held_pipe_is_not_taken_for_dead():
         _, writer, _ = await site.upgrade()
         site.quiet.pipe.pause()
         now = asyncio.get_running_loop().time()
-        dead = [site.site._is_dead(site.quiet.pipe, now + later) for later in (0, 100, 200, 300)]
+        dead = [is_dead(site.quiet.pipe, now + later) for later in (0, 100, 200, 300)]
         site.quiet.pipe.resume()
-        dead += [site.site._is_dead(site.quiet.pipe, now + later) for later in (400, 431)]
+        dead += [is_dead(site.quiet.pipe, now + later) for later in (400, 431)]
         writer.close()
         return dead
 
@@ -100,13 +93,15 @@ def test_timer_runs_only_while_somebody_is_there():
     """An empty site has no timer; one serves all of its pipes."""
 
     async def story(site):
-        before = site.site._timer
+        before = site.site.rounds._timer
         async with connect(site), connect(site, "/quiet"):
             await site.quiet.until(lambda: site.quiet.pipes)
-            handles = [each for each in asyncio.get_running_loop()._scheduled if each._callback == site.site._look]
+            handles = [
+                each for each in asyncio.get_running_loop()._scheduled if each._callback == site.site.rounds._look
+            ]
         await site.sink.until(lambda: "lost" in site.sink.reports)
         await site.quiet.until(lambda: "lost" in site.quiet.reports)
-        return before, len(handles), site.site._timer
+        return before, len(handles), site.site.rounds._timer
 
     assert run(story, asyncio.SelectorEventLoop) == (None, 1, None)
 
@@ -127,7 +122,7 @@ def test_who_never_answers_a_close_is_cut():
         await site.quiet.until(lambda: "lost" in site.quiet.reports)
         return site.quiet.reports
 
-    assert run(story, close_within_s=0.05) == ["connected", "lost"]
+    assert run(story, patience=Patience(close_within_s=0.05)) == ["connected", "lost"]
 
 
 def test_pings_of_who_does_not_read_are_not_answered():
@@ -149,6 +144,56 @@ def test_pings_of_who_does_not_read_are_not_answered():
     assert run(story, send_buffer_bytes=4_096)
 
 
+@pytest.mark.parametrize("petty", [frame(0x89), frame(0x8A), frame(0x00)])
+def test_frames_that_carry_nothing_have_a_limit(petty):
+    """Pings, pongs and empty fragments cost as much as messages: one too many from look to look closes with 1008."""
+
+    async def story(site):
+        begin = frame(0x01, b"x" * 200) if petty == frame(0x00) else b""
+        _, patient, _ = await site.upgrade()
+        end = frame(0x80, b"y" * 200) if begin else frame(0x81, b"done")
+        patient.write(begin + petty * PETTY_FRAMES_MAX + end)
+        await site.quiet.until(lambda: site.quiet.heard)
+        reader, flooding, _ = await site.upgrade()
+        flooding.write(begin + petty * (PETTY_FRAMES_MAX + 1) + end)
+        async with asyncio.timeout(PATIENCE_S):
+            await reader.readuntil(b"\x88\x02\x03\xf0")
+        patient.close()
+        flooding.close()
+        return len(site.quiet.heard)
+
+    assert run(story) == 1
+
+
+@pytest.mark.parametrize(
+    "unfinished",
+    [frame(0x82, bytes(1_100_000), size=1_200_000), frame(0x02, bytes(60_000)) + frame(0x00, bytes(60_000)) * 15],
+)
+def test_large_messages_that_never_end_give_way(unfinished):
+    """Beyond what all of them may take, who has stood still for longest is cut; the others come to their end."""
+
+    async def story(site):
+        site.site.rounds = Rounds([Patience(close_within_s=0.05)], unread_bytes_max=1_500_000)
+        _, stalled, _ = await site.upgrade("/binary")
+        stalled.write(unfinished)
+        await site.binary.stood()
+        first = site.binary.pipe
+        while first.watch.large_since is None:  # noqa: ASYNC110 - the timer tells nobody
+            await asyncio.sleep(0)
+        _, honest, _ = await site.upgrade("/binary")
+        honest.write(unfinished)
+        await site.binary.until(lambda: "lost" in site.binary.reports)
+        honest.write(bytes(100_000) if unfinished[0] == 0x82 else frame(0x80, b"end"))
+        await site.binary.until(lambda: site.binary.heard)
+        second = site.binary.pipes[1]
+        told = (first.stood and first._transport is None, second._transport is None, second.watch.large_since)
+        stalled.close()
+        honest.close()
+        return told
+
+    assert run(story) == (True, False, None)
+
+
 def test_ping_is_answered():
     """A ping comes back as a pong with its payload."""
 
@@ -159,32 +204,3 @@ def test_ping_is_answered():
             return site.sink.heard
 
     assert run(story) == []
-
-
-@pytest.mark.parametrize("over_tls", [False, True])
-def test_large_message_leaves_no_large_buffer(folder, over_tls):
-    """Behind a large message the read buffer is small again; what follows is heard, answered and closed."""
-    options = {"context": server_context(folder / "cert", folder / "key")} if over_tls else {}
-
-    async def story(site):
-        async with connect(site, ssl=client_context(folder / "ca") if over_tls else None) as client:
-            rooms = []
-            for _ in range(3):
-                await client.send("x" * 1_000_000)
-                await client.send("small")
-                assert [len(await client.recv()), await client.recv()] == [1_000_000, "small"]
-                await (await client.ping())
-                protocol = site.sink.pipe._transport.get_protocol()
-                rooms.append(len(protocol.get_buffer(-1)))
-            await client.send(["frag", "ments"])
-            last = await client.recv()
-            site.sink.pipe.close(4_000)
-            with contextlib.suppress(ConnectionClosed):
-                await client.recv()
-            await site.sink.until(lambda: "lost" in site.sink.reports)
-            return max(rooms), last, client.close_code, site.sink.reports.count("connected"), site.site._pipes
-
-    room, *rest = run(story, **options)
-
-    assert room < 65_536
-    assert rest == ["fragments", 4_000, 1, {}]

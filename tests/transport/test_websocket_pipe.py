@@ -9,8 +9,9 @@ import uvloop
 import websockets
 from websockets.frames import Close
 
-from tests.transport.build import PATIENCE_S, certificates, connect, frame, run
+from tests.transport.build import PATIENCE_S, Sink, certificates, connect, frame, run
 from waystation.transport.tls import client_context, server_context
+from waystation.transport.websocket import Endpoint
 
 LIMIT = 10_000
 
@@ -75,18 +76,56 @@ def test_binary_endpoint_speaks_binary():
     assert run(story) == (b"\x00\xff", [b"\x00\xff"])
 
 
-@pytest.mark.parametrize(("path", "message"), [("/quiet", b"bytes"), ("/binary", "text"), ("/quiet", [b"by", b"tes"])])
-def test_message_of_the_wrong_type_arrives_empty(path, message):
-    """Binary for a text endpoint and text for a binary one are the machine's to refuse: it gets the empty message."""
+@pytest.mark.parametrize("message", [b"bytes", [b"by", b"tes"]])
+def test_binary_for_a_text_endpoint_arrives_empty(message):
+    """Binary is the text machine's to refuse: it gets the empty message."""
 
     async def story(site):
-        sink = site.quiet if path == "/quiet" else site.binary
-        async with connect(site, path) as client:
+        async with connect(site, "/quiet") as client:
             await client.send(message)
-            await sink.until(lambda: sink.heard)
-            return sink.heard
+            await site.quiet.until(lambda: site.quiet.heard)
+            return site.quiet.heard
 
     assert run(story) == [b""]
+
+
+@pytest.mark.parametrize("message", ["text", ["te", "xt"], ""])
+def test_text_for_a_binary_endpoint_closes_with_1003(message):
+    """A binary machine never sees text, not even an empty one, nor what comes behind it."""
+
+    async def story(site):
+        async with connect(site, "/binary") as client:
+            await client.send(message)
+            await client.send(b"behind it")
+            return await status_of(client), site.binary.heard
+
+    assert run(story) == (1003, [])
+
+
+def test_empty_binary_message_arrives():
+    """A message of no bytes is a message: what it means is the machine's to say."""
+
+    async def story(site):
+        async with connect(site, "/binary") as client:
+            await client.send(b"")
+            return await client.recv(), site.binary.heard
+
+    assert run(story) == (b"", [b""])
+
+
+def test_each_endpoint_has_its_own_limit():
+    """One frame that another endpoint of the site would take is too large here, and nothing of it is delivered."""
+
+    async def story(site):
+        async with connect(site, "/small") as small, connect(site, "/binary") as large:
+            await small.send(bytes(101))
+            await large.send(bytes(101))
+            return await status_of(small), await large.recv()
+
+    small = Sink()
+
+    assert run(story, more={"/small": Endpoint(small, text=False, message_bytes_max=100)}) == (1009, bytes(101))
+    assert small.heard == []
 
 
 def test_bad_utf8_is_passed_through():
@@ -125,7 +164,9 @@ def test_fragments_make_one_message(seed):
     assert run(story) == [b"".join(words)]
 
 
-@pytest.mark.parametrize("message", ["x" * (LIMIT + 1), ["x" * (LIMIT - 10), "y" * 11], ["x"] * (LIMIT + 1)])
+@pytest.mark.parametrize(
+    "message", ["x" * (LIMIT + 1), ["x" * (LIMIT - 10), "y" * 11], ["x" * 200] * (LIMIT // 200 + 1)]
+)
 def test_message_over_the_limit_closes_with_1009(message):
     """One frame or many, and nothing of it is delivered."""
 

@@ -1,7 +1,8 @@
 """Dialling a WebSocket: a link of whole messages, and a pipe over it for whoever drives machines.
 
 The client is the `websockets` library: what dials has few connections, and the reference implementation is worth more
-there than speed.
+there than speed. It would follow redirects; we do not: a relay must not send its clients to their own network, and what
+is known of an address (its key, who named it) says nothing about another one.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from picows import WSHandshakeError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
@@ -19,19 +21,21 @@ from waystation.core.errors import HostError, LocalError
 from waystation.transport.pipe import Pipe, Sink
 from waystation.transport.websocket import MESSAGE_BYTES_MAX
 
-__all__ = ["LinkPipe", "WebSocketLink", "dial_websocket"]
+__all__ = ["LinkPipe", "WebSocketLink", "dial_websocket", "host_of", "why_unreachable"]
 
 PING_EVERY_S: Final = 20.0
 PONG_WITHIN_S: Final = 30.0
 _NORMAL: Final = 1000
+_UNSUPPORTED: Final = 1003
 
 
 class WebSocketLink:
     """A WebSocket that we opened; made by ``dial_websocket``."""
 
-    def __init__(self, connection: ClientConnection, host: str) -> None:
-        """Take over a connection that stands."""
+    def __init__(self, connection: ClientConnection, host: str, *, text: bool = True) -> None:
+        """Take over a connection that stands; ``text`` as in ``dial_websocket``."""
         self._connection = connection
+        self._text = text
         self.host = host
         """The name or address that was dialled."""
 
@@ -53,22 +57,29 @@ class WebSocketLink:
         return self._connection.transport
 
     async def send(self, message: bytes) -> None:
-        """Send one text message; returns when it may be forgotten.
+        """Send one message; returns when it may be forgotten.
 
         Raises:
             HostError: The link is over.
         """
         try:
-            await self._connection.send(message, text=True)
+            await self._connection.send(message, text=self._text)
         except ConnectionClosed as error:
             raise HostError(f"the connection to {self.host} is over: {error}") from error
 
     async def receive(self) -> bytes | None:
-        """Return the next message, whatever its type, or None when there will be none; ``status`` says why."""
+        """Return the next message, or None when there will be none; ``status`` says why.
+
+        A text link takes messages of either type; a binary one closes with 1003 when it is sent text.
+        """
         try:
-            return await self._connection.recv(decode=False)
-        except ConnectionClosed:
-            return None
+            message: bytes | str = await self._connection.recv(decode=False if self._text else None)
+            if isinstance(message, bytes):
+                return message
+            await self._connection.close(_UNSUPPORTED)
+        except (ConnectionClosed, UnicodeDecodeError):
+            pass
+        return None
 
     async def close(self, status: int = _NORMAL) -> None:
         """Close and wait for the other side's answer, 10 s at most; safe to call twice."""
@@ -78,28 +89,32 @@ class WebSocketLink:
 async def dial_websocket(
     url: str,
     *,
+    text: bool = True,
     context: ssl.SSLContext | None = None,
     message_bytes_max: int = MESSAGE_BYTES_MAX,
     open_timeout_s: float = 10.0,
     extra_headers: Mapping[str, str] | None = None,
+    authority: str = "--ca FILE",
 ) -> WebSocketLink:
-    """Open a WebSocket.
+    """Open a WebSocket. Redirects are not followed.
 
     Args:
         url: ``ws://host:port/path`` or ``wss://...``.
+        text: Whether messages are sent as text and taken whatever their type; else both ways are binary.
         context: TLS context for ``wss`` (None means the system's authorities); not used for ``ws``.
         message_bytes_max: A larger message from the other side closes with 1009.
         open_timeout_s: For name lookup, connecting, TLS and the handshake together.
         extra_headers: Of the request.
+        authority: As for ``why_unreachable``.
 
     Raises:
         LocalError: The text is no address.
         HostError: Nobody listens, no answer in time, the certificate is not trusted, or the answer is a refusal.
     """
-    host = _host_of(url)
+    host = host_of(url)
     secure = url.lower().startswith("wss:")
     try:
-        connection = await connect(
+        connection = await _Connect(
             url,
             ssl=(context or ssl.create_default_context()) if secure else None,
             additional_headers=extra_headers,
@@ -113,11 +128,19 @@ async def dial_websocket(
     except InvalidURI as error:
         raise LocalError(f"not a WebSocket address: {url!r}") from error
     except (OSError, EOFError, UnicodeError, InvalidHandshake) as error:  # TimeoutError and SSLError are OSErrors
-        raise HostError(_reason(url, host, error, open_timeout_s)) from error
+        raise HostError(why_unreachable(url, host, error, open_timeout_s, authority=authority)) from error
     carrier = connection.transport.get_extra_info("socket")
     if carrier is not None:
         carrier.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return WebSocketLink(connection, host)
+    return WebSocketLink(connection, host, text=text)
+
+
+class _Connect(connect):
+    """The library's client without redirects."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Return the refusal that a redirect is."""
+        return exc
 
 
 class LinkPipe(Pipe):
@@ -212,7 +235,12 @@ class LinkPipe(Pipe):
             self.connection_lost(None)
 
 
-def _host_of(url: str) -> str:
+def host_of(url: str) -> str:
+    """Return the name or address in a WebSocket URL, without brackets.
+
+    Raises:
+        LocalError: The text is no such URL.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -223,11 +251,22 @@ def _host_of(url: str) -> str:
     return parts.hostname
 
 
-def _reason(url: str, host: str, error: Exception, timeout_s: float) -> str:
-    if isinstance(error, InvalidStatus):
-        return f"{url} refused the handshake with HTTP status {error.response.status_code}; is the path right?"
+def why_unreachable(url: str, host: str, error: Exception, timeout_s: float, *, authority: str = "--ca FILE") -> str:
+    """Return in words why dialling failed, and what may be done about it.
+
+    Args:
+        url: What was dialled.
+        host: The host in it.
+        error: What came of it.
+        timeout_s: How long was waited.
+        authority: Where whoever dials names an authority that it trusts.
+    """
+    status = _status_of(error)
+    if status is not None:
+        return f"{url} refused the handshake with HTTP status {status}; is the path right?"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{url} shows a certificate that is not trusted ({error.verify_message}); name its authority"
+        why = error.verify_message
+        return f"{url} shows a certificate that is not trusted ({why}); name its authority with {authority}"
     if isinstance(error, TimeoutError):
         # A plain listener reads the beginning of TLS as a request that does not end.
         hint = "; if it is a plain listener, try ws://" if url.lower().startswith("wss:") else ""
@@ -238,7 +277,16 @@ def _reason(url: str, host: str, error: Exception, timeout_s: float) -> str:
         return f"cannot find the host {host}: {error}"
     if isinstance(error, ssl.SSLError):
         return f"{url} did not complete the TLS handshake ({error}); if it is a plain listener, try ws://"
-    if isinstance(error, EOFError | ConnectionResetError | InvalidHandshake):
+    if isinstance(error, EOFError | ConnectionResetError | InvalidHandshake | WSHandshakeError):
         plain, other = ("a plain", "ws") if url.lower().startswith("wss:") else ("a TLS", "wss")
         return f"{url} does not speak WebSocket ({error}); if it is {plain} listener, try {other}://"
     return f"cannot reach {url}: {error}"
+
+
+def _status_of(error: Exception) -> int | None:
+    """Return the HTTP status of an answer that is no handshake, in the words of either library."""
+    if isinstance(error, InvalidStatus):
+        return error.response.status_code
+    if isinstance(error, WSHandshakeError) and error.response is not None:
+        return int(error.response.status)
+    return None

@@ -1,4 +1,4 @@
-"""One WebSocket of a client: frames in, whole messages out, and one write for many messages.
+"""One WebSocket: frames in, whole messages out, and one write for many messages.
 
 A ``WebSocketPipe`` is a pipe whose chunks are messages: one ``received`` is one whole message, and each chunk written
 leaves as one unfragmented frame, all chunks of a call in one system call. picows cuts the frames; fragments, limits,
@@ -7,82 +7,109 @@ control frames and the closing handshake are ours.
 Spec: RFC 6455 5 and 7.
 """
 
+import secrets
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from picows import WSCloseCode, WSFrame, WSTransport
 
 from waystation.transport.pipe import Pipe, Sink
+from waystation.transport.websocket_liveness import LARGE_BYTES, PETTY_FRAMES_MAX, Patience, Watch
 
-__all__ = ["Watch", "WebSocketPipe"]
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # where the library could not be built; forty times slower
+    from websockets.utils import apply_mask
+
+__all__ = ["WebSocketPipe"]
 
 _CONTINUATION: Final = 0x0
 _TEXT: Final = 0x1
 _BINARY: Final = 0x2
 _CLOSE: Final = 0x8
 _PING: Final = 0x9
+_PONG: Final = 0xA
 _FIN: Final = 0x80
+_MASKED: Final = 0x80
+_MASK_BYTES: Final = 4
 _LENGTH_16: Final = struct.Struct(">BBH")
 _LENGTH_64: Final = struct.Struct(">BBQ")
 _SHORT: Final = {kind: [bytes((_FIN | kind, size)) for size in range(126)] for kind in (_TEXT, _BINARY)}
 _NORMAL: Final = 1000  # status codes of RFC 6455 7.4.1
 _PROTOCOL_ERROR: Final = 1002
+_UNSUPPORTED: Final = 1003
+_POLICY: Final = 1008
 _TOO_BIG: Final = 1009
 _NO_STATUS: Final = 0  # how picows gives a Close frame without one
-_LARGE_FRAME_BYTES: Final = 65_536  # behind a larger one the read buffer is made anew
-
-
-class Watch:
-    """What the site's timer knows of one pipe; times are the loop's."""
-
-    __slots__ = ("ending_since", "heard", "pinged_at", "quiet_since", "unsent_bytes")
-
-    def __init__(self) -> None:
-        self.heard = True
-        """Whether any byte arrived since the last look."""
-        self.quiet_since = 0.0
-        self.pinged_at: float | None = None
-        self.ending_since: float | None = None
-        self.unsent_bytes = 0
+_LARGE_FRAME_BYTES: Final = LARGE_BYTES  # behind a larger one the read buffer is made anew
+_TINY_BYTES: Final = 126  # as long as a control frame may be
 
 
 class WebSocketPipe(Pipe):
-    """One WebSocket that a client opened."""
+    """One WebSocket, accepted or dialled."""
 
     __slots__ = (
         "_ending",
         "_frames",
         "_kind",
+        "_masks",
+        "_may_gather",
         "_message",
         "_message_bytes_max",
+        "_take_run",
         "_text",
         "behind_bytes",
+        "gathered_bytes_max",
+        "gathers",
+        "has_grown",
         "held",
+        "room_bytes",
+        "run",
+        "told_status",
         "watch",
     )
 
-    def __init__(self, sink: Sink, address: str, *, text: bool, message_bytes_max: int) -> None:
+    def __init__(
+        self, sink: Sink, address: str, *, text: bool, message_bytes_max: int, patience: Patience, masks: bool = False
+    ) -> None:
         """Make a pipe that reports to ``sink``.
 
         Args:
-            sink: Gets whole messages; one of the other type arrives as the empty message.
+            sink: Gets whole messages.
             address: The other side's host.
-            text: Whether messages are text; else binary.
+            text: Whether messages are text, and a binary one arrives as the empty message; else they are binary, and a
+                text closes with 1003.
             message_bytes_max: A larger message closes with 1009.
+            patience: How long the other side may be silent.
+            masks: Whether we dialled, so that what we write must be masked.
         """
         super().__init__(sink, address)
         self._text = text
+        self._masks = masks
         self._message_bytes_max = message_bytes_max
+        self._take_run: Callable[[Pipe, list[bytes]], None] | None = getattr(sink, "received_many", None)
+        self.run: list[bytes] = []
+        """Messages of the read under way, if the sink takes many at once."""
+        self._may_gather = self._take_run is not None and not text
+        self.gathers = self._may_gather
+        """Whether the next message may be put into ``run``."""
+        self.gathered_bytes_max = min(message_bytes_max, _LARGE_FRAME_BYTES)
         self._frames: WSTransport | None = None
         self._kind = _TEXT
         self._message: bytearray | None = None
         self._ending = False
+        self.told_status: int | None = None
+        """What the other side closed with, if it did so before us; 0 for a Close frame without a status."""
         self.held = False
         """True between ``pause`` and ``resume``."""
         self.behind_bytes = -1
         """How much stood in the read buffer behind the newest frame, since there was a large one; else -1."""
-        self.watch = Watch()
+        self.has_grown = False
+        """Whether the read buffer has grown for many frames at once."""
+        self.room_bytes = 0
+        """Room in the read buffer when it was largest, since it became large; else 0."""
+        self.watch = Watch(patience)
 
     def stand(self, frames: WSTransport) -> None:
         """Begin: the handshake is done. Later calls only change what cuts the frames."""
@@ -101,22 +128,17 @@ class WebSocketPipe(Pipe):
         """Whether a Close frame was sent or received: no message passes any more."""
         return self._ending
 
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of memory that a message takes which is not whole."""
+        return self.room_bytes + (len(self._message) if self._message is not None else 0)
+
     def write(self, chunks: Sequence[bytes]) -> None:
         """Write each chunk as one message, all in one go; a closed pipe swallows them."""
         if self._transport is None or self._ending:
             return
         kind = _TEXT if self._text else _BINARY
-        short = _SHORT[kind]
-        parts: list[bytes] = []
-        for chunk in chunks:
-            size = len(chunk)
-            if size < 126:
-                parts += (short[size], chunk)
-            elif size < 65_536:
-                parts += (_LENGTH_16.pack(_FIN | kind, 126, size), chunk)
-            else:
-                parts += (_LENGTH_64.pack(_FIN | kind, 127, size), chunk)
-        self._transport.write(b"".join(parts))
+        self._transport.write((_masked if self._masks else _plain)(kind, chunks))
 
     def pause(self) -> None:
         """Stop reading."""
@@ -153,6 +175,22 @@ class WebSocketPipe(Pipe):
         self._message = None
         self.pause()
 
+    def renewed(self) -> None:
+        """A small read buffer has taken the place of a large one."""
+        self.behind_bytes = -1
+        self.has_grown = False
+        self.room_bytes = 0
+        if self._message is None:
+            self.watch.large_since = None
+        self.gathers = self._may_gather and self._message is None
+
+    def hand_over(self) -> None:
+        """Pass on what was gathered."""
+        run, self.run = self.run, []
+        if not self._ending:
+            assert self._take_run is not None
+            self._take_run(self, run)
+
     def ping(self) -> None:
         """Ask whether the other side is there."""
         if self._frames is not None and not self._ending:
@@ -161,47 +199,101 @@ class WebSocketPipe(Pipe):
     def frame_received(self, frame: WSFrame) -> None:
         """Take one frame; called by picows."""
         kind = int(cast("Any", frame.msg_type))
+        if self.behind_bytes >= 0:
+            self.behind_bytes = frame.tail_size  # of pings too: else they would keep what a large message left behind
         if kind == _CLOSE:
             self._on_close(frame)
         elif self._ending:
             return
         elif frame.rsv1 or frame.rsv2 or frame.rsv3:
             self.close(_PROTOCOL_ERROR)
+        elif (kind > _BINARY or not frame.fin) and frame.payload_size < _TINY_BYTES and self._is_petty():
+            self.close(_POLICY)
+            self.pause()  # reading on would cost what the limit is there to save
         elif kind <= _BINARY:
             self._on_data(kind, frame)
+        elif kind == _PONG and self.has_grown:
+            self.behind_bytes = frame.tail_size  # it was silent: what its buffer has grown to is not needed any more
         elif kind == _PING and not self.waits:  # else pongs would pile up for who pings and does not read
             assert self._frames is not None
             self._frames.send_pong(frame.get_payload_as_bytes())
+
+    def _is_petty(self) -> bool:
+        """Count a frame that carries nothing; return whether there were too many."""
+        self.watch.petty_frames += 1
+        return self.watch.petty_frames > PETTY_FRAMES_MAX
 
     def _on_close(self, frame: WSFrame) -> None:
         """End after the other side's Close frame, which is answered with its own status."""
         if self._transport is None:
             return
         if not self._ending:
-            status = int(cast("Any", frame.get_close_code()))
+            self.told_status = status = int(cast("Any", frame.get_close_code()))
             self.close(_NORMAL if status == _NO_STATUS else status)
         self._transport.close()
 
     def _on_data(self, kind: int, frame: WSFrame) -> None:
         if frame.payload_size > _LARGE_FRAME_BYTES or self.behind_bytes >= 0:
             self.behind_bytes = frame.tail_size
+            self.gathers = False
         message = self._message
         if (kind == _CONTINUATION) is (message is None):
             self.close(_PROTOCOL_ERROR)
+            return
+        size = frame.payload_size if message is None else len(message) + frame.payload_size
+        if size > self._message_bytes_max:
+            self.close(_TOO_BIG)
             return
         if message is None:
             if frame.fin:
                 self._deliver(kind, frame.get_payload_as_bytes())
                 return
             self._kind = kind
+            self.gathers = False  # what follows belongs to this message
             message = self._message = bytearray()
-        if len(message) + frame.payload_size > self._message_bytes_max:
-            self.close(_TOO_BIG)
-            return
         message += frame.get_payload_as_memoryview()
         if frame.fin:
             self._message = None
+            self.watch.large_since = None
+            self.gathers = self._may_gather and self.behind_bytes < 0
             self._deliver(self._kind, bytes(message))
 
     def _deliver(self, kind: int, message: bytes) -> None:
-        self._sink.received(self, message if (kind == _TEXT) is self._text else b"")
+        if (kind == _TEXT) is self._text:
+            self._sink.received(self, message)
+        elif self._text:
+            self._sink.received(self, b"")
+        else:
+            self.close(_UNSUPPORTED)
+
+
+def _plain(kind: int, chunks: Sequence[bytes]) -> bytes:
+    """Return one frame per chunk, as a server sends them."""
+    short = _SHORT[kind]
+    parts: list[bytes] = []
+    for chunk in chunks:
+        size = len(chunk)
+        if size < 126:
+            parts += (short[size], chunk)
+        elif size < 65_536:
+            parts += (_LENGTH_16.pack(_FIN | kind, 126, size), chunk)
+        else:
+            parts += (_LENGTH_64.pack(_FIN | kind, 127, size), chunk)
+    return b"".join(parts)
+
+
+def _masked(kind: int, chunks: Sequence[bytes]) -> bytes:
+    """Return one frame per chunk, as a client sends them: each with a mask that nobody could foresee."""
+    entropy = secrets.token_bytes(_MASK_BYTES * len(chunks))
+    parts: list[bytes] = []
+    for number, chunk in enumerate(chunks):
+        size = len(chunk)
+        if size < 126:
+            head = bytes((_FIN | kind, _MASKED | size))
+        elif size < 65_536:
+            head = _LENGTH_16.pack(_FIN | kind, _MASKED | 126, size)
+        else:
+            head = _LENGTH_64.pack(_FIN | kind, _MASKED | 127, size)
+        mask = entropy[number * _MASK_BYTES : (number + 1) * _MASK_BYTES]
+        parts += (head, mask, apply_mask(chunk, mask))
+    return b"".join(parts)
