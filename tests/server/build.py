@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from waystation.core.effects import Append, Close, Hold, Send
+from waystation.core.effects import Append, Close, Hold, Send, SendMany
 from waystation.core.facts import PeerLeft
 from waystation.core.instant import Instant
 from waystation.core.records import Record
@@ -58,7 +58,8 @@ async def eventually(holds, what="it"):
 class Echo:
     """A durable relay of one idea: each line is kept, then said back; some lines are commands.
 
-    ``big N`` sends N bytes at once, ``many N`` N small sends, ``bye N`` N bytes and a close, ``cut`` aborts, ``bug``
+    ``big N`` sends N bytes at once, ``many N`` N small sends, ``run N`` N numbers as one
+    effect, ``bye N`` N bytes and a close, ``cut`` aborts, ``bug``
     raises, ``ring N`` asks to be woken in N ms, ``receipt`` wants to know when its answer has left, ``hold`` stops
     reading.
     """
@@ -87,9 +88,8 @@ class Echo:
         word, _, number = line.partition(b" ")
         if word == b"big":
             self._send(peer, b"x" * int(number))
-        elif word == b"many":
-            for _ in range(int(number)):
-                self._send(peer, b"y")
+        elif word in (b"many", b"run"):
+            self._send_some(peer, int(number), together=word == b"run")
         elif word in (b"bye", b"cut"):
             self._send(peer, b"z" * int(number))
             self._forget(peer)
@@ -106,6 +106,14 @@ class Echo:
             if self._durable:
                 self.outbox.append(Append(Record("echo", line, b"kept")))
             self._send(peer, line + b"\n")
+
+    def _send_some(self, peer, count, *, together):
+        if together:
+            self.outbox.append(SendMany(peer, [b"%d," % each for each in range(count)]))
+            self._send(peer, b"end")
+        else:
+            for _ in range(count):
+                self._send(peer, b"y")
 
     def _send(self, peer, data):
         self.outbox.append(Send(peer, data))
@@ -156,7 +164,7 @@ class Echo:
 class Rig:
     """A hub over one relay in this loop, with a plain listener on a free port."""
 
-    def __init__(self, protocol, relay, store=None):
+    def __init__(self, protocol, relay, store=None, dialler=None):
         self.relay = relay
         self.events = []
         self.failures = []
@@ -166,7 +174,7 @@ class Rig:
         recorder.use_key(b"k" * 32)
         self.node = Node({protocol: relay}, Admission(), BanList(self.store), recorder)
         self.commits = GroupCommit(self.store, self._release, self.failures.append)
-        self.hub = Hub(self.node, self.commits)
+        self.hub = Hub(self.node, self.commits, dialler=dialler)
         self.entrance = entrance = Entrance(self.hub, protocol)
         self._listener = Listener(entrance, entrance.admit, self.hub.release, None)
         self._dialled = []
@@ -223,6 +231,7 @@ class NodeProcess:
         chosen = {
             "bhumi__tls": "127.0.0.1:0",
             "bhumi__plain": "127.0.0.1:0",
+            "merk__ws": "127.0.0.1:0",
             "strata__ws": "127.0.0.1:0",
             "admin__listen": "127.0.0.1:0",
         }

@@ -92,10 +92,36 @@ def test_every_kind_of_value_from_file_and_from_text(write):
         ("[lprp]\nenabled = true\n", 2, "this version has no protocol lprp"),
         ('[lprp]\nudp = "0.0.0.0:4810"\n', 2, "this version has no protocol lprp"),
         ("[[bsp.groups]]\nformat = 'opaque'\n", 1, "this version has no protocol bsp"),
-        ("merk = 1\n", 1, "this version has no protocol merk"),
+        ("bsp = 1\n", 1, "this version has no protocol bsp"),
         ('[bhumi]\nplain = "0.0.0.0:9000"\n', 2, "only a loopback address"),
         ('[bhumi]\nenabled = true\ncert = "a.pem"\n', 3, "give both, or neither"),
         ('[bhumi]\nkey = "a.pem"\n', 2, "give both, or neither"),
+        ('[merk]\npaths = ["merk"]\n', 2, "merk.paths = 'merk' is no path; allowed: text that begins with a slash"),
+        ('[merk]\npaths = ["/a?b"]\n', 2, "merk.paths = '/a?b' is no path"),
+        ('[merk]\npaths = ["/a#b"]\n', 2, "merk.paths = '/a#b' is no path"),
+        ('[merk]\npaths = ["/a b"]\n', 2, "merk.paths = '/a b' is no path"),
+        ("[merk]\npaths = []\n", 2, "merk.paths is empty"),
+        ('[merk]\npaths = ["/a", "/a"]\n', 2, "merk.paths and merk.mesh_path name a path twice: /a, /a, /mesh"),
+        ('[merk]\npaths = ["/mesh"]\n', 2, "name a path twice"),
+        ('[merk]\nmesh_path = "/merk"\n', 2, "name a path twice"),
+        ('[merk]\nmesh_path = "mesh"\n', 2, "merk.mesh_path = 'mesh' is no path"),
+        ('[merk]\npeers = ["wss://a", "http://b"]\n', 2, "merk.peers: 'http://b' is not a ws:// or wss:// address"),
+        ('[merk]\npeers = ["ws://a b"]\n', 2, "merk.peers: 'ws://a b' is not"),
+        ('[merk]\npublic_url = "relay.example.org"\n', 2, "merk.public_url: 'relay.example.org' is not"),
+        (f'[merk]\npublic_url = "ws://{"a" * 251}"\n', 2, "is longer than 255 bytes"),
+        ('[merk]\ncert = "a.pem"\n', 2, "merk.cert and merk.key come together"),
+        ("[merk]\nmax_frame_bytes = 1000\n", 2, "allowed: a whole number from 1024 to 67108864 (bytes)"),
+        ('[strata]\npath = "strata"\n', 2, "strata.path = 'strata' is no path"),
+        (
+            '[strata]\npath = "/mesh"\n',
+            2,
+            "strata.path = '/mesh' is a path of [merk] too, and both listen on 0.0.0.0:8080",
+        ),
+        ('[merk]\npaths = ["/strata"]\n', 2, "strata.path = '/strata' is a path of [merk] too"),
+        ("[strata]\ntls = true\n", 2, "so tls, cert and key must be the same in both tables, such as"),
+        ("[merk]\ntls = true\n", 2, "merk and strata both listen on 0.0.0.0:8080"),
+        ("[merk]\ntls = true\n", 2, "--set merk.tls=true --set strata.tls=true; or give one of them a port of its own"),
+        ('[merk]\ncert = "a"\nkey = "b"\n', 2, "must be the same in both tables"),
         ("[node]\nname = \n", 2, "not TOML: Invalid value"),
         ("[node]\nname = 'x", 2, "not TOML"),
         ("[node]\nname = 1\nname = 2\n", 3, "not TOML: Cannot overwrite"),
@@ -109,6 +135,39 @@ def test_bad_file_is_refused_with_line_and_what_is_allowed(write, text, line, sa
     assert str(error).startswith(f"{path}:{line}: ")
     assert says in str(error)
     assert error.line == line
+
+
+@pytest.mark.parametrize(
+    ("flags", "shares"),
+    [
+        ({}, True),
+        ({"merk.ws": "127.0.0.1:9000", "strata.ws": "127.0.0.1:9000"}, True),
+        ({"merk.ws": "127.0.0.1:9000"}, False),
+        ({"merk.ws": "127.0.0.1:0", "strata.ws": "127.0.0.1:0"}, False),
+        ({"merk.ws": "", "strata.ws": ""}, False),
+        ({"merk.enabled": "false"}, False),
+        ({"strata.enabled": "false"}, False),
+    ],
+)
+def test_same_address_is_shared(flags, shares):
+    """MERK and Strata share a port when both are on and name the same one; a free port is one for each."""
+    assert load_config(None, {}, flags).shares_port is shares
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"strata.path": "/mesh", "merk.ws": "127.0.0.1:9000"},
+        {"strata.tls": "true", "merk.ws": ""},
+        {"strata.tls": "true", "merk.enabled": "false"},
+        {"strata.tls": "true", "merk.tls": "true"},
+        {"merk.mesh_path": "", "strata.path": "/mesh"},
+        {"merk.peers": "ws://10.0.0.1:8080/merk,wss://a.example.org", "merk.public_url": f"ws://{'a' * 250}"},
+    ],
+)
+def test_what_does_not_meet_need_not_agree(flags):
+    """Paths and TLS settings of two ports are two things; addresses of peers may be private."""
+    assert load_config(None, {}, flags).origins.keys() == flags.keys()
 
 
 def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path):
@@ -144,6 +203,33 @@ def test_bad_variable_is_refused_by_name(name, value, says):
     assert error.line is None
 
 
+@pytest.mark.parametrize(
+    ("text", "peers"),
+    [
+        ("ws://a,ws://b", ["ws://a", "ws://b"]),
+        ('["ws://a", "ws://b"]', ["ws://a", "ws://b"]),
+        (" ['ws://a,b'] ", ["ws://a,b"]),
+        ("[]", []),
+        ("", []),
+    ],
+)
+def test_list_is_given_with_commas_or_as_in_the_file(text, peers):
+    """A flag and a variable take both forms."""
+    flag = load_config(None, {}, {"merk.peers": text})
+    variable = load_config(None, {"WAYSTATION_MERK__PEERS": text}, {})
+
+    assert flag.merk.peers == variable.merk.peers == peers
+
+
+@pytest.mark.parametrize("text", ['["ws://a"', "[ws://a]", "[1]", '["a"]\nx = 1 ]'])
+def test_what_is_no_list_is_told_both_forms(text):
+    """The error names the flag and how a list is written there."""
+    error = str(_refusal(overrides={"merk.peers": text}))
+
+    assert error.startswith("flag merk.peers: merk.peers = ")
+    assert 'allowed: a list of text (texts joined by commas, such as a,b, or a TOML array, such as ["a", "b"])' in error
+
+
 def test_other_variables_are_nobodys_business():
     """Names of other tools pass, also when they begin alike."""
     assert load_config(None, {"WAYSTATION_HOME_BREW": "x", "WAYSTATIONS__X": "y", "BHUMI__TLS": "z"}, {}) == Config()
@@ -171,7 +257,7 @@ def test_protocols_to_come_may_be_switched_off(write):
     """A file written for a later version loads when it switches those protocols off."""
     path = write("[lprp]\nenabled = false\n")
 
-    assert load_config(path, {"WAYSTATION_MERK__ENABLED": "False"}, {"bsp.enabled": "false"}) == Config()
+    assert load_config(path, {"WAYSTATION_LPRP__ENABLED": "False"}, {"bsp.enabled": "false"}) == Config()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:9000", "localhost:9000"])

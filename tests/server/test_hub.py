@@ -75,6 +75,20 @@ def test_nothing_is_released_after_a_failed_commit(tmp_path):
     assert run(story, Echo(), SqliteStore(tmp_path / "store.sqlite")) == (b"", 1)
 
 
+def test_many_messages_of_one_effect_keep_their_place():
+    """They leave in their order, behind what was sent before and before what is sent after; also behind a record."""
+
+    async def story(rig):
+        streams = await rig.dial()
+        plain = await ask(streams, b"many 2\nrun 12", len(NUMBERS) + 5)
+        return plain, await ask(streams, b"kept\nrun 12", len(NUMBERS) + 8)
+
+    assert run(story) == (b"yy" + NUMBERS + b"end", b"kept\n" + NUMBERS + b"end")
+
+
+NUMBERS = b"0,1,2,3,4,5,6,7,8,9,10,11,"
+
+
 def test_one_write_per_peer_and_turn(monkeypatch):
     """Fifty effects of one turn leave in one write for each of the peers they are for."""
     writes = []

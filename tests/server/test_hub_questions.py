@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from tests.server.build import Echo, Rig, eventually, key_pair
 from tests.transport.build import Site
-from waystation.core.effects import Append, Close, Commit, Peer, Send, SignatureCheck, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Peer, Send, SignatureCheck, Verify
 from waystation.core.records import Record
 from waystation.crypto.signing import sign
 from waystation.protocols.bhumi import messages
@@ -40,6 +40,9 @@ class Asker(Echo):
     def connect_upstream(self, peer, name, now):
         self.upstreams.append(name)
         self._partial[peer] = b""
+
+    def upstream_failed(self, name, now):
+        self.calls.append(("failed", name))
 
     def _on_line(self, peer, line, now):
         word, _, number = line.partition(b" ")
@@ -194,6 +197,18 @@ def test_status_of_a_close_reaches_the_pipe(tmp_path):
             return [await link.receive() for _ in range(2)], link.status, rig.relay.addresses
 
     assert run(story, tmp_path) == ([b"hello\n", None], 1013, ["127.0.0.1"])
+
+
+def test_dial_without_a_dialler_fails(tmp_path):
+    """A hub that cannot dial says so in a later turn, and what stands beside the effect goes on."""
+
+    async def story(rig):
+        rig.relay.outbox += [Append(Record("t", b"before", b"v")), Dial("them", "ws://127.0.0.1:1/", only_public=False)]
+        rig.hub.plan_turn()
+        await eventually(lambda: rig.relay.calls)
+        return rig.relay.calls
+
+    assert run(story, tmp_path) == [("failed", "them")]
 
 
 def test_upstream_is_driven_like_any_peer(tmp_path):

@@ -7,7 +7,7 @@ from waystation.server.metrics import render_metrics
 
 def status(**changes):
     """Return a node's status document."""
-    totals = {"deliveries": {}, "refusals": {}, "packets": {}} | changes.pop("totals", {})
+    totals = {"deliveries": {}, "refusals": {}, "packets": {}, "lookups": {}} | changes.pop("totals", {})
     return {"uptime_s": 12.5, "sizes": {}, "totals": totals, "written": {}} | changes
 
 
@@ -29,6 +29,7 @@ def test_every_number_is_a_series():
             "deliveries": {("bhumi", "ok"): 7},
             "refusals": {("bhumi", "oversize"): 2},
             "packets": {("strata", "accepted"): 9},
+            "lookups": {("merk", "found"): 4},
         },
         written={"archive": {"rows_written": 9, "rows_dropped": 0, "rows_lost": 1, "segments_sealed": 3}},
     )
@@ -40,6 +41,7 @@ def test_every_number_is_a_series():
         ("waystation_deliveries_total", (("outcome", "ok"), ("protocol", "bhumi"))): 7,
         ("waystation_refusals_total", (("protocol", "bhumi"), ("reason", "oversize"))): 2,
         ("waystation_packets_total", (("protocol", "strata"), ("verdict", "accepted"))): 9,
+        ("waystation_mesh_lookups_total", (("protocol", "merk"), ("result", "found"))): 4,
         ("waystation_written_rows_total", (("fate", "written"), ("file", "archive"))): 9,
         ("waystation_written_rows_total", (("fate", "dropped"), ("file", "archive"))): 0,
         ("waystation_written_rows_total", (("fate", "lost"), ("file", "archive"))): 1,

@@ -12,16 +12,16 @@ import pytest
 import structlog
 
 from tests.server.build import PREIMAGE, NodeProcess, eventually, key_pair
+from tests.server.build_node import configured, serving
+from waystation.core.answers import HttpAnswer
 from waystation.core.errors import HostError
 from waystation.core.ids import encode_id52
 from waystation.engine.bans import Ban, parse_subject
 from waystation.protocols.bhumi import messages
 from waystation.server import node as node_module
-from waystation.server.config import load_config
 from waystation.server.home import Home
 from waystation.server.node import NodeServer, run
-
-OFF = {"bhumi.tls": "", "bhumi.plain": "127.0.0.1:0", "admin.listen": ""}
+from waystation.transport.http_get import http_get
 
 
 @pytest.fixture(autouse=True)
@@ -33,29 +33,6 @@ def logs():
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
-
-
-def configured(home, config_path=None, **settings):
-    """Return a configuration with quiet listeners and these settings ("table__key")."""
-    chosen = OFF | {"node.home": str(home)} | {key.replace("__", "."): value for key, value in settings.items()}
-    return load_config(config_path, {}, chosen)
-
-
-@contextlib.asynccontextmanager
-async def serving(home, config=None, kind=Home):
-    """Give a node that serves in this loop, and the task whose result is its exit code."""
-    place = kind(home)
-    place.ensure()
-    with place.lock():
-        server = NodeServer(config or configured(home), place)
-        task = asyncio.create_task(server.serve())
-        await eventually(lambda: task.done() or server.status()["listeners"])
-        try:
-            yield server, task
-        finally:
-            server.stop()
-            with contextlib.suppress(HostError):
-                await task
 
 
 def test_status_names_the_node(tmp_path, capsys):
@@ -73,8 +50,74 @@ def test_status_names_the_node(tmp_path, capsys):
     assert ready
     assert status["node"] == line["node"]
     assert status["listeners"] == line["listeners"]
-    assert set(status["sizes"]) == {"bhumi", "strata", "node"}
-    assert set(status["totals"]) == {"deliveries", "refusals", "packets"}
+    assert set(status["sizes"]) == {"bhumi", "merk", "strata", "node"}
+    assert set(status["totals"]) == {"deliveries", "refusals", "packets", "lookups"}
+
+
+def test_public_port_tells_about_the_node(tmp_path):
+    """Page, information document, mesh and Strata's documents stand beside the WebSockets of one port."""
+
+    async def story():
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        config = configured(tmp_path, merk__ws=address, strata__ws=address, merk__public_url="ws://relay.example.org")
+        page = HttpAnswer(200, (), b"a page")
+        async with serving(tmp_path, config, static={"/": page}.get) as (server, _):
+            paths = ("/", "/.well-known/waystation.json", "/.well-known/merk-mesh.json", "/strata/descriptor", "/x")
+            replies = [await http_get(f"http://{address}{path}") for path in paths]
+            return replies, server.status(), address
+
+    (page, info, mesh, *others), status, address = asyncio.run(story())
+    info, mesh = json.loads(info.body), json.loads(mesh.body)
+
+    assert status["listeners"]["merk"] == f"ws://{address}"
+    assert status["listeners"]["strata"] == f"ws://{address}/strata"
+    assert page.body == b"a page"
+    assert info["node"] == status["node"]
+    assert {protocol["port"] for protocol in info["protocols"].values()} == {None, int(address.partition(":")[2])}
+    assert mesh == status["mesh"]
+    assert (mesh["address"], mesh["node"]) == ("ws://relay.example.org", status["node"]["public_key"])
+    assert [reply.status for reply in others] == [404, 404]
+
+
+def test_ready_line_of_the_log_names_the_page(tmp_path):
+    """Where a browser on this machine finds it, whatever address is bound; without a page nothing is named."""
+    page = {"/": HttpAnswer(200, (), b"a page")}.get
+
+    async def story(static):
+        config = configured(tmp_path, merk__ws="0.0.0.0:0")
+        async with serving(tmp_path, config, static=static) as (server, _):
+            return server.status()["listeners"]["merk"].rpartition(":")[2]
+
+    with structlog.testing.capture_logs() as lines:
+        ports = [asyncio.run(story(static)) for static in (page, None)]
+    ready = [line for line in lines if line["event"] == "node.ready"]
+
+    assert [line.get("page") for line in ready] == [f"http://127.0.0.1:{ports[0]}/", None]
+
+
+def test_node_without_merk_has_no_mesh(tmp_path):
+    """A protocol that is off leaves neither a document nor a part of the status."""
+
+    async def story():
+        config = configured(tmp_path, merk__enabled="false", strata__ws="127.0.0.1:0")
+        async with serving(tmp_path, config) as (server, _):
+            url = server.status()["listeners"]["strata"].replace("ws:", "http:").removesuffix("/strata")
+            return (await http_get(f"{url}/.well-known/merk-mesh.json")).status, server.status()["mesh"]
+
+    assert asyncio.run(story()) == (404, {})
+
+
+def test_authority_of_peers_must_be_readable(tmp_path):
+    """A node that could not prove its peers does not start."""
+    place = Home(tmp_path)
+    place.ensure()
+
+    async def story():
+        return NodeServer(configured(tmp_path, merk__peers_ca=str(tmp_path / "missing.pem")), place)
+
+    with pytest.raises(HostError, match=r"cannot use .*missing\.pem as a certificate authority"):
+        asyncio.run(story())
 
 
 def test_stop_ends_with_0_and_seals_the_journal(tmp_path):
@@ -222,8 +265,8 @@ def test_close_goes_on_when_a_step_fails(tmp_path):
 
     async def story():
         async with serving(tmp_path) as (server, task):
-            close = server._listeners["bhumi_plain"].close
-            server._listeners["bhumi_plain"].close = refuse
+            close = server._listeners.named["bhumi_plain"].close
+            server._listeners.named["bhumi_plain"].close = refuse
             server.stop()
             with pytest.raises(HostError, match="will not close"):
                 await task
@@ -272,7 +315,7 @@ def test_failed_handshake_is_at_most_a_debug_line(tmp_path, caplog, first):
 
     async def story():
         async with serving(tmp_path, configured(tmp_path, bhumi__tls="127.0.0.1:0")) as (server, _):
-            listener = server._listeners["bhumi"]
+            listener = server._listeners.named["bhumi"]
             with structlog.testing.capture_logs() as lines:
                 reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
                 writer.write(first)
@@ -353,7 +396,9 @@ def test_disabled_protocol_is_not_started(tmp_path):
     async def story():
         place = Home(tmp_path)
         place.ensure()
-        server = NodeServer(configured(tmp_path, bhumi__enabled="false", strata__enabled="false"), place)
+        server = NodeServer(
+            configured(tmp_path, bhumi__enabled="false", merk__enabled="false", strata__enabled="false"), place
+        )
         task = asyncio.create_task(server.serve())
         await asyncio.sleep(0)
         status = server.status()

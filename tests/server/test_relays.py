@@ -12,6 +12,7 @@ from waystation.core.errors import ConfigError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.server.config import load_config
 from waystation.server.relays import build_relays
@@ -43,13 +44,21 @@ def answers_to(relay, *packets):
 
 
 def test_every_relay_that_is_on_is_built():
-    """Both by default, each off by itself."""
-    both = built()
+    """All by default, each off by itself."""
+    kinds = {"bhumi": BhumiRelay, "merk": MerkRelay, "strata": StrataRelay}
+    off = {f"{name}__enabled": "false" for name in kinds}
 
-    assert {name: type(relay) for name, relay in both.items()} == {"bhumi": BhumiRelay, "strata": StrataRelay}
-    assert list(built(bhumi__enabled="false")) == ["strata"]
-    assert list(built(strata__enabled="false")) == ["bhumi"]
-    assert built(strata__enabled="false", bhumi__enabled="false") == {}
+    assert {name: type(relay) for name, relay in built().items()} == kinds
+    for name in kinds:
+        assert list(built(**{f"{name}__enabled": "false"})) == [other for other in kinds if other != name]
+    assert built(**off) == {}
+
+
+def test_merk_has_the_identity_of_the_node_and_its_settings():
+    """Its key is the node's, and it tells the address that the operator gave."""
+    mesh = built(merk__public_url="wss://relay.example.org/merk")["merk"].mesh(Instant(0))
+
+    assert (mesh["node"], mesh["address"]) == (OWN.public.hex(), "wss://relay.example.org/merk")
 
 
 def test_strata_has_the_identity_of_the_node():

@@ -62,6 +62,7 @@ def test_ready_line_names_everything(node):
     assert {name: urlsplit(url).scheme for name, url in listeners.items()} == {
         "bhumi": "tls",
         "bhumi_plain": "tcp",
+        "merk": "ws",
         "strata": "ws",
         "admin": "http",
     }
@@ -232,7 +233,7 @@ def test_two_nodes_run_side_by_side(node, own_node):
 
     assert status == messages.Status.NOT_CONNECTED
     assert node.ready["node"] != own_node.ready["node"]
-    assert len(set(ports)) == 8
+    assert len(set(ports)) == 10
 
 
 def test_same_home_twice_is_refused(node):

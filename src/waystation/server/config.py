@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.merk.settings import MerkSettings, check_url
 from waystation.protocols.strata.settings import (
     StrataSettings,
     check_capabilities,
@@ -29,6 +30,8 @@ from waystation.server.settings import (
     BusSettings,
     JournalSettings,
     LimitSettings,
+    ListenSettings,
+    MerkListenSettings,
     NodeSettings,
     Part,
     PlainValue,
@@ -36,6 +39,7 @@ from waystation.server.settings import (
     StrataListenSettings,
     admit,
     fields_of,
+    merk_paths,
     plain_value,
 )
 from waystation.server.tomllines import find_line
@@ -43,7 +47,10 @@ from waystation.server.tomllines import find_line
 __all__ = ["Change", "Config", "Explained", "Origin", "changes", "explain", "load_config", "reload_config"]
 
 _PREFIX: Final = "WAYSTATION_"
+_LIST_FORMS: Final = 'texts joined by commas, such as a,b, or a TOML array, such as ["a", "b"]'
 _TABLES: Final = (*dict.fromkeys(part.table for part in PARTS), *TABLES_TO_COME)
+_PATH: Final = re.compile(r"/[!-\"$->@-~]*")
+_MERK_PATHS: Final = ("merk.paths", "merk.mesh_path")
 _SYNTAX_PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
 
 
@@ -95,6 +102,8 @@ class Config:
     admin: AdminSettings = field(default_factory=AdminSettings)
     bhumi_listen: BhumiListenSettings = field(default_factory=BhumiListenSettings)
     bhumi: BhumiSettings = field(default_factory=BhumiSettings)
+    merk_listen: MerkListenSettings = field(default_factory=MerkListenSettings)
+    merk: MerkSettings = field(default_factory=MerkSettings)
     strata_listen: StrataListenSettings = field(default_factory=StrataListenSettings)
     strata: StrataSettings = field(default_factory=StrataSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
@@ -102,6 +111,16 @@ class Config:
     """Where each value that is not a default came from, by "table.key"."""
     sources: _Sources = field(default_factory=_Sources, repr=False, compare=False)
     """What ``reload_config`` reads again."""
+
+    def listeners(self) -> dict[str, ListenSettings]:
+        """Return the listener part of each protocol by its table."""
+        return {"bhumi": self.bhumi_listen, "merk": self.merk_listen, "strata": self.strata_listen}
+
+    @property
+    def shares_port(self) -> bool:
+        """Whether MERK and Strata are told to listen on the same port of the same host."""
+        merk, strata = self.merk_listen, self.strata_listen
+        return merk.enabled and strata.enabled and merk.ws is not None and merk.ws == strata.ws and merk.ws.port != 0
 
 
 def load_config(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Config:
@@ -263,7 +282,8 @@ def _admitted(given: _Given) -> Any:
         value = _from_text(owner, given.key, given.value) if given.is_text else given.value
         return admit(owner, given.key, value)
     except LocalError as error:
-        raise given.origin.refuse(f"{given.table}.{error}") from error
+        forms = f" ({_LIST_FORMS})" if given.is_text and get_type_hints(owner)[given.key] == list[str] else ""
+        raise given.origin.refuse(f"{given.table}.{error}{forms}") from error
 
 
 def _from_text(owner: type[Any], name: str, text: str) -> Any:
@@ -274,11 +294,25 @@ def _from_text(owner: type[Any], name: str, text: str) -> Any:
     if kind is int and re.fullmatch(r"[+-]?[0-9][0-9_]*", text):
         return int(text)
     if kind == list[str]:
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return _list_from_text(name, text)
     if kind == dict[str, str]:
         pairs = (part.rpartition("=") for part in text.split(",") if part.strip())
         return {name.strip(): value.strip() for name, _, value in pairs}
     return text
+
+
+def _list_from_text(name: str, text: str) -> Any:
+    """Return the list that "a,b" or a TOML array names.
+
+    Raises:
+        LocalError: The text begins as an array and is none.
+    """
+    if not text.strip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tomllib.loads(f"{name} = {text.strip()}")[name]
+    except tomllib.TOMLDecodeError as error:
+        raise LocalError(f"{name} = {text!r} is not allowed; allowed: a list of text") from error
 
 
 def _not_in_this_version(table: str, key: str, value: object) -> str | None:
@@ -309,11 +343,14 @@ def _check_together(config: Config) -> None:
             f'bhumi.plain = "{listen.plain}" carries no encryption, so it takes only a loopback address; '
             'allowed: 127.0.0.1:port, [::1]:port, localhost:port, or "" for off'
         )
-    for table, pair in (("bhumi", config.bhumi_listen), ("strata", config.strata_listen)):
+    for table, pair in config.listeners().items():
         if bool(pair.cert) != bool(pair.key):
             given = f"{table}.cert" if pair.cert else f"{table}.key"
             raise config.origins[given].refuse(f"{table}.cert and {table}.key come together: give both, or neither")
     _check_strata(config)
+    _check_merk(config)
+    if config.shares_port:
+        _check_shared(config)
 
 
 def _check_strata(config: Config) -> None:
@@ -333,6 +370,48 @@ def _check_strata(config: Config) -> None:
     if strata.public_url and not strata.public_url.startswith(("ws://", "wss://")):
         origin = config.origins["strata.public_url"]
         raise origin.refuse(f"strata.public_url = {strata.public_url!r} is not a ws:// or wss:// address")
-    if not config.strata_listen.path.startswith("/"):
-        origin = config.origins["strata.path"]
-        raise origin.refuse(f"strata.path = {config.strata_listen.path!r} does not begin with a slash")
+    _check_path(config, "strata.path", config.strata_listen.path)
+
+
+def _check_merk(config: Config) -> None:
+    listen, merk = config.merk_listen, config.merk
+    for path in listen.paths:
+        _check_path(config, "merk.paths", path)
+    if not listen.paths:
+        raise config.origins["merk.paths"].refuse('merk.paths is empty; allowed: at least one path, such as "/merk"')
+    if listen.mesh_path:
+        _check_path(config, "merk.mesh_path", listen.mesh_path)
+    paths = merk_paths(listen)
+    if len(set(paths)) < len(paths):
+        origin = config.origins.get("merk.paths") or config.origins["merk.mesh_path"]
+        raise origin.refuse(f"merk.paths and merk.mesh_path name a path twice: {', '.join(paths)}")
+    for name, urls in (("peers", merk.peers), ("public_url", [merk.public_url] if merk.public_url else [])):
+        for url in urls:
+            try:
+                check_url(url)
+            except LocalError as error:
+                raise config.origins[f"merk.{name}"].refuse(f"merk.{name}: {error}") from error
+
+
+def _check_path(config: Config, name: str, path: str) -> None:
+    if not _PATH.fullmatch(path):
+        raise config.origins[name].refuse(
+            f"{name} = {path!r} is no path; allowed: text that begins with a slash, of printable ASCII characters "
+            "without ? and #"
+        )
+
+
+def _check_shared(config: Config) -> None:
+    """Check that two protocols of one port can live together."""
+    merk, strata = config.merk_listen, config.strata_listen
+    if strata.path in merk_paths(merk):
+        origin = next(found for name in ("strata.path", *_MERK_PATHS) if (found := config.origins.get(name)))
+        raise origin.refuse(f"strata.path = {strata.path!r} is a path of [merk] too, and both listen on {merk.ws}")
+    if (merk.tls, merk.cert, merk.key) != (strata.tls, strata.cert, strata.key):
+        named = (f"{table}.{key}" for table in ("merk", "strata") for key in ("tls", "cert", "key"))
+        origin = next(found for name in named if (found := config.origins.get(name)))
+        raise origin.refuse(
+            f"merk and strata both listen on {merk.ws}, so tls, cert and key must be the same in both tables, such as "
+            "--set merk.tls=true --set strata.tls=true; or give one of them a port of its own, such as "
+            "--set merk.ws=0.0.0.0:8082"
+        )

@@ -2,8 +2,8 @@
 
 Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
 effects, joins what goes to each peer into one write, and looks after the one timer. Effects behind an ``Append`` wait
-in their protocol's stream until that record is on disk. ``Commit`` and ``Verify`` hold nothing back: their answers come
-as inputs of a later turn. There is no protocol decision here.
+in their protocol's stream until that record is on disk. ``Commit``, ``Verify`` and ``Dial`` hold nothing back: their
+answers come as inputs of a later turn. There is no protocol decision here.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.engine.node import Node
 from waystation.server.commit import GroupCommit
 from waystation.server.verifier import Verifier
 from waystation.transport.pipe import Pipe
 
-__all__ = ["Entrance", "Hub", "monotonic_now"]
+__all__ = ["Dials", "Entrance", "Hub", "monotonic_now"]
 
 LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (BHUMI-A15)
 LINGERING_MAX: Final = 256  # closed pipes whose last bytes have not left; the oldest is cut for the next one
@@ -39,21 +39,30 @@ def monotonic_now() -> Instant:
     return Instant(time.monotonic_ns() // 1_000)
 
 
+class Dials(Protocol):
+    """Whoever carries out ``Dial`` effects."""
+
+    def dial(self, hub: "Hub", protocol: str, effect: Dial) -> None:
+        """Begin; in a later turn ``hub`` gets the pipe that stands, or hears that there is none."""
+
+
 class Entrance:
     """The sink of one listener: says which protocol its pipes speak."""
 
-    def __init__(self, hub: "Hub", protocol: str) -> None:
-        """Lead pipes to ``protocol``."""
+    def __init__(self, hub: "Hub", protocol: str, door: str = "") -> None:
+        """Lead pipes to ``protocol``, through one of its doors."""
         self._hub = hub
         self._protocol = protocol
+        self._door = door
         self.received = hub.received
+        self.received_many = hub.received_many
         self.congested = hub.congested
         self.drained = hub.drained
         self.lost = hub.lost
 
     def connected(self, pipe: Pipe) -> None:
         """Introduce a new pipe."""
-        self._hub.connected(self._protocol, pipe)
+        self._hub.connected(self._protocol, pipe, self._door)
 
     def admit(self, host: str) -> bool:
         """Ask whether a connection of ``host`` may come in."""
@@ -69,6 +78,7 @@ class Hub:
         commits: GroupCommit,
         clock: Callable[[], Instant] = monotonic_now,
         verifier: Verifier | None = None,
+        dialler: Dials | None = None,
     ) -> None:
         """Bind an engine to the running loop's pipes.
 
@@ -77,6 +87,7 @@ class Hub:
             commits: Where ``Append`` and ``Commit`` effects go.
             clock: Monotonic microseconds.
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
+            dialler: Where ``Dial`` effects go; without one nobody can be reached.
         """
         self._node = node
         self._commits = commits
@@ -84,6 +95,7 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
+        self._dialler = dialler
         self._streams: dict[str, deque[Effect | int]] = {}
         self._asked: deque[tuple[int, str, int]] = deque()
         """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
@@ -111,9 +123,9 @@ class Hub:
         """Give back what ``admit`` counted for a connection that never stood."""
         self._node.release(host)
 
-    def connected(self, protocol: str, pipe: Pipe) -> None:
-        """Give a new pipe a number."""
-        peer = self._node.connect(protocol, pipe.address, self._clock())
+    def connected(self, protocol: str, pipe: Pipe, door: str = "") -> None:
+        """Give a new pipe a number; ``door`` as in ``Node.connect``."""
+        peer = self._node.connect(protocol, pipe.address, self._clock(), door)
         pipe.peer = peer
         self._pipes[peer] = pipe
         self.plan_turn()
@@ -125,6 +137,14 @@ class Hub:
         self._pipes[peer] = pipe
         self.plan_turn()
 
+    def dial_failed(self, protocol: str, name: str) -> None:
+        """Tell the engine that what a ``Dial`` asked for could not be reached."""
+        try:
+            self._node.dial_failed(protocol, name, self._clock())
+        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one dial
+            _log.exception("engine.failed", protocol=protocol, name=name)
+        self.plan_turn()
+
     def received(self, pipe: Pipe, data: bytes) -> None:
         """Hand bytes to the engine."""
         if not self._turn_planned:
@@ -134,6 +154,20 @@ class Hub:
         except Exception:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
             _log.exception("engine.failed", peer=pipe.peer)
             self._drop(pipe)
+
+    def received_many(self, pipe: Pipe, messages: list[bytes]) -> None:
+        """Hand over the messages of one read."""
+        if not self._turn_planned:
+            self.plan_turn()
+        try:
+            self._node.receive_many(Peer(pipe.peer), messages, self._turn_began)
+        except Exception:  # noqa: BLE001 - as in received
+            _log.exception("engine.failed", peer=pipe.peer)
+            self._drop(pipe)
+
+    def knows(self, pipe: Pipe) -> bool:
+        """Return whether a pipe was introduced, and neither lost nor closed by a relay."""
+        return Peer(pipe.peer) in self._pipes
 
     def congested(self, pipe: Pipe) -> None:
         """Tell the engine, and watch whether the peer takes anything."""
@@ -223,6 +257,8 @@ class Hub:
                     self._commit(protocol, effect)
                 elif type(effect) is Verify:
                     self._verifier.ask(effect.checks, partial(self._verified, protocol, effect.ticket))
+                elif type(effect) is Dial:
+                    self._dial(protocol, effect)
                 elif stream:
                     stream.append(effect)
                 else:
@@ -237,6 +273,8 @@ class Hub:
     def _perform(self, effect: Effect) -> None:
         if type(effect) is Send:
             self._send(effect)
+        elif type(effect) is SendMany:
+            self._send_many(effect)
         elif isinstance(effect, Close):
             self._closing.append(effect)
         elif isinstance(effect, Hold):
@@ -257,11 +295,22 @@ class Hub:
         if receipt:
             self._receipts.append(peer)
 
+    def _send_many(self, effect: SendMany) -> None:
+        pipe = self._pipes.get(effect.peer)
+        if pipe is not None:
+            self._outgoing.setdefault(pipe, []).extend(effect.messages)
+
     def _commit(self, protocol: str, effect: Commit) -> None:
         number = self._commits.append_all(effect.changes)
         self._asked.append((number, protocol, effect.ticket))
         if number <= self._commits.committed:
             self._loop.call_soon(self.release_committed)
+
+    def _dial(self, protocol: str, effect: Dial) -> None:
+        if self._dialler is None:
+            self._loop.call_soon(self.dial_failed, protocol, effect.name)
+        else:
+            self._dialler.dial(self, protocol, effect)
 
     def _verified(self, protocol: str, ticket: int, answers: Sequence[int]) -> None:
         try:

@@ -42,7 +42,9 @@ class _NodeCollector(Collector):
                 sizes.add_metric([protocol, thing], number)
         yield sizes
         deliveries = CounterMetricFamily(
-            "waystation_deliveries", "Delivery attempts by outcome.", labels=["protocol", "outcome"]
+            "waystation_deliveries",
+            "Delivery attempts by outcome; of merk each frame is one, and so is each part of a file.",
+            labels=["protocol", "outcome"],
         )
         for (protocol, outcome), number in status["totals"]["deliveries"].items():
             deliveries.add_metric([protocol, outcome], number)
@@ -59,6 +61,12 @@ class _NodeCollector(Collector):
         for (protocol, verdict), number in status["totals"]["packets"].items():
             packets.add_metric([protocol, verdict], number)
         yield packets
+        lookups = CounterMetricFamily(
+            "waystation_mesh_lookups", "Clients looked for among other nodes, by result.", labels=["protocol", "result"]
+        )
+        for (protocol, result), number in status["totals"]["lookups"].items():
+            lookups.add_metric([protocol, result], number)
+        yield lookups
         rows = CounterMetricFamily(
             "waystation_written_rows", "Rows for the pipeline: written, dropped or lost.", labels=["file", "fate"]
         )

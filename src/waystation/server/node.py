@@ -15,7 +15,6 @@ import json
 import os
 import resource
 import signal
-import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -28,30 +27,35 @@ from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import PublicKey, encode_id52
 from waystation.core.records import Store
-from waystation.engine.admission import Admission, address_key
+from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
+from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.policy import Policy
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_upstreams
 from waystation.server.admin import AdminServer
 from waystation.server.commit import GroupCommit
 from waystation.server.config import Config, changes, reload_config
+from waystation.server.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home
-from waystation.server.hub import Entrance, Hub, monotonic_now
+from waystation.server.hub import Hub, monotonic_now
+from waystation.server.listeners import MERK_PATIENCE, Listeners, merk_message_bytes
 from waystation.server.logs import configure_logs, short_peer
+from waystation.server.mesh_log import MeshLog
+from waystation.server.public_pages import PublicPages, StaticAnswer
 from waystation.server.relays import build_relays
 from waystation.server.settings import Address
 from waystation.server.upstreams import Upstreams
 from waystation.server.verifier import Verifier
+from waystation.server.well_known import WellKnown
 from waystation.server.written import Written
 from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
-from waystation.transport.listen import Listener
-from waystation.transport.tls import reload_certificate, server_context
-from waystation.transport.websocket import Endpoint, WebSocketSite
+from waystation.transport.tls import client_context
+from waystation.transport.websocket_out import Outlet
 from waystation.version import __version__
 
 __all__ = ["NodeServer", "run"]
@@ -62,39 +66,38 @@ _GC_THRESHOLDS: Final = (20_000, 20, 20)  # a busy node makes few cycles; collec
 _SWITCH_INTERVAL_S: Final = 0.000_5  # peers wait this long, not 5 ms, while the journal's thread encodes
 _DRAIN_LOOK_S: Final = 0.02
 _HANDSHAKE_FAILED: Final = "SSL handshake failed"  # how aiofastnet and asyncio name it to the loop
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _NODE_ID_BYTES: Final = 8  # as much of the public key as names this node among others
 
 _log = structlog.get_logger("waystation.server")
 
 
-def run(config: Config, home: Home) -> int:
+def run(config: Config, home: Home, static: StaticAnswer | None = None) -> int:
     """Serve until a signal says stop; return the process's exit code.
+
+    Args:
+        config: Checked configuration.
+        home: A home that ``ensure`` has filled and whose lock this process holds.
+        static: Files that stand beside the relays on the public port; None for none.
 
     Raises:
         HostError: A port, the store or a certificate cannot be used; nothing was served.
     """
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(config, home))
+        return runner.run(_serve(config, home, static))
 
 
 class NodeServer:
     """One node in this process."""
 
-    def __init__(self, config: Config, home: Home) -> None:
-        """Prepare a node; ``serve`` runs it.
-
-        Args:
-            config: Checked configuration.
-            home: A home that ``ensure`` has filled and whose lock this process holds.
-        """
+    def __init__(self, config: Config, home: Home, static: StaticAnswer | None = None) -> None:
+        """Prepare a node; ``serve`` runs it. Arguments as for ``run``."""
         self._config = self._started_with = config
         self._home = home
         self._stop = asyncio.Event()
         self._signalled = False
         self._failure: HostError | None = None
-        self._listeners: dict[str, Listener] = {}
-        self._contexts: dict[str, ssl.SSLContext] = {}
         self._key_pair = home.key_pair()
         self._store: Store = (
             MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
@@ -106,11 +109,17 @@ class NodeServer:
         relays = build_relays(config, self._key_pair, self._store, rng, self._admits_identity)
         strata = relays.get("strata")
         self._strata = strata if isinstance(strata, StrataRelay) else None
+        merk = relays.get("merk")
+        self._merk = merk if isinstance(merk, MerkRelay) else None
         self._keep_time()
         self._node = Node(relays, Admission(per_address=config.limits.enabled), self._bans, self._recorder)
         self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
         self._verifier = Verifier()
-        self._hub = Hub(self._node, self._commits, verifier=self._verifier)
+        self._mesh_log = MeshLog(self._merk.sizes, self._mesh_view) if self._merk is not None else None
+        self._dialler = Dialler(_outlet(config), self._mesh_log)
+        self._hub = Hub(self._node, self._commits, verifier=self._verifier, dialler=self._dialler)
+        self._pages = self._public_pages(static)
+        self._listeners = Listeners(config, home, self._hub, self._pages)
         self._upstreams: Upstreams | None = None
         if self._strata is not None:
             self._upstreams = Upstreams(self._hub, self._strata, read_upstreams(config.strata.upstreams), rng)
@@ -122,15 +131,20 @@ class NodeServer:
         """Run from bound ports to the last closed file; return the exit code."""
         asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
         try:
-            await self._open_listeners()
+            await self._listeners.open()
+            await self._open_admin()
             self._on_signals()
             if self._upstreams is not None:
                 self._upstreams.start()
             self._recorder.node_started(monotonic_now(), __version__)
+            self._hub.plan_turn()  # relays may want something before anybody comes
             self._say_ready()
-            clock = asyncio.get_running_loop().create_task(self._watch_clock())
+            watching = [asyncio.create_task(self._watch_clock())]
+            if self._mesh_log is not None:
+                watching.append(asyncio.create_task(self._mesh_log.watch()))
             await self._stop.wait()
-            clock.cancel()
+            for task in watching:
+                task.cancel()
             await self._drain()
         finally:
             await self._close()
@@ -159,12 +173,16 @@ class NodeServer:
             "totals": self._recorder.totals(),
             "written": self._written.counts(),
             "upstreams": self._upstream_views(),
+            "mesh": self._mesh_view(),
             "turned_away": self._turned_away(),
         }
 
     def _upstream_views(self) -> dict[str, dict[str, Any]]:
         views = self._strata.upstreams(monotonic_now()) if self._strata is not None else {}
         return {relay_id: view._asdict() for relay_id, view in views.items()}
+
+    def _mesh_view(self) -> dict[str, Any]:
+        return self._merk.mesh(monotonic_now()) if self._merk is not None else {}
 
     def _turned_away(self) -> list[dict[str, Any]]:
         return [entry._asdict() for entry in self._strata.gate.turned_away] if self._strata is not None else []
@@ -202,44 +220,24 @@ class NodeServer:
 
     # Opening
 
-    async def _open_listeners(self) -> None:
-        listen = self._config.bhumi_listen
-        if listen.enabled and listen.tls is not None:
-            await self._listen("bhumi", "bhumi", listen.tls, self._context("bhumi"))
-        if listen.enabled and listen.plain is not None:
-            await self._listen("bhumi_plain", "bhumi", listen.plain, None)
-        strata = self._config.strata_listen
-        if self._strata is not None and strata.ws is not None:
-            await self._listen_strata(self._strata, strata.ws, self._context("strata") if strata.tls else None)
+    async def _open_admin(self) -> None:
         if self._config.admin.listen is not None:
             self._admin = AdminServer(self, self._home)
             await self._admin.open(self._config.admin.listen)
 
-    async def _listen(self, name: str, protocol: str, address: Address, context: ssl.SSLContext | None) -> None:
-        entrance = Entrance(self._hub, protocol)
-        listener = Listener(entrance, entrance.admit, self._hub.release, context)
-        await listener.open(address.host, address.port)
-        self._listeners[name] = listener
-
-    async def _listen_strata(self, relay: StrataRelay, address: Address, context: ssl.SSLContext | None) -> None:
-        entrance = Entrance(self._hub, "strata")
-        site = WebSocketSite(
-            {self._config.strata_listen.path: Endpoint(entrance)},
-            lambda path, host: relay.answer(path, address_key(host), monotonic_now()),
+    def _public_pages(self, static: StaticAnswer | None) -> PublicPages:
+        return PublicPages(
+            WellKnown(
+                self._config,
+                self._identity(),
+                lambda: self._listeners.ports(),  # noqa: PLW0108 - there are none yet
+                self._mesh_view if self._merk is not None else None,
+            ),
+            monotonic_now,
+            static=static,
+            strata=self._strata.answer if self._strata is not None else None,
+            limited=self._config.limits.enabled,
         )
-        listener = Listener(entrance, entrance.admit, self._hub.release, context, site.arrive)
-        await listener.open(address.host, address.port)
-        self._listeners["strata"] = listener
-
-    def _context(self, table: str) -> ssl.SSLContext:
-        context = self._contexts[table] = server_context(*self._certificate_paths(self._config, table))
-        return context
-
-    def _certificate_paths(self, config: Config, table: str) -> tuple[Path, Path]:
-        listen = config.bhumi_listen if table == "bhumi" else config.strata_listen
-        cert = Path(listen.cert) if listen.cert else self._home.cert_path
-        key = Path(listen.key) if listen.key else self._home.tls_key_path
-        return cert, key
 
     def _say_ready(self) -> None:
         line = {
@@ -252,24 +250,25 @@ class NodeServer:
         }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
-        _log.info("node.ready", **self._urls())
+        _log.info("node.ready", **self._urls(), **self._page())
 
     def _identity(self) -> dict[str, str]:
         public = self._key_pair.public
         return {"public_key": public.hex(), "id52": encode_id52(public), "did": encode_did(public)}
 
     def _urls(self) -> dict[str, str]:
-        urls = {}
-        for name, listener in self._listeners.items():
-            address = Address(listener.host, listener.port)
-            if name == "strata":
-                scheme = "wss" if "strata" in self._contexts else "ws"
-                urls[name] = f"{scheme}://{address}{self._config.strata_listen.path}"
-            else:
-                urls[name] = f"{'tcp' if name.endswith('_plain') else 'tls'}://{address}"
+        urls = self._listeners.urls()
         if self._admin is not None:
             urls["admin"] = f"http://{self._admin.address}"
         return urls
+
+    def _page(self) -> dict[str, str]:
+        """Return where a browser on this machine finds the page, if there is one."""
+        ports, merk = self._listeners.ports(), self._config.merk_listen
+        if "merk" not in ports or not self._pages.knows("/"):
+            return {}
+        host = "127.0.0.1" if merk.ws is None or merk.ws.host in _EVERYWHERE else merk.ws.host
+        return {"page": f"{'https' if merk.tls else 'http'}://{Address(host, ports['merk'])}/"}
 
     # While serving
 
@@ -300,8 +299,7 @@ class NodeServer:
         """Read configuration and certificates again; on any fault everything stays as it was."""
         try:
             new = reload_config(self._config)
-            for table, context in self._contexts.items():
-                reload_certificate(context, *self._certificate_paths(new, table))
+            self._listeners.reload_certificates(new)
         except (ConfigError, HostError) as error:
             _log.error("reload.refused", error=str(error))
             return
@@ -333,14 +331,16 @@ class NodeServer:
         self._recorder.set_wall(now, wall_us)
         if self._strata is not None:
             self._strata.set_wall(now, wall_us)
+        if self._merk is not None:
+            self._merk.set_wall(now, wall_us)
         self._recorder.use_key(self._home.reference_key(datetime.datetime.now(datetime.UTC)).key)
 
     # Closing
 
     async def _drain(self) -> None:
         self.draining = True
-        for listener in self._listeners.values():
-            listener.close()
+        self._listeners.close()
+        self._dialler.close()
         if self._upstreams is not None:
             self._upstreams.close()
         self._node.retire()
@@ -361,7 +361,8 @@ class NodeServer:
             steps.callback(self._hub.close)
             if self._admin is not None:
                 steps.push_async_callback(self._admin.close)
-            for listener in self._listeners.values():
+            steps.callback(self._dialler.close)
+            for listener in self._listeners:
                 steps.callback(listener.close)
 
     async def _close_journal(self) -> None:
@@ -369,12 +370,27 @@ class NodeServer:
         await self._written.close()
 
 
-async def _serve(config: Config, home: Home) -> int:
-    server = NodeServer(config, home)  # needs the running loop
+async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:
+    server = NodeServer(config, home, static)  # needs the running loop
     gc.freeze()  # what stands now stays
     gc.set_threshold(*_GC_THRESHOLDS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     return await server.serve()
+
+
+def _outlet(config: Config) -> Outlet:
+    """Return what dials for the mesh.
+
+    Raises:
+        HostError: The authority's file cannot be read.
+    """
+    context = client_context(Path(config.merk.peers_ca)) if config.merk.peers_ca else None
+    return Outlet(
+        message_bytes_max=merk_message_bytes(config),
+        patience=MERK_PATIENCE,
+        context=context,
+        authority="merk.peers_ca",
+    )
 
 
 def _raise_file_limit() -> None:

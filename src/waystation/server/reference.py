@@ -28,6 +28,9 @@ stops the node before it starts, with the file and line (or the variable, or the
 An address is `host:port`, `[ipv6]:port` for IPv6; port 0 takes any free port, and the line that `serve` prints tells
 which; an empty address is off. A relative path counts from the working directory.
 
+In the environment and on the command line a list is `a,b` or a TOML array: `--set merk.peers=ws://a:8080/merk,ws://b/merk`
+and `--set 'merk.peers=["ws://a:8080/merk", "ws://b/merk"]'` are the same.
+
 `SIGHUP` reads the file again. If any part of it is bad, the old configuration stays as a whole. Settings marked
 *reloads* then take effect; a change of any other is logged as needing a restart. Certificate files are read again too.
 

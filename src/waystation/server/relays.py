@@ -12,6 +12,7 @@ from waystation.core.records import Store
 from waystation.crypto.signing import KeyPair
 from waystation.engine.node import Relay
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.directory import StaticKey
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_static_dids
@@ -43,6 +44,8 @@ def build_relays(
     relays: dict[str, Relay] = {}
     if config.bhumi_listen.enabled:
         relays["bhumi"] = BhumiRelay(config.bhumi, rng, rate_limits=rate_limits, admits=admits)
+    if config.merk_listen.enabled:
+        relays["merk"] = MerkRelay(config.merk, key_pair, store, rng, rate_limits=rate_limits, admits=admits)
     if config.strata_listen.enabled:
         relays["strata"] = _build_strata(config, key_pair, store, rng, admits)
     return relays

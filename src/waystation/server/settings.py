@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, setting
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.merk.settings import MerkSettings
 from waystation.protocols.strata.settings import StrataSettings
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "BusSettings",
     "JournalSettings",
     "LimitSettings",
+    "ListenSettings",
+    "MerkListenSettings",
     "NodeSettings",
     "Part",
     "PlainValue",
@@ -33,6 +36,7 @@ __all__ = [
     "admit",
     "allowed_values",
     "fields_of",
+    "merk_paths",
     "parse_address",
     "plain_value",
 ]
@@ -180,6 +184,33 @@ class StrataListenSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MerkListenSettings:
+    """``[merk]``, listener part; the protocol part stands in ``protocols.merk.settings``."""
+
+    enabled: bool = setting(default=True, help="Run the MERK relay.")
+    ws: Address | None = setting(
+        Address("0.0.0.0", 8080),  # noqa: S104
+        "WebSocket and plain HTTP of the relay; the address of strata.ws makes them share it.",
+    )
+    paths: list[str] = setting(["/", "/merk"], "Paths of the WebSocket.")
+    mesh_path: str = setting(
+        "/mesh", "Path for nodes of the original, which expect to be greeted by nobody; empty is off."
+    )
+    tls: bool = setting(default=False, help="Speak wss:// and https:// instead of ws:// and http://.")
+    cert: str = setting("", "Certificate chain in PEM; empty takes tls/cert.pem of the home.", reload=True)
+    key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
+
+
+ListenSettings = BhumiListenSettings | MerkListenSettings | StrataListenSettings
+"""Listener part of any protocol."""
+
+
+def merk_paths(listen: MerkListenSettings) -> list[str]:
+    """Return every path of the MERK listener, that for original nodes last."""
+    return [*listen.paths, *([listen.mesh_path] if listen.mesh_path else [])]
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSettings:
     """``[limits]``: protection against those who ask too much."""
 
@@ -207,6 +238,8 @@ PARTS: Final = (
     Part("admin", "admin", AdminSettings),
     Part("bhumi", "bhumi_listen", BhumiListenSettings),
     Part("bhumi", "bhumi", BhumiSettings),
+    Part("merk", "merk_listen", MerkListenSettings),
+    Part("merk", "merk", MerkSettings),
     Part("strata", "strata_listen", StrataListenSettings),
     Part("strata", "strata", StrataSettings),
     Part("limits", "limits", LimitSettings),
@@ -215,7 +248,7 @@ PARTS: Final = (
 PlainValue = bool | int | str | list[str] | list[dict[str, str]] | dict[str, str]
 """What a setting is in the file."""
 
-TABLES_TO_COME: Final = ("lprp", "bsp", "merk")
+TABLES_TO_COME: Final = ("lprp", "bsp")
 """Tables of protocols that this version does not have; they take ``enabled = false`` and nothing else."""
 
 

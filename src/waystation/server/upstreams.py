@@ -92,7 +92,7 @@ class Upstreams:
         """Dial, and return when the connection is over."""
         try:
             context = client_context(Path(upstream.ca)) if upstream.ca else None
-            link = await dial_websocket(upstream.url, context=context)
+            link = await dial_websocket(upstream.url, context=context, authority="ca in strata.upstreams")
         except (HostError, LocalError) as error:  # LocalError: an address that only looks like one
             _log.warning("upstream.unreachable", relay_id=upstream.relay_id, error=str(error))
             self._relay.upstream_failed(upstream.relay_id, monotonic_now())

@@ -1,0 +1,163 @@
+"""Which ports a configuration asks for, what stands behind each, and their certificates.
+
+MERK and Strata have one listener each, or share one when both name the same address: then one ``WebSocketSite`` leads
+newcomers by their path. Plain GETs of either get the same pages.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from waystation.server.config import Config
+from waystation.server.home import Home
+from waystation.server.hub import Entrance, Hub
+from waystation.server.public_pages import PublicPages
+from waystation.server.settings import Address, MerkListenSettings, StrataListenSettings
+from waystation.transport.listen import Listener
+from waystation.transport.tls import reload_certificate, server_context
+from waystation.transport.websocket import Endpoint, WebSocketSite
+from waystation.transport.websocket_liveness import Patience
+
+__all__ = ["MERK_PATIENCE", "MESH_DOOR", "Listeners", "merk_message_bytes"]
+
+MESH_DOOR: Final = "mesh"
+MERK_PATIENCE: Final = Patience(ping_after_s=30.0, pong_within_s=10.0)  # specs/merk.md 8
+_ENVELOPE_BYTES: Final = 256  # specs/merk.md 10.5: what nodes put around a frame
+_TABLES: Final = {"bhumi": "bhumi", "bhumi_plain": "bhumi", "merk": "merk", "strata": "strata"}
+
+
+def merk_message_bytes(config: Config) -> int:
+    """Return the largest message that a MERK connection takes: a frame within the envelope of nodes."""
+    return config.merk.max_frame_bytes + _ENVELOPE_BYTES
+
+
+class Listeners:
+    """All ports but the operator's."""
+
+    def __init__(self, config: Config, home: Home, hub: Hub, pages: PublicPages) -> None:
+        """Prepare; ``open`` binds.
+
+        Args:
+            config: Which listeners there are.
+            home: Has the certificates that the configuration does not name.
+            hub: Gets the connections.
+            pages: What plain GETs get.
+        """
+        self._config = config
+        self._home = home
+        self._hub = hub
+        self._pages = pages
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self.named: dict[str, Listener] = {}
+        """By name; two names may stand for one listener."""
+
+    def __iter__(self) -> Iterator[Listener]:
+        """Yield every listener once."""
+        return iter(dict.fromkeys(self.named.values()))
+
+    async def open(self) -> None:
+        """Bind every listener that is on.
+
+        Raises:
+            HostError: A port is taken, or a certificate cannot be used; those that were bound before stay open.
+        """
+        bhumi = self._config.bhumi_listen
+        if bhumi.enabled and bhumi.tls is not None:
+            await self._open_pipes("bhumi", bhumi.tls, self._context("bhumi"))
+        if bhumi.enabled and bhumi.plain is not None:
+            await self._open_pipes("bhumi_plain", bhumi.plain, None)
+        sites = self._sites()
+        if self._config.shares_port:
+            merged = {**sites.pop("merk"), **sites["strata"]}
+            sites["strata"] = merged
+        for name, endpoints in sites.items():
+            await self._open_site(name, endpoints)
+        if self._config.shares_port:
+            self.named["merk"] = self.named["strata"]
+
+    def close(self) -> None:
+        """Take nobody any more; connections that stand are the hub's."""
+        for listener in self:
+            listener.close()
+
+    def urls(self) -> dict[str, str]:
+        """Return where each listener that is open is reached, by name."""
+        return {name: self._url(name, listener) for name, listener in self.named.items()}
+
+    def ports(self) -> dict[str, int]:
+        """Return the port of each listener that is open, by name."""
+        return {name: listener.port for name, listener in self.named.items()}
+
+    def reload_certificates(self, config: Config) -> None:
+        """Read the certificates that ``config`` names, for handshakes from now on.
+
+        Raises:
+            HostError: One of them cannot be used; it stays as it was, and those behind it too.
+        """
+        for table, context in self._contexts.items():
+            reload_certificate(context, *self._certificate_paths(config, table))
+
+    # Opening
+
+    async def _open_pipes(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
+        entrance = Entrance(self._hub, _TABLES[name])
+        await self._bind(name, address, Listener(entrance, entrance.admit, self._hub.release, context))
+
+    async def _open_site(self, name: str, endpoints: Mapping[str, Endpoint]) -> None:
+        listen = self._listen(name)
+        assert listen.ws is not None
+        entrance = Entrance(self._hub, name)
+        site = WebSocketSite(endpoints, self._pages.answer)
+        context = self._context(name) if listen.tls else None
+        await self._bind(name, listen.ws, Listener(entrance, entrance.admit, self._hub.release, context, site.arrive))
+
+    async def _bind(self, name: str, address: Address, listener: Listener) -> None:
+        await listener.open(address.host, address.port)
+        self.named[name] = listener
+
+    def _sites(self) -> dict[str, dict[str, Endpoint]]:
+        """Return the endpoints of each WebSocket listener that is on."""
+        merk, strata = self._config.merk_listen, self._config.strata_listen
+        sites: dict[str, dict[str, Endpoint]] = {}
+        if merk.enabled and merk.ws is not None:
+            sites["merk"] = self._merk_endpoints()
+        if strata.enabled and strata.ws is not None:
+            sites["strata"] = {strata.path: Endpoint(Entrance(self._hub, "strata"))}
+        return sites
+
+    def _merk_endpoints(self) -> dict[str, Endpoint]:
+        listen = self._config.merk_listen
+        found = Endpoint(
+            Entrance(self._hub, "merk"),
+            text=False,
+            message_bytes_max=merk_message_bytes(self._config),
+            patience=MERK_PATIENCE,
+        )
+        endpoints = {path: found._replace(has_page=self._pages.knows(path)) for path in listen.paths}
+        if listen.mesh_path:
+            endpoints[listen.mesh_path] = found._replace(sink=Entrance(self._hub, "merk", MESH_DOOR))
+        return endpoints
+
+    # Names and files
+
+    def _listen(self, table: str) -> MerkListenSettings | StrataListenSettings:
+        return self._config.merk_listen if table == "merk" else self._config.strata_listen
+
+    def _context(self, table: str) -> ssl.SSLContext:
+        context = self._contexts[table] = server_context(*self._certificate_paths(self._config, table))
+        return context
+
+    def _certificate_paths(self, config: Config, table: str) -> tuple[Path, Path]:
+        named = config.listeners()[table]
+        cert = Path(named.cert) if named.cert else self._home.cert_path
+        key = Path(named.key) if named.key else self._home.tls_key_path
+        return cert, key
+
+    def _url(self, name: str, listener: Listener) -> str:
+        address = Address(listener.host, listener.port)
+        if _TABLES[name] == "bhumi":
+            return f"{'tcp' if name == 'bhumi_plain' else 'tls'}://{address}"
+        listen = self._listen(name)
+        path = self._config.strata_listen.path if name == "strata" else ""
+        return f"{'wss' if listen.tls else 'ws'}://{address}{path}"
