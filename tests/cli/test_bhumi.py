@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
+from tests.cli.build import caller, in_a_thread
 from tests.sdk.build import LoopbackRelay
-from waystation.cli import main
 from waystation.cli.demo import _Demo
 from waystation.core.ids import decode_id52
 from waystation.crypto.signing import KeyPair
@@ -26,38 +25,14 @@ NOWHERE = "tcp://127.0.0.1:1"
 def run(tmp_path, monkeypatch, capfd):
     """Run a bhumi command in a fresh folder; gives exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main(["bhumi", *words])
-        return ended.value.code, *capfd.readouterr()
-
-    return call
+    return caller("bhumi", capfd)
 
 
 @pytest.fixture
 def relay():
     """The real relay machine on a loopback port, in a thread of its own."""
-    ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-    found = {}
-
-    async def serve():
-        async with LoopbackRelay() as running:
-            found["url"] = running.url
-            ready.set()
-            await stop.wait()
-
-    def work():
-        loop.run_until_complete(serve())
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait(5)
-    yield found["url"]
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(5)
+    with in_a_thread(LoopbackRelay()) as url:
+        yield url
 
 
 class Listening:
@@ -277,7 +252,7 @@ def test_demo_leaves_no_node_behind(tmp_path, monkeypatch):
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
 
     async def scenario():
-        show = _Demo(tmp_path)
+        show = _Demo(tmp_path, stay=False)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", deaf, stdout=subprocess.PIPE)
         await process.stdout.readline()
         await show._stop(process)

@@ -139,6 +139,33 @@ def test_port_taken_by_the_own_node_is_right(home, taken):
     assert "the node of this home runs" in finding.says
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ((), ["merk.ws 127.0.0.1:0", "strata.ws 127.0.0.1:0"]),
+        (("merk.enabled=false",), ["strata.ws 127.0.0.1:0"]),
+        (("strata.enabled=false",), ["merk.ws 127.0.0.1:0"]),
+        (("merk.ws={free}", "strata.ws={free}"), ["merk.ws {free}"]),
+    ],
+)
+def test_each_port_is_looked_at_once(home, free_port, settings, named):
+    """MERK and Strata have a line each, and one line where they share their port."""
+    flags = [*FREE, "--set", "merk.ws=127.0.0.1:0", "--set", "strata.ws=127.0.0.1:0"]
+    for each in settings:
+        flags += ["--set", each.format(free=free_port)]
+    findings = json.loads(RUNNER.invoke(app, ["doctor", "--json", "--home", str(home.path), *flags]).output)["findings"]
+    ports = [finding["says"] for finding in findings if ".ws" in finding["says"]]
+
+    assert ports == [f"{name.format(free=free_port)} is free" for name in named]
+
+
+@pytest.fixture
+def free_port():
+    """Give an address that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 def test_free_port_and_foreign_address(home):
     """A port that can be bound is good, an address that is not ours is a failure."""
     free, foreign = check_ports({"a": Address("127.0.0.1", 0), "b": Address("192.0.2.1", 0)}, home)

@@ -1,5 +1,7 @@
 """Laws of cli.output."""
 
+import json
+
 import pytest
 
 from waystation.cli.output import exit_code_of, print_json, report_error, split_settings
@@ -47,8 +49,26 @@ def test_sentence_goes_to_stderr_and_json_to_stdout(capsys):
     assert captured.out == '{"error": "wrong", "kind": "LocalError", "exit_code": 2}\n'
 
 
+def test_error_steers_no_terminal(capsys):
+    """What a server said stands in sentences of ours, and shows its control characters."""
+    report_error(HostError("it said \x9b31m\x1b[2J\u202e"), as_json=False)
+
+    assert capsys.readouterr().err == "waystation: it said \\x9b31m\\x1b[2J\\u202e\n"
+
+
 def test_json_is_one_line(capsys):
     """One document, one line, other scripts unescaped."""
     print_json({"a": ["é"]})
 
     assert capsys.readouterr().out == '{"a": ["é"]}\n'
+
+
+def test_json_of_others_steers_no_terminal(capsys):
+    """Control characters, reversed text and half characters are escaped, and read back as they were."""
+    texts = ["\x9b31m\x7f", "\u202efdp.exe", "\ud800", "\U000e0041", "é\u65e5"]
+    print_json(texts)
+    line = capsys.readouterr().out.removesuffix("\n")
+
+    assert line.isprintable()
+    assert "é\u65e5" in line
+    assert json.loads(line) == texts

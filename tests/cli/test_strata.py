@@ -1,15 +1,13 @@
-import asyncio
 import io
 import json
 import re
-import threading
 import time
 
 import pytest
 
+from tests.cli.build import caller, in_a_thread
 from tests.protocols.strata import test_bootstrap as bootstrap
 from tests.sdk.strata_build import RelayServer
-from waystation.cli import main
 
 NOWHERE = "ws://127.0.0.1:1/strata"
 
@@ -18,33 +16,14 @@ NOWHERE = "ws://127.0.0.1:1/strata"
 def run(tmp_path, monkeypatch, capfd):
     """Run a strata command in a fresh folder; gives exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        with pytest.raises(SystemExit) as ended:
-            main(["strata", *words])
-        return ended.value.code, *capfd.readouterr()
-
-    return call
+    return caller("strata", capfd)
 
 
 @pytest.fixture
 def relay():
     """The real relay machine on a loopback port, in a thread of its own."""
-    ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-    found = {}
-
-    async def serve():
-        async with RelayServer() as running:
-            found["url"] = running.url
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: (loop.run_until_complete(serve()), loop.close()))
-    thread.start()
-    ready.wait(5)
-    yield found["url"]
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(5)
+    with in_a_thread(RelayServer()) as url:
+        yield url
 
 
 def test_published_packet_is_read_back_and_got(run, relay):

@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "demo": _Listed("demo", "Watch a node, two devices and the report at work."),
     "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
     "strata": _Listed("strata", "Publish and read Strata packets."),
+    "merk": _Listed("merk", "Send and receive encrypted messages over MERK relays."),
     "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
     "sim": _Listed("sim", "Run whole nodes on a virtual clock with faults."),
 }

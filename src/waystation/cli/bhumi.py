@@ -25,6 +25,7 @@ import typer
 import typer.core
 
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
+from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.protocols.bhumi.payloads import MalformedPayloadError, decode_command, encode_command
@@ -52,7 +53,6 @@ from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
-_LOCAL_CA: Final = Path("waystation/tls/ca.pem")  # what `waystation init` makes in the folder it runs in
 _DEFAULT_RELAY: Final = "tls://127.0.0.1:8443"  # design.md, Outside face
 _DEFAULT_HOME: Final = Path("bhumi-me")
 _DASHED_TOKEN: Final = re.compile(r"-[A-Za-z0-9_-]{85}")  # one token in 64 begins like an option
@@ -69,10 +69,6 @@ RelayOption = Annotated[
     typer.Option("--relay", help=f"tls://host:port or tcp://host:port; may repeat. Default {_DEFAULT_RELAY}."),
 ]
 HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this identity, its key and its peers.")]
-CaOption = Annotated[
-    Path | None, typer.Option("--ca", help=f"PEM file of an authority to trust. Default ./{_LOCAL_CA} when it exists.")
-]
-InsecureOption = Annotated[bool, typer.Option("--insecure", help="Take any certificate of the relay.")]
 DialectOption = Annotated[
     Dialect, typer.Option("--e2e", help="bhumi-v1 encrypts end to end; none is what the original node speaks.")
 ]
@@ -417,9 +413,7 @@ def _relays(given: list[str] | None) -> list[str]:
 def _tls(relays: list[str], ca: Path | None, *, insecure: bool) -> ssl.SSLContext | None:
     if not any(relay.startswith("tls://") for relay in relays):
         return None
-    if ca is None and _LOCAL_CA.exists():
-        ca = _LOCAL_CA
-    return client_context(ca, verify=not insecure)
+    return client_context(ca_or_local(ca), verify=not insecure)
 
 
 def _content(text: str | None, file: Path | None, command: str | None) -> tuple[bytes, ContentType]:

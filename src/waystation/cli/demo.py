@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from waystation.cli.demo_merk import MerkDemo
 from waystation.cli.demo_strata import StrataDemo
 from waystation.core.errors import HostError, WaystationError
 from waystation.protocols.bhumi.client import Answered, Greeted, SenderClient
@@ -52,8 +53,9 @@ def demo(
     keep: Annotated[Path | None, typer.Option(help="Work in this folder, which must be new or empty.")] = None,
     *,
     report: Annotated[bool, typer.Option(help="Run the Spark pipeline at the end.")] = True,
+    stay: Annotated[bool, typer.Option(help="Leave two linked nodes and the page open until Ctrl-C.")] = False,
 ) -> None:
-    """Show a node at work: Bhumi devices, Strata packets, what goes wrong on purpose, and the report.
+    """Show nodes at work: Bhumi devices, Strata packets, MERK messages, what goes wrong on purpose, and the report.
 
     Ends by itself and leaves no process behind; the folder with the journal and the report stays.
 
@@ -61,7 +63,7 @@ def demo(
     """
     folder = _folder(keep)
     began = time.monotonic()
-    failures = asyncio.run(_Demo(folder).run())
+    failures = asyncio.run(_Demo(folder, stay=stay).run())
     if report:
         failures += _run_pipeline(folder / "node")
     _console.print(f"\nEverything is in {folder}  ({time.monotonic() - began:.0f} s)", soft_wrap=True)
@@ -83,8 +85,9 @@ def _folder(keep: Path | None) -> Path:
 class _Demo:
     """One run; ``failures`` gathers what went otherwise than promised."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, stay: bool) -> None:
         self._folder = folder
+        self._stay = stay
         self._failures: list[str] = []
         self._relay = ""
         self._tls: ssl.SSLContext
@@ -93,7 +96,7 @@ class _Demo:
 
     async def run(self) -> list[str]:
         """Run all steps; return what went wrong."""
-        async with self._node() as strata:
+        async with self._node() as (strata, merk):
             thermometer, lamp, visitor = (self._state(name) for name in ("thermometer", "lamp", "visitor"))
             async with self._device("thermometer", thermometer), self._device("lamp", lamp) as lamp_task:
                 await self._pair(thermometer, visitor, "thermometer")
@@ -105,21 +108,22 @@ class _Demo:
             for state in (thermometer, lamp, visitor):
                 state.close()
             await self._strata(strata)
+            await self._merk(merk)
         return self._failures
 
     # The cast
 
     @contextlib.asynccontextmanager
-    async def _node(self) -> AsyncIterator[str]:
-        """Run the node; yield the address of its Strata relay."""
+    async def _node(self) -> AsyncIterator[tuple[str, str]]:
+        """Run the node; yield the addresses of its Strata and MERK relays."""
         home = self._folder / "node"
-        settings = ("bhumi.tls=127.0.0.1:0", "strata.ws=127.0.0.1:0", "admin.listen=127.0.0.1:0")
+        settings = ("bhumi.tls=127.0.0.1:0", "merk.ws=127.0.0.1:0", "strata.ws=127.0.0.1:0", "admin.listen=127.0.0.1:0")
         process, ready = await self._serve(home, settings)
         try:
             self._relay = ready["listeners"]["bhumi"]
             self._tls = client_context(home / "tls" / "ca.pem")
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
-            yield ready["listeners"]["strata"]
+            yield ready["listeners"]["strata"], ready["listeners"]["merk"]
         finally:
             await self._stop(process)
         self._expect(process.returncode == 0, f"the node ended with {process.returncode}, not 0")
@@ -140,11 +144,27 @@ class _Demo:
 
     async def _strata(self, relay: str) -> None:
         """Play the Strata steps with a second relay that will be stopped."""
-        settings = ("bhumi.enabled=false", "strata.ws=127.0.0.1:0", "admin.listen=")
+        settings = ("bhumi.enabled=false", "merk.enabled=false", "strata.ws=127.0.0.1:0", "admin.listen=")
         process, ready = await self._serve(self._folder / "other-node", settings)
         try:
             plot = StrataDemo(self._folder, _say, self._expect, relay, ready["listeners"]["strata"])
             await plot.run(lambda: self._stop(process))
+        finally:
+            await self._stop(process)
+
+    async def _merk(self, near: str) -> None:
+        """Play the MERK steps with a second node that is linked with the first."""
+        settings = (
+            "bhumi.enabled=false",
+            "strata.enabled=false",
+            "merk.ws=127.0.0.1:0",
+            f"merk.peers={near}",
+            "admin.listen=",
+        )
+        process, ready = await self._serve(self._folder / "linked-node", settings)
+        try:
+            plot = MerkDemo(self._folder, _say, self._expect, near, ready["listeners"]["merk"])
+            await plot.run(_interrupted if self._stay else None)
         finally:
             await self._stop(process)
 
@@ -283,6 +303,17 @@ class _Demo:
     def _expect(self, holds: bool, otherwise: str) -> None:
         if not holds:
             self._failures.append(otherwise)
+
+
+async def _interrupted() -> None:
+    """Return at Ctrl-C."""
+    pressed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, pressed.set)
+    try:
+        await pressed.wait()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 def _say(who: str, what: str) -> None:

@@ -167,7 +167,9 @@ def _listeners(config: "Config") -> "dict[str, Address]":
     named = {"admin.listen": config.admin.listen}
     if relay.enabled:
         named |= {"bhumi.tls": relay.tls, "bhumi.plain": relay.plain}
-    if config.strata_listen.enabled:
+    if config.merk_listen.enabled:
+        named |= {"merk.ws": config.merk_listen.ws}
+    if config.strata_listen.enabled and not config.shares_port:
         named |= {"strata.ws": config.strata_listen.ws}
     return {name: address for name, address in named.items() if address is not None}
 

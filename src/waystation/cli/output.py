@@ -24,6 +24,7 @@ __all__ = [
     "print_json",
     "report_error",
     "split_settings",
+    "visible",
 ]
 
 EXIT_FAILURE: Final = 1
@@ -36,12 +37,18 @@ WANTS_JSON: Final = "waystation.json"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 HomeOption = Annotated[str | None, typer.Option("--home", help="Folder of the node's key, store and journal.")]
 ConfigOption = Annotated[str | None, typer.Option("--config", help="TOML file with settings.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="One setting, as table.key=value; may repeat.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help='One setting, as table.key=value; a list as a,b or ["a", "b"]; may repeat.'),
+]
 
 
 def print_json(document: Any) -> None:
-    """Print one line of JSON on stdout."""
-    typer.echo(json.dumps(document, ensure_ascii=False))
+    """Print one line of JSON on stdout; of others' texts nothing in it steers a terminal or has no UTF-8."""
+    line = json.dumps(document, ensure_ascii=False)
+    if not line.isprintable():  # what is not, stands within strings, where JSON may escape anything
+        line = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+    typer.echo(line)
 
 
 def exit_code_of(error: WaystationError) -> int:
@@ -56,9 +63,14 @@ def exit_code_of(error: WaystationError) -> int:
 def report_error(error: WaystationError, *, as_json: bool) -> None:
     """Say what went wrong: one sentence on stderr, or one JSON object on stdout."""
     if not as_json:
-        typer.echo(f"waystation: {error}", err=True)
+        typer.echo(visible(f"waystation: {error}"), err=True)
         return
     print_json({"error": str(error), "kind": type(error).__name__, "exit_code": exit_code_of(error)})
+
+
+def visible(text: str) -> str:
+    """Return text in which control characters are shown as what they are: texts of others must not steer a terminal."""
+    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
 def split_settings(settings: list[str] | None, *, home: str | None = None, **flags: str | None) -> dict[str, str]:

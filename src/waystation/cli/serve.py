@@ -23,7 +23,7 @@ def serve(
 ) -> None:
     """Run the node until SIGTERM or Ctrl-C; one JSON line on stdout tells when it is ready, logs go to stderr.
 
-    Missing keys and certificates are made first.
+    Missing keys and certificates are made first. The port of MERK has a page for browsers: the log has its address.
 
     Example: waystation serve --home ./waystation --set bhumi.tls=127.0.0.1:0
     """
@@ -36,9 +36,10 @@ def serve(
     place.ensure()
     with place.lock():
         place.check_secrets()
+        from waystation.console.site import StaticSite  # noqa: PLC0415 - as above
         from waystation.server.logs import configure_logs  # noqa: PLC0415 - half a second that a refusal need not wait
         from waystation.server.node import run  # noqa: PLC0415
 
         configure_logs(chosen.node.log_format, chosen.node.log_level)
-        code = run(chosen, place)
+        code = run(chosen, place, StaticSite().answer)
     raise typer.Exit(code)

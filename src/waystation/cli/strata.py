@@ -18,6 +18,7 @@ from waystation.cli.strata_keys import KeyAction, act_on_key
 from waystation.cli.strata_packets import export_packets, import_packets
 from waystation.cli.strata_relays import RelayAction, act_on_relay, add_listed
 from waystation.cli.strata_show import ConnectionNews, show_delivery
+from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
 from waystation.rules.relay_choice import Notice
 from waystation.sdk.strata import (
@@ -44,7 +45,6 @@ from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
-_LOCAL_CA: Final = Path("waystation/tls/ca.pem")  # what `waystation init` makes in the folder it runs in
 _TRIAL: Final = Notice.ONLY_PROBATION  # nothing to act upon for whoever has named the relay, or has just one
 _DEFAULT_HOME: Final = Path("strata-me")
 _DEFAULT_RELAY: Final = "ws://127.0.0.1:8080/strata"  # design.md, Outside face
@@ -62,10 +62,6 @@ RelayOption = Annotated[
     ),
 ]
 HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this identity, its key and its relays.")]
-CaOption = Annotated[
-    Path | None, typer.Option("--ca", help=f"PEM file of an authority to trust. Default ./{_LOCAL_CA} when it exists.")
-]
-InsecureOption = Annotated[bool, typer.Option("--insecure", help="Take any certificate of the relay.")]
 ProfileOption = Annotated[Profile, typer.Option("--privacy", help="shielded and hardened are experimental.")]
 
 
@@ -211,7 +207,7 @@ def relays(
 
     Example: waystation strata relays add "strata://relay?v=1&http=https://relay.example"
     """
-    tls = client_context(_ca(ca), verify=not insecure)
+    tls = client_context(ca_or_local(ca), verify=not insecure)
     act_on_relay(action, relay, home / SCORES_FILE, tls, as_json=as_json)
 
 
@@ -330,10 +326,6 @@ def _show_fallback(many: ManyRelays) -> None:
         typer.echo(f"waystation: {notice.value}", err=True)
 
 
-def _ca(given: Path | None) -> Path | None:
-    return _LOCAL_CA if given is None and _LOCAL_CA.exists() else given
-
-
 def _run(
     home: Path,
     relays: list[str] | None,
@@ -346,7 +338,7 @@ def _run(
 ) -> None:
     """Run ``work(many)`` with the relays named, or those known, or the local node."""
     urls = [parse_relay(text).ws for text in relays or []]
-    tls: TlsContext = client_context(_ca(ca), verify=not insecure)
+    tls: TlsContext = client_context(ca_or_local(ca), verify=not insecure)
     identity = load_identity(home) if (home / KEY_FILE).exists() else None
     scores = RelayScores(home / SCORES_FILE)
 

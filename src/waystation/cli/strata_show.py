@@ -33,7 +33,7 @@ class ConnectionNews:
                 typer.echo(f"waystation: connected to {url}", err=True)
         elif url not in self._missed:
             self._missed.add(url)
-            typer.echo(f"waystation: {event.reason}; trying again", err=True)
+            typer.echo(_visible(f"waystation: {event.reason}; trying again"), err=True)
 
 
 def show_delivery(delivery: Delivery, *, as_json: bool) -> None:

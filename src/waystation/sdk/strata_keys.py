@@ -7,7 +7,6 @@ Spec: RFC-0001; specs/strata.md 4.1, 9.2.
 """
 
 import json
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from waystation.core.ids import decode_key_hex
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.strata.packet import Packet, make_packet, packet_id_text, sign_body
 from waystation.protocols.strata.provenance import sign_client_attestation
+from waystation.sdk.private_file import read_private, write_private
 
 __all__ = [
     "KEY_FILE",
@@ -38,10 +38,7 @@ __all__ = [
 ]
 
 KEY_FILE: Final = "strata.key"
-_OTHERS: Final = 0o077
-_EXIT_PERMISSION: Final = 4
 _FIRST_KEY: Final = "keys-1"
-_FILE_BYTES_MAX: Final = 16_384
 _EXPORTED: Final = ("did", "key_id", "seed")
 
 
@@ -113,22 +110,12 @@ def load_identity(home: Path) -> Identity:
         HostError: The file cannot be read, holds no key, or others may read it.
     """
     path = home / KEY_FILE
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
-            text = file.read(_FILE_BYTES_MAX)
-    except FileNotFoundError as error:
-        raise LocalError(f"there is no identity in {home}; `waystation strata keys create` makes one") from error
-    except OSError as error:
-        raise HostError(f"cannot read {path}: {error.strerror}", exit_code=_EXIT_PERMISSION) from error
-    if mode & _OTHERS:
-        raise HostError(
-            f"{path} holds a secret and others may read it (mode {mode:04o}); run: chmod 600 {path}",
-            exit_code=_EXIT_PERMISSION,
-        )
+    text = read_private(path, secret=True)
+    if text is None:
+        raise LocalError(f"there is no identity in {home}; `waystation strata keys create` makes one")
     try:
         return _identity_of(json.loads(text))
-    except (ValueError, LocalError) as error:
+    except (ValueError, RecursionError, LocalError) as error:
         raise HostError(f"{path} does not hold a Strata key") from error
 
 
@@ -141,25 +128,10 @@ def save_identity(home: Path, identity: Identity, *, replace: bool = True) -> Pa
     """
     path = home / KEY_FILE
     body = {"did": identity.did, "key_id": identity.key_id, "seed": identity.key_pair.seed.hex()}
-    fresh = path.with_name(f"{KEY_FILE}.{secrets.token_hex(4)}")
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(json.dumps(body, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            if replace:
-                fresh.replace(path)
-            else:
-                os.link(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
-    except FileExistsError as error:
+        write_private(path, json.dumps(body, indent=1) + "\n", replace=replace)
+    except LocalError as error:
         raise LocalError(f"there is an identity in {home} already; it is not overwritten") from error
-    except OSError as error:
-        raise HostError(f"cannot write {path}: {error.strerror}", exit_code=_EXIT_PERMISSION) from error
     return path
 
 

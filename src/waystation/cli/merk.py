@@ -1,0 +1,356 @@
+"""``waystation merk``: send and receive messages over a mesh of relays, encrypted to the recipient.
+
+Results go to stdout (with --json one object a line), everything else to stderr.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from waystation.cli.merk_keys import KeyAction, ServerAction, act_on_keys, act_on_servers
+from waystation.cli.merk_show import ConnectionNews, ProgressBars, show_message, show_servers
+from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json, visible
+from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
+from waystation.core.errors import HostError, LocalError
+from waystation.sdk.merk import (
+    SERVERS_FILE,
+    KeyDiffersError,
+    MerkClient,
+    Message,
+    Mode,
+    Outcome,
+    ReceivedFile,
+    Servers,
+    open_keys,
+    open_merk,
+    parse_key,
+)
+from waystation.transport.http_get import TlsContext
+from waystation.transport.tls import client_context
+
+__all__ = ["app"]
+
+_DEFAULT_HOME: Final = Path("merk-me")
+_DEFAULT_RELAY: Final = "ws://127.0.0.1:8080/merk"  # design.md, Outside face
+_HARD_END_S: Final = 1.9  # a signal ends the program within two seconds, the closing handshake included
+_INTERRUPTED_EXIT_CODE: Final = 130  # what shells report for a program that Ctrl-C ended
+_EXPORTED: Final = (
+    "whoever has this is you and reads what is sent to you; `waystation merk keys import -` takes it back"
+)
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Send and receive encrypted messages over MERK relays.",
+)
+
+RelayOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--relay", help=f"ws:// or wss:// address; may repeat. Default: the servers of the list, else {_DEFAULT_RELAY}."
+    ),
+]
+HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this identity, its key, recipients and servers.")]
+
+
+@app.command()
+def listen(
+    relay: RelayOption = None,
+    home: HomeOption = _DEFAULT_HOME,
+    ca: CaOption = None,
+    insecure: InsecureOption = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Folder for files that arrive.")] = None,
+    count: Annotated[int, typer.Option("--count", min=0, help="End after so many messages; 0 never ends.")] = 0,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Make the best of what an original relay has mutilated; proves little.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Stay connected and print messages with how well each is proved: bound, legacy, ambiguous or none.
+
+    A key is made at first use; its public half on stderr is what others send to. A relay that is out of reach is tried
+    again for ever, then the next one of the list.
+
+    Example: waystation merk listen --relay wss://relay.example/merk --save inbox
+    """
+    with ProgressBars(shown=not as_json) as bars:
+        news = ConnectionNews(bars, public_key=open_keys(home).signing.public, waits=True)
+
+        async def main() -> None:
+            async with open_merk(
+                home,
+                _urls(relay, home),
+                only=bool(relay),
+                tls=_tls(ca, insecure=insecure),
+                salvage=salvage,
+                keep_trying=True,
+                on_event=news.show,
+            ) as merk:
+                await _until_signal(_print_messages(merk, save, count, as_json=as_json))
+
+        asyncio.run(main())
+
+
+@app.command()
+def send(
+    target: Annotated[str, typer.Argument(help="Public key of the recipient: 64 hexadecimal digits, or its id52.")],
+    text: Annotated[str | None, typer.Argument(help="What to say; - reads it from stdin.")] = None,
+    content: Annotated[str | None, typer.Option("--content", help="Send this JSON.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Send this file.")] = None,
+    mode: Annotated[
+        Mode,
+        typer.Option("--mode", help="encrypted: only the recipient reads it; signed: everybody may; plain: tests."),
+    ] = Mode.ENCRYPTED,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Agreement key of the recipient, for clients that publish none.")
+    ] = None,
+    accept_new_key: Annotated[
+        bool,
+        typer.Option(
+            "--accept-new-key",
+            help="Take the key that the recipient has published, although another is pinned or given.",
+        ),
+    ] = False,
+    relay: RelayOption = None,
+    home: HomeOption = _DEFAULT_HOME,
+    ca: CaOption = None,
+    insecure: InsecureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send one message and say what became of it; exit code 0 only when it was delivered.
+
+    The recipient's agreement key is found in the key directory and pinned.
+
+    Example: waystation merk send 8a1f…64 digits… "hello" --relay wss://relay.example/merk
+
+    Example: waystation merk send 8a1f…64 digits… --file holiday.jpg
+    """
+    recipient = parse_key(target)
+    _check_one_content(text, content, file)
+    value = None if content is None else _parse(content)
+    said = sys.stdin.read() if text == "-" else text or ""
+    with ProgressBars(shown=not as_json) as bars:
+        news = ConnectionNews(bars, public_key=open_keys(home).signing.public, waits=False)
+
+        async def work(merk: MerkClient) -> Outcome:
+            if accept_new_key:
+                await merk.agreement_key_of(recipient)
+                merk.accept_key(recipient)
+            try:
+                return await say(merk, key)
+            except KeyDiffersError:
+                if not accept_new_key:
+                    raise
+                merk.accept_key(recipient)
+                return await say(merk, None)
+
+        async def say(merk: MerkClient, agreement_key: str | None) -> Outcome:
+            if file is not None:
+                return await merk.send_file(
+                    recipient,
+                    file,
+                    mode=mode,
+                    agreement_key=agreement_key,
+                    on_progress=lambda done, total: bars.show(file, file.name, done, total),
+                )
+            if content is not None:
+                return await merk.send_json(recipient, value, mode=mode, agreement_key=agreement_key)
+            return await merk.send_text(recipient, said, mode=mode, agreement_key=agreement_key)
+
+        outcome, at = _run(home, relay, ca, work, insecure=insecure, on_event=news.show)
+    _show_outcome(outcome, recipient, mode, at, as_json=as_json)
+    if not outcome.delivered:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+@app.command()
+def keys(
+    action: Annotated[KeyAction, typer.Argument(help="What to do.")] = KeyAction.SHOW,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(help="import: the file, - for stdin; trust: public and agreement key; forget: public key."),
+    ] = None,
+    home: HomeOption = _DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show, create, import or export the keys of this identity; list, trust or forget the pinned keys of recipients.
+
+    The file of export and import is that of the original. What `keys export` prints on stdout is a secret.
+
+    Example: waystation merk keys create --home alice
+
+    Example: waystation merk keys import exported.json
+    """
+    given = values or []
+    text = _read(given[0]) if action is KeyAction.IMPORT and given else None
+    documents = act_on_keys(action, given, text, home)
+    if action is KeyAction.EXPORT:
+        typer.echo(f"note: {_EXPORTED}", err=True)
+        typer.echo(documents[0]["key_file"])
+        return
+    for document in documents:
+        if as_json:
+            print_json(document)
+        elif action is KeyAction.RECIPIENTS:
+            origin = "by hand" if document["by_hand"] else "first seen"
+            typer.echo(f"{document['public_key']}  {document['agreement_key']}  {origin}")
+        else:
+            for name, shown in document.items():
+                typer.echo(f"{name:<14} {shown}")
+
+
+@app.command()
+def servers(
+    action: Annotated[ServerAction, typer.Argument(help="What to do.")] = ServerAction.LIST,
+    address: Annotated[str | None, typer.Argument(help="ws:// or wss:// address of a relay.")] = None,
+    home: HomeOption = _DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List the relays this identity knows, in the order in which they are tried; add, remove or select one.
+
+    Relays tell others; those you added go first. A relay that proved its key is pinned: to take a new key of it, remove
+    it and add it again.
+
+    Example: waystation merk servers add wss://relay.example/merk
+    """
+    listed = act_on_servers(action, address, home)
+    if as_json:
+        for each in listed:
+            print_json(each)
+    elif listed:
+        show_servers(listed)
+    if not listed and not as_json:
+        typer.echo(f"no servers yet; without --relay {_DEFAULT_RELAY} is used", err=True)
+
+
+async def _print_messages(merk: MerkClient, save: Path | None, count: int, *, as_json: bool) -> None:
+    printed_count = 0
+    async for message in merk.messages():
+        show_message(message, await _keep(message, save), as_json=as_json)
+        printed_count += 1
+        if printed_count == count:
+            return
+
+
+async def _keep(message: Message, save: Path | None) -> Path | None:
+    """Save a message's file, or drop it; return where it is."""
+    if not isinstance(message.content, ReceivedFile):
+        return None
+    if save is None:
+        message.content.discard()
+        return None
+    try:
+        return await asyncio.to_thread(message.content.save, save)
+    except HostError as error:  # the next message may fit again
+        typer.echo(visible(f"waystation: {error}"), err=True)
+        message.content.discard()
+        return None
+
+
+async def _until_signal(work: Awaitable[None]) -> None:
+    """Do the work until it ends, or SIGTERM or SIGINT come; raises KeyboardInterrupt on SIGINT."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    came: list[int] = []
+
+    def stop(number: int) -> None:
+        came.append(number)
+        task.cancel()
+        # A name lookup runs in a thread that cannot be cancelled, and the loop would wait for it.
+        hard_end = threading.Timer(_HARD_END_S, os._exit, (_INTERRUPTED_EXIT_CODE if number == signal.SIGINT else 0,))
+        hard_end.daemon = True
+        hard_end.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    await asyncio.wait([task])
+    if signal.SIGINT in came:
+        raise KeyboardInterrupt
+    if not task.cancelled():
+        task.result()
+
+
+def _run(
+    home: Path,
+    relays: list[str] | None,
+    ca: Path | None,
+    work: Callable[[MerkClient], Awaitable[Outcome]],
+    *,
+    insecure: bool,
+    on_event: Callable[[object], None],
+) -> tuple[Outcome, str | None]:
+    """Do the work with a connected client; return its outcome and the relay."""
+
+    async def main() -> tuple[Outcome, str | None]:
+        async with open_merk(
+            home, _urls(relays, home), only=bool(relays), tls=_tls(ca, insecure=insecure), on_event=on_event
+        ) as merk:
+            outcome, relay = await work(merk), merk.relay
+            if merk.waiting_count:
+                typer.echo(f"note: {merk.waiting_count} messages arrived meanwhile and are not shown", err=True)
+            return outcome, relay
+
+    return asyncio.run(main())
+
+
+def _show_outcome(outcome: Outcome, recipient: bytes, mode: Mode, relay: str | None, *, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {
+            "outcome": outcome.value,
+            "delivered": outcome.delivered,
+            "target": recipient.hex(),
+            "mode": mode.value,
+            "relay": relay,
+            "sentence": outcome.sentence,
+            "advice": outcome.advice,
+            "retry_safe": outcome.retry_safe,
+        }
+        print_json(document)
+    elif outcome.delivered:
+        typer.echo(f"delivered to {recipient.hex()} ({mode.value})")
+    else:
+        typer.echo(f"waystation: {outcome.sentence}; {outcome.advice}", err=True)
+
+
+def _check_one_content(text: str | None, content: str | None, file: Path | None) -> None:
+    given = sum(each is not None for each in (text, content, file))
+    if given != 1:
+        raise LocalError("say what to send: one of a text, - for stdin, --content or --file")
+    if file is not None and not file.is_file():
+        raise LocalError(f"cannot read {file}: no such file")
+
+
+def _parse(content: str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise LocalError(f"--content is no JSON: {error}") from error
+
+
+def _read(name: str) -> str:
+    if name == "-":
+        return sys.stdin.read()
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LocalError(f"cannot read {name}: {error}") from error
+
+
+def _urls(given: list[str] | None, home: Path) -> list[str]:
+    """Return the relays named, or none when the user has added some to the list, or the local node."""
+    if given:
+        return given
+    listed = Servers(home / SERVERS_FILE).in_order()
+    return [] if any(server.added for server in listed) else [_DEFAULT_RELAY]
+
+
+def _tls(ca: Path | None, *, insecure: bool) -> TlsContext:
+    return client_context(ca_or_local(ca), verify=not insecure)
