@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BROWSER := $(VENV)/.browser
 
 .PHONY: help demo test check soak bench shape docs lock clean
 
@@ -19,19 +20,20 @@ help:
 demo: $(READY)
 	$(BIN)/waystation demo
 
-test: $(READY)
+test: $(READY) $(BROWSER)
 	$(BIN)/python -m pytest
 
-check: $(READY)
+check: $(READY) $(BROWSER)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m pytest -m "not slow and not spark"
 
-soak: $(READY)
+soak: $(READY) $(BROWSER)
 	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
 	$(BIN)/waystation sim --protocol strata --seed 1 --seeds 1000 --hours 0.03 --jobs 2
+	$(BIN)/waystation sim --protocol merk --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/python -m fuzz.run --inputs 1000000 --seed 1
 	$(BIN)/python -m pytest -m slow --timeout 7200
 	$(BIN)/python -m soak.run
@@ -39,6 +41,7 @@ soak: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.bhumi
 	$(BIN)/python -m bench.strata
+	$(BIN)/python -m bench.merk
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape
@@ -63,3 +66,8 @@ $(READY): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --requirement requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
 	@touch $(READY)
+
+# A Chromium and a Node.js for the tests of page and browser SDK; without them the rest of the suite runs all the same,
+# and those tests fail with the sentence that is printed here.
+$(BROWSER): $(READY) tools/browser.py
+	@$(BIN)/python -m tools.browser && touch $(BROWSER) || true

@@ -1,0 +1,95 @@
+// @ts-check
+/**
+ * What the SDK takes from the page it runs in; every part can be replaced, which is how it runs under Node.
+ * @module
+ */
+
+import { loadCrypto } from "./crypto.js";
+import { MemoryStorage, openStorage } from "./storage.js";
+
+/**
+ * @typedef {object} Clock
+ * @property {() => number} now Unix milliseconds.
+ * @property {(action: () => void, delayMs: number) => unknown} setTimeout
+ * @property {(timer: any) => void} clearTimeout
+ */
+
+/**
+ * The part of WebSocket that is used.
+ * @typedef {object} Socket
+ * @property {string} binaryType
+ * @property {number} bufferedAmount
+ * @property {((event: any) => void) | null} onopen
+ * @property {((event: any) => void) | null} onmessage
+ * @property {((event: any) => void) | null} onclose
+ * @property {((event: any) => void) | null} onerror
+ * @property {(data: any) => void} send
+ * @property {(code?: number, reason?: string) => void} close
+ */
+
+/**
+ * The part of BroadcastChannel that is used.
+ * @typedef {object} Channel
+ * @property {((event: any) => void) | null} onmessage
+ * @property {(message: any) => void} postMessage
+ * @property {() => void} close
+ */
+
+/**
+ * @typedef {object} Environment
+ * @property {(address: string) => Socket} socketFactory
+ * @property {import("./storage.js").Storage} storage
+ * @property {import("./storage.js").Storage} identities Where keys stay: `storage`, or memory when keys are bytes.
+ * @property {import("./crypto.js").Crypto} crypto
+ * @property {Clock} clock
+ * @property {() => number} random
+ * @property {LockManager | null} locks
+ * @property {((name: string) => Channel) | null} broadcastChannel
+ * @property {(EventTarget & { visibilityState?: string }) | null} page
+ * @property {EventTarget | null} network
+ * @property {boolean} isHttps Whether the page came over https, so that it may not use ws:// addresses.
+ */
+
+/** @type {WeakMap<object, Promise<Environment>>} */
+const KNOWN = new WeakMap();
+/** Key under which the environment of the page itself is known. */
+const PAGE = {};
+
+/**
+ * Completes what was given by what the page offers; the same object gives the same environment.
+ * @param {Partial<Environment>} [given]
+ * @returns {Promise<Environment>}
+ */
+export function completeEnvironment(given = PAGE) {
+  const known = KNOWN.get(given) ?? complete(given);
+  KNOWN.set(given, known);
+  return known;
+}
+
+/**
+ * @param {Partial<Environment>} given
+ * @returns {Promise<Environment>}
+ */
+async function complete(given) {
+  const scope = globalThis;
+  const crypto = given.crypto ?? (await loadCrypto());
+  const storage = given.storage ?? (await openStorage());
+  return {
+    socketFactory: (address) => new WebSocket(address),
+    storage,
+    identities: crypto.kind === "native" ? storage : new MemoryStorage(),
+    clock: {
+      now: () => Date.now(),
+      setTimeout: (action, delayMs) => scope.setTimeout(action, delayMs),
+      clearTimeout: (timer) => scope.clearTimeout(timer),
+    },
+    random: Math.random,
+    locks: scope.navigator?.locks ?? null,
+    broadcastChannel: scope.BroadcastChannel === undefined ? null : (name) => new BroadcastChannel(name),
+    page: scope.document ?? null,
+    network: scope.window ?? null,
+    isHttps: scope.location?.protocol === "https:",
+    ...given,
+    crypto,
+  };
+}

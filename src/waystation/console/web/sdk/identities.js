@@ -1,0 +1,80 @@
+// @ts-check
+/**
+ * Identities by name in the storage.
+ * @module
+ */
+
+import { toHex } from "./bytes.js";
+import { LocalError } from "./errors.js";
+import { Keys } from "./keys.js";
+
+/** @typedef {import("./environment.js").Environment} Environment */
+/** @typedef {{ identity: string, id: string, agreementKey: string, exportable: boolean }} IdentityRecord Keys in hex. */
+
+export const DEFAULT_IDENTITY = "default";
+const NAME_MAX = 64;
+
+/**
+ * Gives the identity of this name.
+ * @param {Environment} environment
+ * @param {string} identity
+ * @returns {Promise<Keys | null>}
+ */
+export async function loadIdentity({ identities, crypto }, identity) {
+  const stored = await identities.get("identities", identity);
+  return stored === undefined ? null : Keys.fromStored(crypto, stored);
+}
+
+/**
+ * Makes an identity under a name that is free.
+ * @param {Environment} environment
+ * @param {string} identity
+ * @param {boolean} exportable
+ * @returns {Promise<Keys>}
+ * @throws {LocalError} The name is taken, empty or too long.
+ */
+export async function makeIdentity(environment, identity, exportable) {
+  await demandFree(environment, identity);
+  const keys = await Keys.generate(environment.crypto, { exportable });
+  await environment.identities.put("identities", identity, keys.toStored());
+  return keys;
+}
+
+/**
+ * Takes the original's key file under a name that is free.
+ * @param {Environment} environment
+ * @param {string} identity
+ * @param {string} text
+ * @param {boolean} exportable
+ * @returns {Promise<Keys>}
+ * @throws {LocalError} It is no such file, or the name is taken.
+ */
+export async function takeIdentity(environment, identity, text, exportable) {
+  await demandFree(environment, identity);
+  const keys = await Keys.importJson(environment.crypto, text, { exportable });
+  await environment.identities.put("identities", identity, keys.toStored());
+  return keys;
+}
+
+/**
+ * Lists them by name.
+ * @param {Environment} environment
+ * @returns {Promise<IdentityRecord[]>}
+ */
+export async function allIdentities({ identities }) {
+  return (await identities.entries("identities")).map(([identity, stored]) => ({
+    identity,
+    id: toHex(stored.signing.public),
+    agreementKey: toHex(stored.agreement.public),
+    exportable: stored.exportable,
+  }));
+}
+
+/**
+ * @param {Environment} environment
+ * @param {string} identity
+ */
+async function demandFree({ identities }, identity) {
+  if (identity === "" || identity.length > NAME_MAX) throw new LocalError(`An identity's name has 1 to ${NAME_MAX} characters.`);
+  if ((await identities.get("identities", identity)) !== undefined) throw new LocalError(`There is an identity "${identity}" already; forget it first.`);
+}

@@ -1,0 +1,179 @@
+// @ts-check
+/**
+ * From a frame of content to a message for the application: opened, told from repeats, files put together.
+ * @module
+ */
+
+import { textOf, toHex, utf8 } from "./bytes.js";
+import { MalformedError } from "./errors.js";
+import { decodeFrame } from "./frames.js";
+import { openFrame } from "./sealing.js";
+import { SeenMessages } from "./seen.js";
+import { IncomingTransfers } from "./transfers.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./sealing.js").Opened} Opened */
+/** @typedef {import("./contents.js").FilePart} FilePart */
+
+/**
+ * @typedef {object} Message
+ * @property {string} sender Hex.
+ * @property {import("./sealing.js").Mode} mode
+ * @property {import("./sealing.js").Auth} auth
+ * @property {"raw" | "text" | "json" | "file"} kind
+ * @property {string} [text] Of text and JSON as sent, and of raw bytes that are valid UTF-8.
+ * @property {any} [json]
+ * @property {string} [name]
+ * @property {Bytes} [data] Of raw and file.
+ * @property {number | null} timeMs The sender's clock; type 0x10 only.
+ * @property {string | null} messageId Hex; type 0x10 only.
+ * @property {number} receivedMs
+ * @property {string} id Hex.
+ * @property {number} bytes Size of the content.
+ */
+
+/**
+ * @typedef {{ direction: "in" | "out", transferId: string, peer: string, name: string, bytesDone: number, bytesTotal: number,
+ *   done: boolean, failed: string | null }} Transfer
+ */
+
+/**
+ * What came of a frame.
+ * @typedef {{ message?: Message, transfer?: Transfer, dropped?: { refusal: import("./errors.js").Refusal, sender: string | null },
+ *   isOurs?: boolean, givenUp?: Transfer[] }} Received
+ */
+
+/** Opens frames for one identity. */
+export class Inbox {
+  #seen = new SeenMessages();
+  #transfers;
+
+  /**
+   * @param {import("./keys.js").Keys} keys
+   * @param {import("./environment.js").Clock} clock
+   */
+  constructor(keys, clock) {
+    this.keys = keys;
+    this.clock = clock;
+    this.#transfers = new IncomingTransfers(keys.crypto);
+  }
+
+  /**
+   * Takes a whole frame.
+   * @param {Bytes} data
+   * @returns {Promise<Received>}
+   */
+  async take(data) {
+    const frame = decodeFrame(data);
+    const sender = toHex(frame.sender);
+    try {
+      const opened = await openFrame(this.keys, frame);
+      // The same plain bytes may be meant twice; the same signed ones are a replay.
+      const isRepeat = opened.mode !== "plain" && !this.#seen.add(opened.fingerprint, this.clock.now());
+      if (isRepeat) return { dropped: { refusal: "duplicate", sender } };
+      return await this.#read(opened, sender);
+    } catch (error) {
+      if (error instanceof MalformedError) return { dropped: { refusal: error.refusal, sender } };
+      throw error;
+    }
+  }
+
+  /** Gives up files on which nothing moves any more. @returns {Transfer[]} */
+  expire() {
+    return this.#transfers.expire(this.clock.now()).map((incoming) => failed(incoming, "Nothing came for ten minutes."));
+  }
+
+  /**
+   * @param {Opened} opened
+   * @param {string} sender
+   * @returns {Promise<Received>}
+   */
+  async #read({ mode, auth, content, fingerprint }, sender) {
+    const isExtended = content.kind === "extended";
+    const inner = isExtended ? content.content : content;
+    if (inner.kind === "file_part") return this.#onPart(inner, { mode, auth }, sender, content.kind === "extended" ? content.timeMs : 0);
+    const about = {
+      sender,
+      mode,
+      auth,
+      timeMs: isExtended ? content.timeMs : null,
+      messageId: isExtended ? toHex(content.messageId) : null,
+      receivedMs: this.clock.now(),
+      id: fingerprint.slice(-64, -32),
+    };
+    return { message: { ...about, ...bodyOf(inner) }, isOurs: isExtended };
+  }
+
+  /**
+   * @param {FilePart} part
+   * @param {Pick<Opened, "mode" | "auth">} proof
+   * @param {string} sender
+   * @param {number} timeMs
+   * @returns {Promise<Received>}
+   */
+  async #onPart(part, proof, sender, timeMs) {
+    const received = await this.#putPart(part, proof, sender, timeMs);
+    const givenUp = this.#transfers.takeGivenUp().map((incoming) => failed(incoming, "It stood still, and its place was needed."));
+    return { ...received, givenUp };
+  }
+
+  /**
+   * @param {FilePart} part
+   * @param {Pick<Opened, "mode" | "auth">} proof
+   * @param {string} sender
+   * @param {number} timeMs
+   * @returns {Promise<Received>}
+   */
+  async #putPart(part, { mode, auth }, sender, timeMs) {
+    const receivedMs = this.clock.now();
+    const taken = await this.#transfers.take(sender, `${mode}:${auth}`, part, receivedMs);
+    if (taken.status === "late") return { dropped: { refusal: "duplicate", sender } };
+    if (taken.status === "refused") return { dropped: { refusal: "bad_content", sender }, transfer: transferOf(sender, part, 0, `Refused: ${taken.detail}.`) };
+    if (taken.status === "more") return { transfer: transferOf(sender, part, taken.bytesDone, null), isOurs: true };
+    const messageId = toHex(part.transferId);
+    const { name } = part;
+    const { data } = taken;
+    /** @type {Message} */
+    const message = { sender, mode, auth, kind: "file", name, data, bytes: data.length, timeMs, messageId, receivedMs, id: messageId };
+    return { message, transfer: transferOf(sender, part, data.length, null), isOurs: true };
+  }
+}
+
+/**
+ * @param {import("./transfers.js").Incoming} incoming
+ * @param {string} why
+ */
+function failed({ sender, first, bytesDone }, why) {
+  return transferOf(sender, first, bytesDone, why);
+}
+
+/**
+ * @param {string} peer
+ * @param {FilePart} part
+ * @param {number} bytesDone
+ * @param {string | null} failed
+ * @returns {Transfer}
+ */
+function transferOf(peer, { transferId, name, totalBytes }, bytesDone, failed) {
+  const done = failed === null && bytesDone === totalBytes;
+  return { direction: "in", transferId: toHex(transferId), peer, name, bytesDone, bytesTotal: totalBytes, done, failed };
+}
+
+/**
+ * @param {import("./contents.js").Simple} content
+ * @returns {Pick<Message, "kind" | "text" | "json" | "name" | "data" | "bytes">}
+ */
+function bodyOf(content) {
+  switch (content.kind) {
+    case "raw": {
+      const text = textOf(content.data);
+      return { kind: "raw", data: content.data, bytes: content.data.length, ...(text === null ? {} : { text }) };
+    }
+    case "text":
+      return { kind: "text", text: content.text, bytes: utf8(content.text).length };
+    case "json":
+      return { kind: "json", text: content.text, json: JSON.parse(content.text), bytes: utf8(content.text).length };
+    case "file":
+      return { kind: "file", name: content.name, data: content.data, bytes: content.data.length };
+  }
+}

@@ -1,0 +1,199 @@
+// @ts-check
+/**
+ * Building frames for another client, and opening those of others with what is proved about them.
+ *
+ * Auth levels: bound (the signature covers sender, type and target), legacy (content is signed, target is not), ambiguous
+ * (32 signed bytes, which might be the answer to a hostile challenge), none (nothing is signed).
+ * Spec: specs/merk.md 3, 7, 8.
+ * @module
+ */
+
+import { concat, equal, isZero, toHex } from "./bytes.js";
+import { decodeContent, decodeSignedContent, encodeContent, encodeSignedContent } from "./contents.js";
+import { LocalError, MalformedError } from "./errors.js";
+import { CHALLENGE_BYTES, encodeFrame, headerOf, KEY_BYTES, MessageType, SIGNATURE_BYTES } from "./frames.js";
+import { headerMessage } from "./proofs.js";
+
+/** @typedef {import("./bytes.js").Bytes} Bytes */
+/** @typedef {import("./keys.js").Keys} Keys */
+/** @typedef {import("./contents.js").Content} Content */
+/** @typedef {import("./frames.js").Frame} Frame */
+/** @typedef {"bound" | "legacy" | "ambiguous" | "none"} Auth */
+/** @typedef {"plain" | "signed" | "encrypted"} Mode */
+
+export const GCM_NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const ENCRYPTED_BYTES_MIN = KEY_BYTES + KEY_BYTES + GCM_NONCE_BYTES + TAG_BYTES + 1;
+
+/** @type {Readonly<Record<Auth, string>>} */
+export const AUTH_SENTENCES = Object.freeze({
+  bound: "The sender signed this for you: who sent it, what it is and that you are the recipient are proved.",
+  legacy: "The sender signed the content, but not for whom: somebody may have passed on what was meant for another.",
+  ambiguous: "This is signed, but it looks like an answer that a hostile server could have obtained: do not rely on the sender.",
+  none: "Nothing is signed: the relay's word is all there is for who sent this.",
+});
+
+/**
+ * What was inside a frame.
+ * @typedef {object} Opened
+ * @property {Bytes} sender
+ * @property {Mode} mode
+ * @property {Auth} auth
+ * @property {Content} content
+ * @property {string} fingerprint Names sender and payload, for telling repeats.
+ */
+
+/**
+ * Builds a DATA frame: bytes without type, and without signature unless the header is signed.
+ * @param {Keys} keys
+ * @param {Bytes} target
+ * @param {Bytes} content
+ * @param {{ headerSignature?: boolean }} [options]
+ */
+export function dataFrame(keys, target, content, { headerSignature = true } = {}) {
+  return finish(keys, MessageType.DATA, concat(target, content), headerSignature);
+}
+
+/**
+ * Builds a SIGNED_DATA frame. Without a header signature it refuses content of exactly 32 bytes, which receivers cannot
+ * tell from the answer to a challenge.
+ * @param {Keys} keys
+ * @param {Bytes} target
+ * @param {Content} content
+ * @param {{ headerSignature?: boolean }} [options]
+ * @throws {LocalError}
+ */
+export async function signedFrame(keys, target, content, { headerSignature = true } = {}) {
+  const encoded = encodeSignedContent(content);
+  if (encoded.length === CHALLENGE_BYTES && !headerSignature) {
+    throw new LocalError("Signed content of exactly 32 bytes needs a signed header, it could be mistaken for a login otherwise.");
+  }
+  const signature = await keys.sign(encoded);
+  return finish(keys, MessageType.SIGNED_DATA, concat(target, signature, encoded), headerSignature);
+}
+
+/**
+ * Builds an ENCRYPTED_DATA frame, signed over its whole payload.
+ * @param {Keys} keys
+ * @param {Bytes} target
+ * @param {Bytes} recipientAgreementKey X25519, 32 bytes.
+ * @param {Content} content
+ * @param {{ ephemeral?: import("./crypto.js").Pair, nonce?: Bytes }} [fixed] For vectors; both are fresh otherwise.
+ * @throws {LocalError} The recipient's key is unfit.
+ */
+export async function encryptedFrame(keys, target, recipientAgreementKey, content, fixed = {}) {
+  const crypto = keys.crypto;
+  const ephemeral = fixed.ephemeral ?? (await crypto.generateAgreement(false));
+  const nonce = fixed.nonce ?? crypto.randomBytes(GCM_NONCE_BYTES);
+  const shared = await crypto.agree(ephemeral.secret, recipientAgreementKey);
+  if (shared === null) throw new LocalError("The recipient's encryption key is unfit: anybody could read the message.");
+  const sealed = await crypto.seal(await crypto.sha256(shared), nonce, encodeContent(content));
+  const payload = concat(target, ephemeral.public, nonce, sealed);
+  return encodeFrame(MessageType.ENCRYPTED_DATA, payload, keys.signing.public, await keys.sign(payload));
+}
+
+/**
+ * Opens a frame of content.
+ * @param {Keys} keys
+ * @param {Frame} frame
+ * @returns {Promise<Opened>}
+ * @throws {MalformedError} no_target, not_for_us, bad_signature, cannot_decrypt, bad_content, or unknown_type.
+ */
+export async function openFrame(keys, frame) {
+  const open = OPENERS.get(frame.kind);
+  if (open === undefined) throw new MalformedError("unknown_type", `type ${frame.kind}`);
+  if (frame.payload.length < KEY_BYTES) throw new MalformedError("no_target", `${frame.payload.length} bytes`);
+  if (!equal(frame.payload.subarray(0, KEY_BYTES), keys.signing.public)) throw new MalformedError("not_for_us", "another target");
+  const opened = await open(keys, frame);
+  const fingerprint = `${toHex(frame.sender)}:${toHex(await keys.crypto.sha256(frame.payload))}`;
+  return { sender: frame.sender, ...opened, fingerprint };
+}
+
+/** @typedef {{ mode: Mode, auth: Auth, content: Content }} Inside */
+
+/** @type {ReadonlyMap<number, (keys: Keys, frame: Frame) => Promise<Inside>>} */
+const OPENERS = new Map([
+  [MessageType.DATA, openData],
+  [MessageType.SIGNED_DATA, openSigned],
+  [MessageType.ENCRYPTED_DATA, openEncrypted],
+]);
+
+/**
+ * @param {Keys} keys
+ * @param {Frame} frame
+ * @returns {Promise<Inside>}
+ */
+async function openData(keys, frame) {
+  const auth = (await hasHeaderSignature(keys, frame)) ? "bound" : "none";
+  return { mode: "plain", auth, content: { kind: "raw", data: frame.payload.slice(KEY_BYTES) } };
+}
+
+/**
+ * @param {Keys} keys
+ * @param {Frame} frame
+ * @returns {Promise<Inside>}
+ */
+async function openSigned(keys, frame) {
+  const signature = frame.payload.slice(KEY_BYTES, KEY_BYTES + SIGNATURE_BYTES);
+  const encoded = frame.payload.slice(KEY_BYTES + SIGNATURE_BYTES);
+  if (signature.length < SIGNATURE_BYTES) throw new MalformedError("bad_signature", "cut off");
+  if (!(await keys.crypto.verify(frame.sender, encoded, signature))) throw new MalformedError("bad_signature", "content");
+  const bound = await hasHeaderSignature(keys, frame);
+  const content = decodeSignedContent(encoded);
+  return { mode: "signed", auth: bound ? "bound" : encoded.length === CHALLENGE_BYTES ? "ambiguous" : "legacy", content };
+}
+
+/**
+ * @param {Keys} keys
+ * @param {Frame} frame
+ * @returns {Promise<Inside>}
+ */
+async function openEncrypted(keys, frame) {
+  const { payload } = frame;
+  if (payload.length < ENCRYPTED_BYTES_MIN) throw new MalformedError("cannot_decrypt", `${payload.length} bytes`);
+  const auth = await encryptedAuth(keys, frame);
+  const nonceAt = KEY_BYTES + KEY_BYTES;
+  const sealedAt = nonceAt + GCM_NONCE_BYTES;
+  const shared = await keys.crypto.agree(keys.agreement.secret, payload.slice(KEY_BYTES, nonceAt));
+  if (shared === null) throw new MalformedError("cannot_decrypt", "unfit ephemeral key");
+  const plaintext = await keys.crypto.open(await keys.crypto.sha256(shared), payload.slice(nonceAt, sealedAt), payload.slice(sealedAt));
+  if (plaintext === null) throw new MalformedError("cannot_decrypt", "wrong tag");
+  return { mode: "encrypted", auth, content: decodeContent(plaintext) };
+}
+
+/**
+ * The original signs without the target and checks with it; we read both.
+ * @param {Keys} keys
+ * @param {Frame} frame
+ * @returns {Promise<Auth>}
+ */
+async function encryptedAuth({ crypto }, { sender, payload, signature }) {
+  if (await crypto.verify(sender, payload, signature)) return "bound";
+  if (await crypto.verify(sender, payload.slice(KEY_BYTES), signature)) return "legacy";
+  throw new MalformedError("bad_signature", "encrypted payload");
+}
+
+/**
+ * @param {Keys} keys
+ * @param {Frame} frame
+ * @returns {Promise<boolean>} False when the header carries none.
+ * @throws {MalformedError} It carries one that is wrong.
+ */
+async function hasHeaderSignature({ crypto }, { sender, header56, payload, signature }) {
+  if (isZero(signature)) return false;
+  if (await crypto.verify(sender, headerMessage(header56, payload), signature)) return true;
+  throw new MalformedError("bad_signature", "header");
+}
+
+/**
+ * @param {Keys} keys
+ * @param {number} kind
+ * @param {Bytes} payload
+ * @param {boolean} headerSignature
+ */
+async function finish(keys, kind, payload, headerSignature) {
+  const sender = keys.signing.public;
+  if (!headerSignature) return encodeFrame(kind, payload, sender);
+  const signature = await keys.sign(headerMessage(headerOf(kind, payload.length, sender), payload));
+  return encodeFrame(kind, payload, sender, signature);
+}

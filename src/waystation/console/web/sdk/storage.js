@@ -1,0 +1,162 @@
+// @ts-check
+/**
+ * Where keys, servers and settings stay: the browser's database, or memory where there is none.
+ * @module
+ */
+
+/**
+ * Named tables of values by text key; values are whatever structured clone takes, CryptoKeys included.
+ * @typedef {object} Storage
+ * @property {boolean} isPersistent
+ * @property {(table: Table, key: string) => Promise<any>} get Undefined when there is none.
+ * @property {(table: Table, key: string, value: unknown) => Promise<void>} put
+ * @property {(table: Table, key: string) => Promise<void>} remove
+ * @property {(table: Table) => Promise<Array<[string, any]>>} entries In the order of the keys.
+ * @property {() => void} close
+ */
+
+/** @typedef {"identities" | "servers" | "adverts" | "settings"} Table */
+
+/** @type {Table[]} */
+const TABLES = ["identities", "servers", "adverts", "settings"];
+const DATABASE = "waystation-merk";
+const DATABASE_VERSION = 1;
+
+/** @implements {Storage} */
+export class MemoryStorage {
+  isPersistent = false;
+  /** @type {Map<Table, Map<string, unknown>>} */
+  #tables = new Map(TABLES.map((table) => [table, new Map()]));
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   */
+  async get(table, key) {
+    return this.#table(table).get(key);
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   * @param {unknown} value
+   */
+  async put(table, key, value) {
+    this.#table(table).set(key, value);
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   */
+  async remove(table, key) {
+    this.#table(table).delete(key);
+  }
+
+  /**
+   * @param {Table} table
+   * @returns {Promise<Array<[string, any]>>}
+   */
+  async entries(table) {
+    return [...this.#table(table)].sort(([left], [right]) => (left < right ? -1 : 1));
+  }
+
+  close() {}
+
+  /** @param {Table} table */
+  #table(table) {
+    const rows = this.#tables.get(table);
+    if (rows === undefined) throw new RangeError(`no table ${table}`);
+    return rows;
+  }
+}
+
+/** @implements {Storage} */
+export class IndexedDbStorage {
+  isPersistent = true;
+
+  /** @param {IDBDatabase} database */
+  constructor(database) {
+    this.database = database;
+    // Another tab with a newer SDK wants to change the tables: let it.
+    database.onversionchange = () => database.close();
+  }
+
+  /**
+   * Opens the database, making it at first use.
+   * @param {IDBFactory} factory
+   * @param {string} [name]
+   */
+  static async open(factory, name = DATABASE) {
+    const request = factory.open(name, DATABASE_VERSION);
+    request.onupgradeneeded = () => {
+      for (const table of TABLES) request.result.createObjectStore(table);
+    };
+    return new IndexedDbStorage(await done(request));
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   */
+  async get(table, key) {
+    return done(this.database.transaction(table).objectStore(table).get(key));
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   * @param {unknown} value
+   */
+  async put(table, key, value) {
+    await done(this.database.transaction(table, "readwrite").objectStore(table).put(value, key));
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   */
+  async remove(table, key) {
+    await done(this.database.transaction(table, "readwrite").objectStore(table).delete(key));
+  }
+
+  /**
+   * @param {Table} table
+   * @returns {Promise<Array<[string, any]>>}
+   */
+  async entries(table) {
+    const rows = this.database.transaction(table).objectStore(table);
+    const [keys, values] = await Promise.all([done(rows.getAllKeys()), done(rows.getAll())]);
+    return keys.map((key, index) => [String(key), values[index]]);
+  }
+
+  close() {
+    this.database.close();
+  }
+}
+
+/**
+ * Opens the browser's database, or memory where there is none or it is forbidden (private windows of some browsers).
+ * @param {IDBFactory | undefined} [factory]
+ * @returns {Promise<Storage>}
+ */
+export async function openStorage(factory = globalThis.indexedDB) {
+  if (factory === undefined) return new MemoryStorage();
+  try {
+    return await IndexedDbStorage.open(factory);
+  } catch {
+    return new MemoryStorage(); // Its `isPersistent` tells; the client warns.
+  }
+}
+
+/**
+ * @template T
+ * @param {IDBRequest<T>} request
+ * @returns {Promise<T>}
+ */
+function done(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
