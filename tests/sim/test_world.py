@@ -2,8 +2,10 @@
 
 from enum import Enum
 
+import pytest
+
 from tests.sim.build import Remembering, fixed_rng
-from waystation.core.effects import Append, Close, Commit, Hold, Send, SignatureCheck, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Hold, Send, SendMany, SignatureCheck, Verify
 from waystation.core.instant import Instant
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair, sign
@@ -48,6 +50,7 @@ class Scripted:
             b"c": [Send(peer, b"bye"), Close(peer, Why.ASKED)],
             b"x": [Send(peer, b"bye"), Close(peer, Why.ASKED, abort=True)],
             b"h": [Hold(peer, True)],
+            b"s": [SendMany(peer, [b"one", b"two"]), Send(peer, b"three")],
             b"r": [Send(peer, b"receipt", True)],
             b"l": [Send(peer, bytes(40), True)],
             b"w": [],
@@ -341,6 +344,15 @@ def test_verify_is_answered_in_a_step_of_its_own():
     assert stage.relays[0].inputs == ["connect", b"v", ("verified", 9, [1, -1])]
 
 
+def test_many_leave_in_their_place():
+    """Messages of one effect are written in their order, before what stands behind it."""
+    stage = Stage()
+
+    stage.say(b"s", run_us=SECOND)
+
+    assert stage.client.data == b"onetwothree"
+
+
 def test_relay_hears_the_address():
     """The host that dialled is what the relay is told."""
     assert Stage().relays[0].address == "10.0.0.1"
@@ -351,6 +363,13 @@ class Dialling(Scripted):
 
     def connect_upstream(self, peer, name, now):
         self.inputs.append(f"upstream {name}")
+
+    def upstream_failed(self, name, now):
+        self.inputs.append(f"failed {name}")
+
+    def connect_by(self, peer, door, now, address=""):
+        self.connect(peer, now, address)
+        self.inputs[-1] = f"by {door}"
 
 
 def dialled(upstream_is_up=True):
@@ -411,3 +430,56 @@ def test_dialler_that_dies_is_not_told():
 
     assert told == []
     assert upstream.inputs[-1] == "disconnect"
+
+
+def asked(dialler):
+    """Return a relay that wants one node dialled, after its world has run for a while."""
+    schedule, relay = Schedule(), Dialling()
+    relay.effects.append(Dial("other", "ws://192.0.2.1", only_public=True))
+    world = World(schedule, fixed_rng(), Trace(), lambda _rng, _admits: {"p": relay}, dialler=dialler)
+    world.plan_turn()
+    schedule.run(Instant(SECOND))
+    return world, relay
+
+
+def test_dial_goes_to_the_dialler():
+    """Whoever knows the other nodes gets the world, the protocol and the effect; the relay waits for his answer."""
+    told = []
+    world, relay = asked(lambda *given: told.append(given))
+
+    assert told == [(world, "p", Dial("other", "ws://192.0.2.1", only_public=True))]
+    assert relay.inputs == []
+
+
+@pytest.mark.parametrize("dialler", [None, lambda world, protocol, dial: world.dial_failed(protocol, dial.name)])
+def test_dial_that_fails_is_told(dialler):
+    """The relay hears that nobody was reached, also when there is nobody to dial for it."""
+    _, relay = asked(dialler)
+
+    assert relay.inputs == ["failed other"]
+
+
+def test_failure_of_a_life_that_is_over_is_told_to_nobody():
+    """A node that is down hears nothing, and its next life has asked for nothing."""
+    schedule, relays = Schedule(), []
+
+    def make(_rng, _admits):
+        relays.append(Dialling())
+        return {"p": relays[-1]}
+
+    world = World(schedule, fixed_rng(), Trace(), make)
+    world.crash(SECOND)
+    world.dial_failed("p", "other")
+    schedule.run(Instant(2 * SECOND))
+
+    assert [relay.inputs for relay in relays] == [[], []]
+
+
+def test_door_is_passed_on():
+    """A client that came by another door is introduced with it."""
+    schedule, relay = Schedule(), Dialling()
+    world = World(schedule, fixed_rng(), Trace(), lambda _rng, _admits: {"p": relay})
+    world.dial("p", "10.0.0.1", Remembering(schedule), LINK, "mesh")
+    schedule.run(Instant(SECOND))
+
+    assert relay.inputs == ["by mesh"]

@@ -11,6 +11,7 @@ from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.sim.bhumi import BhumiTown
 from waystation.sim.invariants import ViolationError
+from waystation.sim.merk import MerkTown
 from waystation.sim.schedule import LivelockError, Schedule
 from waystation.sim.strata import StrataTown
 from waystation.sim.trace import Trace
@@ -46,7 +47,7 @@ class Scenario(Protocol):
 
 MakeScenario = Callable[[Schedule, random.Random, Trace], Scenario]
 
-SCENARIOS: Final[dict[str, MakeScenario]] = {"bhumi": BhumiTown, "strata": StrataTown}
+SCENARIOS: Final[dict[str, MakeScenario]] = {"bhumi": BhumiTown, "merk": MerkTown, "strata": StrataTown}
 """Scenarios by protocol."""
 
 

@@ -1,8 +1,9 @@
 """One whole node with a virtual network around it.
 
 The world is what the server's hub is on a real host: it gives streams to the engine, carries effects out once per turn,
-holds everything behind an ``Append`` until the store has it, answers ``Commit`` and ``Verify``, and rings one timer. It
-keeps the hub's contract, and adds what no hub can do: the node dies and comes back with nothing but its store.
+holds everything behind an ``Append`` until the store has it, answers ``Commit`` and ``Verify``, hands ``Dial`` to who
+knows the other nodes, and rings one timer. It keeps the hub's contract, and adds what no hub can do: the node dies and
+comes back with nothing but its store.
 """
 
 import random
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from waystation.core.effects import Append, Close, Commit, Effect, Hold, Peer, Send, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.core.records import Change, Store
@@ -27,7 +28,7 @@ from waystation.sim.schedule import Schedule
 from waystation.sim.trace import Notes
 from waystation.store.memory import MemoryStore
 
-__all__ = ["WALL_START_US", "MakeRelays", "World", "WorldSettings", "make_store"]
+__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "World", "WorldSettings", "make_store"]
 
 WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
 LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
@@ -37,6 +38,10 @@ _KEY_BYTES: Final = 32
 
 MakeRelays = Callable[[random.Random, Callable[[PublicKey], bool]], Mapping[str, Relay]]
 """Makes fresh relays by protocol name, from entropy and from what asks whether an identity is admitted."""
+
+
+Dialler = Callable[["World", str, Dial], None]
+"""Carries out what a node of a ``World`` wants dialled: gets the world, the protocol and the effect."""
 
 
 def make_store(epoch: bytes) -> Store:
@@ -70,6 +75,7 @@ class World:
         settings: WorldSettings | None = None,
         on_event: Callable[[Event], None] = lambda _event: None,
         on_life: Callable[[int], None] = lambda _life: None,
+        dialler: Dialler | None = None,
     ) -> None:
         """Start a node.
 
@@ -82,6 +88,7 @@ class World:
             settings: How the host behaves.
             on_event: Gets every journal event.
             on_life: Told the number of each life that begins, 1 for the first.
+            dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
         """
         self.schedule = schedule
         self.trace = trace
@@ -97,6 +104,7 @@ class World:
         self.settings = settings or WorldSettings()
         self._on_event = on_event
         self._on_life = on_life
+        self._dialler = dialler or (lambda world, protocol, dial: world.dial_failed(protocol, dial.name))
         self._ends: dict[Peer, _NodeEnd] = {}
         self._outgoing: dict[_NodeEnd, None] = {}
         """Ends that we dialled and that are not over."""
@@ -119,7 +127,7 @@ class World:
         self._streams = {number: stream for number, stream in self._streams.items() if not stream.is_over}
         return list(self._streams.values())
 
-    def dial(self, protocol: str, host: str, end: End, settings: LinkSettings) -> Port:
+    def dial(self, protocol: str, host: str, end: End, settings: LinkSettings, door: str = "") -> Port:
         """Connect a client; the node hears of it one latency later, or refuses and ends the stream.
 
         Args:
@@ -127,13 +135,14 @@ class World:
             host: The client's address.
             end: Told what arrives.
             settings: What the connection is like.
+            door: Which door of the node it comes through, as in ``Node.connect``.
         """
         node_end = _NodeEnd(self)
         stream = Stream(self.schedule, self._rng, settings, end, node_end)
         node_end.port = stream.node
         self._dialled += 1
         self._streams[self._dialled] = stream
-        self.schedule.after(settings.latency_us, lambda: self._accept(protocol, host, node_end))
+        self.schedule.after(settings.latency_us, lambda: self._accept(protocol, host, node_end, door))
         return stream.client
 
     def dial_out(
@@ -159,6 +168,13 @@ class World:
         self._outgoing[node_end] = None
         # One microsecond more than a refusal takes to come back.
         self._later(2 * settings.latency_us + 1, lambda: self._stand(protocol, name, node_end))
+
+    def dial_failed(self, protocol: str, name: str) -> None:
+        """Tell the node that what a ``Dial`` asked for could not be reached, unless it is down."""
+        if self._node is not None:
+            self.trace.note(self.schedule.now, f"unreachable {protocol} {name}")
+            self._node.dial_failed(protocol, name, self.schedule.now)
+            self.plan_turn()
 
     def crash(self, down_us: int) -> None:
         """Kill the node: connections break, soft state and uncommitted records are gone; it is back later."""
@@ -193,7 +209,7 @@ class World:
             self.trace.note(self.schedule.now, f"committed {protocol} {ticket}")
             if self._node is not None:
                 self._node.committed(protocol, ticket, self.schedule.now)
-        self._plan_turn()
+        self.plan_turn()
 
     # Lives of the node
 
@@ -226,7 +242,7 @@ class World:
 
     # What streams report
 
-    def _accept(self, protocol: str, host: str, end: "_NodeEnd") -> None:
+    def _accept(self, protocol: str, host: str, end: "_NodeEnd", door: str) -> None:
         now = self.schedule.now
         if self._node is None or not end.port.is_open:
             end.port.abort()
@@ -235,8 +251,8 @@ class World:
             self.trace.note(now, f"refused {protocol} {host}")
             end.port.abort()
             return
-        end.peer = self._node.connect(protocol, host, now)
-        self.trace.note(now, f"connect {end.peer} {protocol} {host}")
+        end.peer = self._node.connect(protocol, host, now, door)
+        self.trace.note(now, f"connect {end.peer} {protocol} {host}{f' by {door}' if door else ''}")
         self._join(end, end.peer)
 
     def _stand(self, protocol: str, name: str, end: "_NodeEnd") -> None:
@@ -250,7 +266,7 @@ class World:
     def _join(self, end: "_NodeEnd", peer: Peer) -> None:
         """Note an end that stands, and hand over what came before it did."""
         self._ends[peer] = end
-        self._plan_turn()
+        self.plan_turn()
         waiting, end.early = end.early, []
         for data in waiting:
             self.received(end, data)
@@ -263,7 +279,7 @@ class World:
         now = self.schedule.now
         self.trace.note(now, f"in {end.peer} {len(data)} {zlib.crc32(data):08x}")
         self._node.receive(end.peer, data, now)
-        self._plan_turn()
+        self.plan_turn()
 
     def congested(self, end: "_NodeEnd") -> None:
         """Tell the engine, and watch whether the peer takes anything; called by ends of the node."""
@@ -272,21 +288,21 @@ class World:
             self._node.congested(end.peer, self.schedule.now)
             if self._outbox.progress_number is None:
                 self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
-            self._plan_turn()
+            self.plan_turn()
 
     def drained(self, end: "_NodeEnd") -> None:
         """Tell the engine that nothing waits any more; called by ends of the node."""
         if self._node is not None and end.peer in self._ends:
             end.waiting_bytes = 0
             self._node.drained(end.peer, self.schedule.now)
-            self._plan_turn()
+            self.plan_turn()
 
     def ended(self, end: "_NodeEnd") -> None:
         """Tell the engine that a client is gone; called by ends of the node."""
         if self._node is not None and end.peer is not None and self._ends.pop(end.peer, None) is not None:
             self.trace.note(self.schedule.now, f"lost {end.peer}")
             self._node.disconnect(end.peer, self.schedule.now)
-            self._plan_turn()
+            self.plan_turn()
         self._tell_over(end)
 
     def _tell_over(self, end: "_NodeEnd") -> None:
@@ -295,13 +311,10 @@ class World:
             del self._outgoing[end]
             end.over(end.peer is not None)
 
-    def plan_turn(self) -> None:
-        """Let the node's effects be carried out soon; for whoever has called the relay past this world."""
-        self._plan_turn()
-
     # Turns
 
-    def _plan_turn(self) -> None:
+    def plan_turn(self) -> None:
+        """Let the node's effects be carried out soon; also for whoever has called the relay past this world."""
         if self._outbox.turn_number is None and self._node is not None:
             self._outbox.turn_number = self.schedule.after(self.settings.turn_delay_us, self._turn)
 
@@ -319,6 +332,8 @@ class World:
                     self._commit(protocol, effect)
                 elif type(effect) is Verify:
                     self._verify(protocol, effect)
+                elif type(effect) is Dial:
+                    self._dial(protocol, effect)
                 elif behind:
                     behind.append(effect)
                 else:
@@ -340,11 +355,16 @@ class World:
         answers = [verify_any(check.keys, check.message, check.signature) for check in effect.checks]
         self._later(self.settings.verify_delay_us, lambda: self._answer(protocol, effect.ticket, answers))
 
+    def _dial(self, protocol: str, effect: Dial) -> None:
+        """Hand it on in a later turn of this life, as the server's hub has its answers."""
+        self.trace.note(self.schedule.now, f"dial {protocol} {effect.name} {effect.url} {effect.only_public}")
+        self._later(0, lambda: self._dialler(self, protocol, effect))
+
     def _answer(self, protocol: str, ticket: int, answers: list[int]) -> None:
         assert self._node is not None
         self.trace.note(self.schedule.now, f"verified {protocol} {ticket} {answers}")
         self._node.verified(protocol, ticket, answers, self.schedule.now)
-        self._plan_turn()
+        self.plan_turn()
 
     def _later(self, delay_us: int, step: Callable[[], None]) -> None:
         """Do ``step`` after a while, unless this life of the node is over by then."""
@@ -352,11 +372,12 @@ class World:
         self.schedule.after(delay_us, lambda: step() if life == self.life and self.is_up else None)
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
+        if isinstance(effect, Send | SendMany):
             end = self._ends.get(effect.peer)
             if end is not None:
-                self._outbox.outgoing.setdefault(end, []).append(effect.data)
-                if effect.receipt:
+                chunks = (effect.data,) if isinstance(effect, Send) else effect.messages
+                self._outbox.outgoing.setdefault(end, []).extend(chunks)
+                if isinstance(effect, Send) and effect.receipt:
                     self._outbox.receipts.append(end)
         elif isinstance(effect, Close):
             self._outbox.closing.append(effect)
@@ -425,7 +446,7 @@ class World:
                 self._node.congested(end.peer, self.schedule.now)
         if waiting:
             self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
-        self._plan_turn()
+        self.plan_turn()
 
 
 @dataclass(slots=True)

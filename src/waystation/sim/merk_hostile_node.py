@@ -1,0 +1,330 @@
+"""Nodes of a simulated MERK mesh that prove their keys and then lie.
+
+They become peers in good order, because anybody may. What they forward in somebody's name can only be refused by the
+recipient; what they swallow is lost, and the sender may be told a lie. Everything else must do no harm.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
+from waystation.crypto.signing import KeyPair, sign
+from waystation.protocols.merk import messages
+from waystation.protocols.merk.messages import CHALLENGE_BYTES, CONFIRMATION, Frame, Info, MessageType, Role
+from waystation.protocols.merk.routing import DENIALS_MAX
+from waystation.protocols.merk.sealing import data_frame
+from waystation.protocols.merk.wire import (
+    auth_message,
+    decode_frame,
+    decode_info_frame,
+    encode_frame,
+    encode_info_frame,
+    frame_hash,
+    make_advert,
+    target_of,
+)
+from waystation.sim import merk_observations as seen
+from waystation.sim.link import End, Port, Stream
+from waystation.sim.merk_commons import PROTOCOL, MerkCommons, address_of, fork, spread
+from waystation.sim.merk_hostile import ALL_FEATURES, draw_garbage, draw_lie
+from waystation.sim.merk_node import HOSTILE_NODE
+from waystation.sim.merk_whereabouts import Strand
+
+__all__ = ["HostileNode"]
+
+BACK_US: Final = 20 * MICROSECONDS_PER_SECOND
+NEXT_US: Final = 2 * MICROSECONDS_PER_SECOND
+NEXT_FLOOD_US: Final = 20 * MICROSECONDS_PER_SECOND
+ASKED_US: Final = 6 * MICROSECONDS_PER_SECOND  # a little longer than a question is open
+FLOOD_QUESTIONS: Final = 150
+VISITS_MAX: Final = 3
+REPLAYS: Final = 3
+NAMED_MAX: Final = 8
+THIEVES: Final = frozenset({"liar", "replayer"})
+"""Kinds that say they have everybody."""
+PRIVATE: Final = (
+    "ws://10.0.0.1:22",
+    "ws://127.0.0.1:8081",
+    "ws://169.254.169.254",
+    "ws://[::1]:80",
+    "ws://localhost:1",
+)
+NONSENSE: Final = ("http://example.org", "ws://", "ws://user@host.sim", "ws://white space", "x" * 255)
+
+
+class HostileNode:
+    """One node with one trick, see ``merk_plan.HOSTILE_NODES``; others dial it, and it dials others."""
+
+    number = None
+
+    def __init__(self, commons: MerkCommons, rng: random.Random, place: int, kind: str) -> None:
+        """Make a node; ``come`` lets it loose.
+
+        Args:
+            commons: The world.
+            rng: Source of its malice.
+            place: Which of the hostile nodes it is.
+            kind: One of ``HOSTILE_NODES``.
+        """
+        self.commons = commons
+        self.rng = rng
+        self.kind = kind
+        self.key_pair = KeyPair.from_seed(rng.randbytes(32))
+        self.url = f"ws://evil-{place}.sim"
+        self.is_thief = kind in THIEVES
+        self.captured: list[bytes] = []
+        """Frames that it was sent."""
+        self.is_gone = False
+        self._host = f"10.8.0.{place}"
+        self._links: list[_Link] = []
+        commons.sites[self.url] = self
+
+    def come(self) -> None:
+        """Dial some nodes, and do so again later, unless it left for good."""
+        if self.is_gone:
+            return
+        commons = self.commons
+        self._links = [link for link in self._links if link.port.is_open]
+        if len(self._links) < VISITS_MAX:
+            node = self.rng.randrange(commons.plan.nodes)
+            link = _Link(self, is_dialler=True)
+            link.port = commons.worlds[node].dial(PROTOCOL, self._host, link, commons.plan.trunk)
+            stream, is_thief = link.port.stream, self.is_thief
+            link.strand = commons.where.trunk(HOSTILE_NODE, node, stream, is_honest=False, is_thief=is_thief)
+            self._links.append(link)
+        commons.schedule.after(spread(self.rng, BACK_US), self.come)
+
+    def leave(self) -> None:
+        """Go for good."""
+        self.is_gone = True
+        for link in self._links:
+            link.leave()
+
+    def is_there(self, caller: int) -> bool:  # noqa: ARG002 - nothing cuts it off
+        """Return whether it can be dialled."""
+        return not self.is_gone
+
+    def reach(self, caller: int, end: End) -> Port:  # noqa: ARG002 - everybody is welcome
+        """Return the caller's port of a new connection."""
+        commons = self.commons
+        link = _Link(self, is_dialler=False)
+        stream = Stream(commons.schedule, fork(self.rng), commons.plan.trunk, end, link)
+        link.port = stream.node
+        self._links.append(link)
+        commons.schedule.after(3 * commons.plan.trunk.latency_us + 1, link.challenge)
+        return stream.client
+
+
+class _Link:
+    """One connection with a node that may take us for its peer."""
+
+    def __init__(self, host: HostileNode, *, is_dialler: bool) -> None:
+        self._host = host
+        self._commons = host.commons
+        self._rng = fork(host.rng)
+        self._is_dialler = is_dialler
+        self._nonce = self._rng.randbytes(messages.NONCE_BYTES)
+        self._stands = False
+        self._peer_key = b""
+        self._asked: dict[bytes, Instant] = {}
+        self._claimed: dict[bytes, Instant] = {}
+        self._answers: dict[type[Any], Callable[[Any], None]] = {
+            messages.Hello: self._on_hello,
+            messages.Auth: self._on_auth,
+            messages.RequestServers: lambda _info: self._say(messages.Servers(())),
+            messages.QueryClient: self._on_query,
+            messages.KeyQuery: self._on_key_query,
+            messages.Forward: self._on_forward,
+        }
+        self.port: Port
+        self.strand: Strand | None = None
+        """None for a connection that others dialled; they note it themselves."""
+
+    def leave(self) -> None:
+        """End it."""
+        if self.port.is_open:
+            self.port.abort()
+            self.ended()
+
+    def challenge(self) -> None:
+        """Ask who it is that has dialled us."""
+        self.port.write(encode_frame(MessageType.HANDSHAKE, b"\x80" + self._rng.randbytes(CHALLENGE_BYTES - 1)))
+
+    def received(self, data: bytes) -> None:
+        """Go through the handshake, then answer as the trick has it."""
+        frame = decode_frame(data)
+        if frame.kind == MessageType.HANDSHAKE:
+            self._on_handshake(frame)
+            return
+        info = decode_info_frame(data)
+        answer = self._answers.get(type(info))
+        if answer is not None:
+            answer(info)
+
+    def congested(self) -> None:
+        """Go on all the same."""
+
+    def drained(self) -> None:
+        """Go on."""
+
+    def ended(self) -> None:
+        """Come back later, in ``come``."""
+        if self.strand is not None:
+            self.strand.over(self._commons.schedule.now)
+
+    def _on_handshake(self, frame: Frame) -> None:
+        key_pair = self._host.key_pair
+        if frame.payload == CONFIRMATION:
+            self._say(self._hello())
+        elif self._is_dialler:
+            signature = sign(key_pair, frame.payload)
+            self.port.write(
+                encode_frame(MessageType.HANDSHAKE, frame.payload, sender=key_pair.public, signature=signature)
+            )
+        else:
+            self.port.write(encode_frame(MessageType.HANDSHAKE, CONFIRMATION, sender=key_pair.public))
+
+    def _hello(self) -> messages.Hello:
+        return messages.Hello(ALL_FEATURES, Role.NODE, self._host.key_pair.public, self._nonce, self._host.url)
+
+    def _on_hello(self, hello: messages.Hello) -> None:
+        self._peer_key = hello.key
+        if not self._is_dialler:
+            self._say(self._hello())
+        key_pair = self._host.key_pair
+        signed = auth_message(key_pair.public, hello.key, self._nonce, hello.nonce, Role.NODE, Role.NODE)
+        self._say(messages.Auth(sign(key_pair, signed)))
+        if self._is_dialler:
+            self._stand()
+
+    def _on_auth(self, _auth: messages.Auth) -> None:
+        if not self._is_dialler:
+            self._stand()
+
+    def _stand(self) -> None:
+        """We are believed: begin."""
+        if not self._stands:
+            self._stands = True
+            self._play()
+
+    def _play(self) -> None:
+        if not self.port.is_open or self._host.is_gone:
+            return
+        tricks: dict[str, Callable[[], None]] = {
+            "forger": self._forge,
+            "replayer": self._replay,
+            "advertiser": self._advertise,
+            "babbler": self._babble,
+            "flooder": self._flood,
+        }
+        tricks.get(self._host.kind, lambda: None)()
+        next_us = NEXT_FLOOD_US if self._host.kind == "flooder" else NEXT_US
+        self._commons.schedule.after(spread(self._rng, next_us), self._play)
+
+    # Answers
+
+    def _on_query(self, query: messages.QueryClient) -> None:
+        self._asked[query.key] = self._commons.schedule.now
+        if self._host.is_thief:
+            self._claimed[query.key] = self._commons.schedule.now
+            server = self._host.key_pair.public if self._rng.random() < 7 / 8 else self._rng.randbytes(32)
+            self._say(messages.ClientFound(query.key, server))
+        elif self._host.kind != "mute":
+            self._say(messages.ClientAbsent(query.key))
+
+    def _on_key_query(self, query: messages.KeyQuery) -> None:
+        """Answer with an advert of our own making, or not at all."""
+        if self._host.kind == "mute":
+            return
+        own = make_advert(self._host.key_pair, self._rng.randbytes(32), self._commons.wall_ms)
+        forged = messages.KeyAdvert(query.key, own.agreement_key, own.time_ms, own.signature)
+        self._say(self._rng.choice((own, forged, messages.KeyUnknown(query.key))))
+
+    def _on_forward(self, forward: messages.Forward) -> None:
+        """Say that nobody is here, or keep the frame and say what we like."""
+        name, target = frame_hash(forward.frame), target_of(forward.frame) or b""
+        node = self._commons.node_keys.index(self._peer_key)
+        is_own = forward.origin == self._peer_key and self._commons.where.was_at(forward.frame[24:56], node)
+        self._commons.observe(seen.Forwarded(node, name, forward.hop, is_own, self._is_invited(target)))
+        if not self._host.is_thief or self._rng.random() < 1 / 3:
+            self._commons.denied[name] += 1
+            if self._commons.denied[name] > DENIALS_MAX:
+                self._commons.observe(seen.Stolen(name))  # a frame is tried elsewhere so often, and not for ever
+            self._say(messages.Delivery(messages.DeliveryCode.UNKNOWN_TARGET, target, name))
+            return
+        self._commons.observe(seen.Stolen(name))
+        self._host.captured.append(forward.frame)
+        if self._rng.random() < 1 / 2:
+            self._say(messages.Delivery(messages.DeliveryCode.DELIVERED, target, name))
+
+    def _is_invited(self, target: bytes) -> bool:
+        """Return whether we said about when we were asked that we have a client; a lie may cross the question."""
+        asked_at, claimed_at = self._asked.get(target), self._claimed.get(target)
+        return asked_at is not None and claimed_at is not None and abs(asked_at - claimed_at) < ASKED_US
+
+    # Tricks
+
+    def _forge(self) -> None:
+        """Say what nobody asked, or forward what nobody wrote."""
+        if self._rng.random() < 1 / 2:
+            lie = draw_lie(self._commons, self._rng, self._host.key_pair.public)
+            if isinstance(lie, messages.ClientFound):
+                self._claimed[lie.key] = self._commons.schedule.now
+            self._say(lie)
+            return
+        people = list(self._commons.agreement_keys)
+        frame = data_frame(self._host.key_pair, self._rng.choice(people), self._rng.randbytes(9), header_signature=True)
+        forged = frame[:24] + self._rng.choice(people) + frame[56:]
+        self._commons.make(forged, "peer")
+        self._forward(forged)
+
+    def _replay(self) -> None:
+        """Forward what we were sent, several times under one number, or with a hop too many."""
+        if not self._host.captured:
+            return
+        frame, message_id = self._rng.choice(self._host.captured), self._rng.randbytes(16)
+        self._commons.observe(seen.Injected(frame_hash(frame)))
+        for _ in range(REPLAYS):
+            self._forward(frame, message_id)
+        self._forward(frame, self._rng.randbytes(16), hop=self._rng.choice((0, 2, 255)))
+
+    def _forward(self, frame: bytes, message_id: bytes = b"", hop: int = 1) -> None:
+        self._say(messages.Forward(hop, message_id or self._rng.randbytes(16), self._host.key_pair.public, frame))
+
+    def _advertise(self) -> None:
+        """Name addresses: private ones, dead ones, nonsense, and dead ones for nodes that live elsewhere."""
+        entries = []
+        for _ in range(self._rng.randint(1, NAMED_MAX)):
+            dead = f"ws://dead-{self._rng.randrange(100)}.sim"
+            address = self._rng.choice((*PRIVATE, *NONSENSE, *[dead] * 10))
+            honest = self._rng.choice(self._commons.node_keys)
+            entries.append(messages.ServerEntry(self._rng.choice((honest, self._rng.randbytes(32))), address))
+        named: tuple[Info, ...] = (
+            messages.Servers(tuple(entries)),
+            messages.AddServer(entries[0].address),
+            messages.AddServer(address_of(self._rng.randrange(self._commons.plan.nodes))),
+        )
+        self._say(self._rng.choice(named))
+
+    def _babble(self) -> None:
+        """Send what makes no sense, or what came too late."""
+        choices = (
+            draw_garbage(self._rng),
+            encode_frame(MessageType.HANDSHAKE, CONFIRMATION, sender=self._host.key_pair.public),
+            encode_info_frame(self._hello(), self._host.key_pair.public),
+            encode_info_frame(messages.Auth(bytes(64)), self._host.key_pair.public),
+        )
+        self.port.write(self._rng.choice(choices))
+
+    def _flood(self) -> None:
+        """Ask very much."""
+        for _ in range(self._rng.randint(1, FLOOD_QUESTIONS)):
+            key = self._rng.randbytes(32)
+            question: Info = self._rng.choice(
+                (messages.QueryClient(key), messages.KeyQuery(key), messages.RequestServers())
+            )
+            self._say(question)
+
+    def _say(self, info: Info) -> None:
+        self.port.write(encode_info_frame(info, self._host.key_pair.public))
