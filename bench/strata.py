@@ -39,7 +39,13 @@ CASES = ("ingest", "latency", "history", "fan", "idle")
 def server(kind: str, home: Path) -> Iterator[tuple[str, int]]:
     """Run a node or a bare server; yield its address and process id."""
     if kind == "node":
-        settings = {"strata.ws": "127.0.0.1:0", "bhumi.enabled": "false", "admin.listen": "", "limits.enabled": "false"}
+        settings = {
+            "strata.ws": "127.0.0.1:0",
+            "bhumi.enabled": "false",
+            "merk.enabled": "false",
+            "admin.listen": "",
+            "limits.enabled": "false",
+        }
         flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         arguments = ["-m", "waystation", "serve", "--home", str(home), *flags, "--log-level", "error"]
     else:

@@ -19,6 +19,10 @@ from fuzz.fuzz_journal import JournalTarget
 from fuzz.fuzz_payloads import EnvelopeTarget, InviteTarget, PayloadTarget
 from fuzz.fuzz_session import SessionTarget
 from fuzz.fuzz_wire import WireTarget
+from fuzz.merk_client import MerkClientTarget
+from fuzz.merk_contents import MerkContentsTarget
+from fuzz.merk_sessions import MerkRelayTarget
+from fuzz.merk_wire import MerkWireTarget
 from fuzz.strata_canonical import CanonicalTarget
 from fuzz.strata_sessions import StrataClientTarget, StrataRelayTarget
 from fuzz.target import Target
@@ -40,6 +44,10 @@ TARGETS: Final[dict[str, Target]] = {
         CanonicalTarget(),
         StrataRelayTarget(),
         StrataClientTarget(),
+        MerkWireTarget(),
+        MerkContentsTarget(),
+        MerkRelayTarget(),
+        MerkClientTarget(),
     )
 }
 _REPORT_S: Final = 10.0

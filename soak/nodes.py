@@ -1,4 +1,4 @@
-"""A Strata node in a process of its own, and cheap clients that look at what it gives."""
+"""A node in a process of its own, and cheap clients that look at what a Strata node gives."""
 
 import asyncio
 import http.client
@@ -27,32 +27,19 @@ STOP_S = 30.0
 TURNS_MAX = 1_000
 
 
-class StrataNode:
-    """``waystation serve`` with nothing but Strata, without rate limits; one folder, any number of starts."""
+class ServedNode:
+    """``waystation serve`` without rate limits; one folder, any number of starts."""
 
-    def __init__(
-        self,
-        home: Path,
-        *,
-        key: KeyPair | None = None,
-        upstreams: Sequence[tuple[str, str]] = (),
-        port: int | None = None,
-        **strata: Any,
-    ) -> None:
+    def __init__(self, home: Path, tables: Sequence[str], key: KeyPair | None = None) -> None:
         """Write key and configuration of a node.
 
         Args:
             home: Its folder, made if absent.
+            tables: Tables of its configuration, one for each protocol.
             key: Its identity; a fixed one by default.
-            upstreams: Address and DID of each relay it reads.
-            port: Where it listens, the same at every start; a free one by default.
-            strata: Further settings of the ``[strata]`` table.
         """
         self.home = home
         self.key = key or KeyPair.from_seed(b"n" * 32)
-        self.did = encode_did(self.key.public)
-        self.port = port if port is not None else free_port()
-        self.url = f"ws://127.0.0.1:{self.port}/strata"
         self._process: subprocess.Popen[str] | None = None
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         key_file = home / "node.key"
@@ -64,13 +51,11 @@ class StrataNode:
             "[bhumi]\nenabled = false",
             "[admin]\nlisten = ''",
             "[limits]\nenabled = false",
-            f"[strata]\nws = '127.0.0.1:{self.port}'",
-            *(f"{name} = {json.dumps(value)}" for name, value in strata.items()),
-            *(f"[[strata.upstreams]]\nurl = '{url}'\nrelay_id = '{did}'" for url, did in upstreams),
+            *tables,
         ]
         (home / "node.toml").write_text("\n".join(lines) + "\n")
 
-    def start(self) -> "StrataNode":
+    def start(self) -> Self:
         """Start, and return when it listens."""
         command = [sys.executable, "-m", "waystation", "serve", "--config", str(self.home / "node.toml")]
         with (self.home / "stderr.log").open("a") as log:
@@ -122,11 +107,6 @@ class StrataNode:
         """Return what it has logged since it was first started."""
         return (self.home / "stderr.log").read_text()
 
-    def check_store(self) -> None:
-        """See that the file of the ended node is whole."""
-        with closing(sqlite3.connect(self.home / "store.sqlite")) as store:
-            assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
     def _reap(self) -> int:
         assert self._process is not None
         code = self._process.wait(STOP_S)
@@ -139,6 +119,44 @@ class StrataNode:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class StrataNode(ServedNode):
+    """A node with nothing but Strata."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        key: KeyPair | None = None,
+        upstreams: Sequence[tuple[str, str]] = (),
+        port: int | None = None,
+        **strata: Any,
+    ) -> None:
+        """Write key and configuration of a node.
+
+        Args:
+            home: Its folder, made if absent.
+            key: Its identity; a fixed one by default.
+            upstreams: Address and DID of each relay it reads.
+            port: Where it listens, the same at every start; a free one by default.
+            strata: Further settings of the ``[strata]`` table.
+        """
+        self.port = port if port is not None else free_port()
+        self.url = f"ws://127.0.0.1:{self.port}/strata"
+        lines = [
+            "[merk]\nenabled = false",
+            f"[strata]\nws = '127.0.0.1:{self.port}'",
+            *(f"{name} = {json.dumps(value)}" for name, value in strata.items()),
+            *(f"[[strata.upstreams]]\nurl = '{url}'\nrelay_id = '{did}'" for url, did in upstreams),
+        ]
+        super().__init__(home, lines, key)
+        self.did = encode_did(self.key.public)
+
+    def check_store(self) -> None:
+        """See that the file of the ended node is whole."""
+        with closing(sqlite3.connect(self.home / "store.sqlite")) as store:
+            assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""Run the long laws of a Strata node: ``python -m soak.run --seed 1 [--only kill,hostile]``.
+"""Run the long laws of Strata and MERK nodes: ``python -m soak.run --seed 1 [--only kill,hostile]``.
 
 Each law starts its own nodes on loopback, in a folder that is removed afterwards, and ends by itself. What happened is
 printed with the seed; exits with 1 when a law did not hold, with the folder left behind for whoever looks into it.
@@ -14,7 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from soak import strata_federation, strata_hostile, strata_kill, strata_memory, strata_slow, strata_subscribers
+from soak import (
+    merk_herd,
+    merk_memory,
+    merk_mesh,
+    strata_federation,
+    strata_hostile,
+    strata_kill,
+    strata_memory,
+    strata_slow,
+    strata_subscribers,
+)
 
 LAWS: Final[dict[str, Callable[[Path, int], str]]] = {
     "kill": strata_kill.law,
@@ -23,6 +33,9 @@ LAWS: Final[dict[str, Callable[[Path, int], str]]] = {
     "hostile": strata_hostile.law,
     "slow": strata_slow.law,
     "memory": strata_memory.law,
+    "merk-mesh": merk_mesh.law,
+    "merk-memory": merk_memory.law,
+    "merk-herd": merk_herd.law,
 }
 
 
