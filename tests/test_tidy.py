@@ -18,6 +18,7 @@ BODY_LINES_MAX = 60
 UNMIRRORED = {
     "cli/__init__.py": "tests/cli/test_main.py, named after the function",
     "cli/demo.py": "`make demo` runs it; it checks what each step gives and ends with 1 when that is something else",
+    "cli/demo_merk.py": "part of `make demo`, as above",
     "cli/demo_strata.py": "part of `make demo`, as above",
     "core/answers.py": "declares a tuple; the tests of websocket and of strata/pages try it",
     "core/facts.py": "declares tuples; tests/engine/test_recorder.py tries what becomes of each",
@@ -46,7 +47,7 @@ NOT_IN_TESTS = {
 }
 FILES_EVERYWHERE = re.compile(r"\.(py|md|toml|lock|json|sh)$|Makefile$|/run$")
 
-DECISION = re.compile(r"\b((?:BHUMI|NODE|STRATA)-(?:[A-Z]+\d*|\d+))\b")
+DECISION = re.compile(r"\b((?:BHUMI|MERK|NODE|STRATA)-(?!BREP\b)(?:[A-Z]+\d*|\d+))\b")
 
 
 def tracked():

@@ -23,6 +23,7 @@ from waystation.engine.admission import AdmissionRefusal
 from waystation.journal.document import render_contract
 from waystation.pipeline.tables import DATASETS, OUTCOMES, Dataset
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.merk.refusals import Refusal as MerkRefusal
 from waystation.protocols.strata.refusals import Code, End
 from waystation.rules.histogram import THRESHOLDS_US
 from waystation.server.metrics import render_metrics
@@ -186,6 +187,56 @@ _STRATA_DETAILS: Final = {
     Code.BLOCKED_CONTENT: {"packet_id, media_hash": "which list names it"},
 }
 """What ``detail`` says beside a wire code of Strata."""
+
+
+_MERK_ENDS: Final[dict[MerkRefusal, str]] = {
+    MerkRefusal.SHORT: "A message of less than 120 bytes.",
+    MerkRefusal.BAD_MAGIC: "Its first byte is not 0x58.",
+    MerkRefusal.BAD_VERSION: "Its second byte is not 1.",
+    MerkRefusal.BAD_LENGTH: "The header tells another length than the message has.",
+    MerkRefusal.TOO_BIG: "Larger than `merk.max_frame_bytes`.",
+    MerkRefusal.FRAME_BEFORE_AUTH: "Any frame but the answer to the challenge.",
+    MerkRefusal.BAD_ANSWER: "Another challenge, or a signature that does not hold.",
+    MerkRefusal.MISPLACED_HANDSHAKE: "A HANDSHAKE frame after the handshake.",
+    MerkRefusal.AUTH_TIMEOUT: "No answer within 5 s; at `/mesh` no challenge within 2 s.",
+    MerkRefusal.REPLACED: "The same key has connected anew.",
+    MerkRefusal.IDENTITY_BANNED: "The operator has banned the key.",
+    MerkRefusal.CONNECT_RATE: "More than 10 connections a second of one address, 64 at once.",
+    MerkRefusal.BAD_PEER_AUTH: "A HELLO of another key, or a proof that does not hold or come.",
+    MerkRefusal.WRONG_PEER_KEY: "A node that we dialled has another key than we were told.",
+    MerkRefusal.SELF_LINK: "A node that we dialled is ourselves.",
+    MerkRefusal.DOUBLE_LINK: "There is another link to this node.",
+    MerkRefusal.PEERS_FULL: "64 nodes are linked.",
+    MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
+    MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
+    MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
+    MerkRefusal.STRIKES: "Sixteen broken rules on one connection.",
+    MerkRefusal.NOT_READING: "Too much waits for it, or it has taken nothing for 60 s.",
+    MerkRefusal.SHUTDOWN: "The node stops.",
+}
+"""When a connection ends; each with the status of its reason."""
+
+_MERK: Final[dict[Enum, tuple[str, str]]] = {
+    **{refusal: (when, f"Close status {refusal.status}.") for refusal, when in _MERK_ENDS.items()},
+    MerkRefusal.FORGED_SENDER: ("The sender is not the connection's key.", _STAYS),
+    MerkRefusal.NO_TARGET: ("Content with a payload of less than 32 bytes.", _STAYS),
+    MerkRefusal.UNKNOWN_TYPE: ("A type of frame that no version has, or not from this side.", _STAYS),
+    MerkRefusal.MALFORMED_INFO: ("NODE_INFO with a wrong layout.", _STAYS),
+    MerkRefusal.INFO_NOT_ALLOWED: ("NODE_INFO that this side may not say, or not again.", _STAYS),
+    MerkRefusal.UNASKED_ANSWER: ("An answer to a question that was not put to this connection.", _STAYS),
+    MerkRefusal.LYING_PEER: ("A node speaks for another one.", _STAYS),
+    MerkRefusal.BAD_ADVERT: ("A key advert of somebody else, of the future, or not signed by its key.", _STAYS),
+    MerkRefusal.REPLAYED_FORWARD: ("A forwarded frame whose number has been seen.", _STAYS),
+    MerkRefusal.PRIVATE_ADDRESS: ("A peer names an address that must not be dialled.", _STAYS),
+    MerkRefusal.RATE: ("Frames beyond the allowance.", "DELIVERY 5 to who asked for notices; the connection stays."),
+    MerkRefusal.QUEUE_FULL: ("Only in clients: too much waits to be read, so a message was dropped.", "Nothing."),
+    MerkRefusal.NOT_FOR_US: ("Only in clients: a frame with another target.", "Nothing."),
+    MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
+    MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),
+    MerkRefusal.BAD_CONTENT: ("Only in clients: content that is not what its type byte says.", "Nothing."),
+    MerkRefusal.DUPLICATE: ("Only in clients: signed content that has come before.", "Nothing."),
+}
+
 _DOOR: Final[dict[Enum, tuple[str, str]]] = {
     AdmissionRefusal.FULL: ("10 000 connections stand.", _AT_ONCE),
     AdmissionRefusal.ADDRESS_FULL: ("64 connections of one address (IPv6: one /64) stand.", _AT_ONCE),
@@ -199,6 +250,7 @@ _DOOR: Final[dict[Enum, tuple[str, str]]] = {
 REFUSALS: Final = (
     ("At the door, for every protocol", AdmissionRefusal, _DOOR),
     ("bhumi", Refusal, _BHUMI),
+    ("merk", MerkRefusal, _MERK),
     ("strata", Code, _STRATA),
     ("strata: why a connection ends", End, _STRATA_ENDS),
 )
@@ -256,10 +308,9 @@ def _command(name: str, found: Any) -> str:
     arguments = [part for part in found.params if part.param_type_name == "argument"]
     options = [part for part in found.params if part.param_type_name == "option" and part.name not in _TYPERS_OWN]
     usage = " ".join([f"waystation {name}", *(_argument(part) for part in arguments)])
-    text, _, example = (found.help or "").partition("Example:")
+    text, *examples = (found.help or "").split("Example:")
     lines = [f"## waystation {name}\n", text.strip(), f"\n```\n{usage} [OPTIONS]\n```\n"]
-    if example.strip():
-        lines.append(f"Example: `{' '.join(example.split())}`\n")
+    lines += [f"Example: `{' '.join(example.split())}`\n" for example in examples]
     rows = [(f"`{_argument(part)}`", "", _cell(part.help or "")) for part in arguments]
     rows += [(_option_names(part), _option_default(part), _cell(part.help or "")) for part in options]
     if rows:
@@ -302,6 +353,7 @@ def _metrics() -> str:
                 "deliveries": {("bhumi", Outcome.OK.value): 1},
                 "refusals": {("bhumi", Refusal.TRUNCATED.value): 1},
                 "packets": {("strata", "accepted"): 1},
+                "lookups": {("merk", "found"): 1},
             },
             "written": {"journal": {"rows_written": 1, "rows_dropped": 0, "rows_lost": 0}},
         }
