@@ -169,14 +169,15 @@ def test_next_node_serves_while_one_is_down(line, tmp_path):
     spare = Node(tmp_path / "spare").start()
 
     async def scenario():
-        async with MerkClient([spare.url, line[1].url], keys=CAROL, only=True, **QUICK) as carol:
+        events = Events()
+        urls = [spare.url, line[1].url]
+        async with MerkClient(urls, keys=CAROL, only=True, on_event=events, **QUICK) as carol:
             at_first = carol.relay == spare.url
             spare.kill()
             async with client(line[1], ALICE) as alice:
                 await until_delivered(lambda: alice.send_text(C, "hi", mode=Mode.SIGNED))
                 (message,) = await first(carol)
-                while carol.relay is None:  # a message may come before the node has proved itself
-                    await asyncio.sleep(0)
+                await events.until(Connected, count=2)  # a message may come before the node has proved itself
                 return at_first, carol.relay == line[1].url, message.text
 
     assert run(scenario) == (True, True, "hi")
