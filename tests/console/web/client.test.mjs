@@ -62,6 +62,21 @@ test("a frame that the server delivers twice is one message, for ten minutes", a
   assert.deepEqual([bob.messages.length, bob.dropped[0].refusal, bob.dropped[0].sender], [1, "duplicate", ALICE]);
 });
 
+test("what comes faster than it can be opened is bounded, and what was too much is told", async () => {
+  const { relay, alice, bob } = await pair();
+  await (await alice.client.sendBytes(BOB, new Uint8Array(8_000_000))).outcome;
+  await next(bob.messages);
+  const { data: frame } = relay.heard.findLast(({ frame: { kind } }) => kind === 5);
+  for (let count = 0; count < 12; count += 1) {
+    relay.clients.get(BOB).deliver(frame);
+    await new Promise(setImmediate);
+  }
+  await until(() => bob.dropped.length === 12);
+  const refusals = bob.dropped.map(({ refusal }) => refusal);
+  assert.ok(refusals.includes("queue_full"), refusals.join());
+  assert.ok(refusals.filter((refusal) => refusal !== "queue_full").length >= 8, refusals.join());
+});
+
 test("raw bytes that must not be signed as they are go as type 0x10, to anybody", async () => {
   const { relay, alice } = await pair();
   const carol = await sdk.Keys.generate(native);

@@ -41,6 +41,8 @@ import { FILE_BYTES_MAX } from "./transfers.js";
 /** How long a message waits for a connection that is being made. */
 export const READY_WITHIN_MS = 30_000;
 const SERVERS_WITHIN_MS = 5_000;
+/** As in the Python client. */
+const WAITING_BYTES_MAX = 67_108_864;
 const EXPIRE_EVERY_MS = 60_000;
 const CHOSEN = "server";
 const NOT_STORED_WARNING = "This browser lets the page store nothing, so your keys are gone when the page is closed.";
@@ -61,6 +63,8 @@ export class MerkClient extends Emitter {
   #isPersistent;
   /** @type {Promise<unknown>} */
   #turn = Promise.resolve();
+  /** Of frames that wait for their turn. */
+  #waitingBytes = 0;
   /** @type {unknown} */
   #expiry;
   /** @type {Set<(servers: ServerRecord[]) => void>} */
@@ -347,7 +351,7 @@ export class MerkClient extends Emitter {
 
   async #begin() {
     this.#link.on("state", (state) => this.#onState(state));
-    this.#link.on("frame", (frame) => this.#inTurn(() => this.#onFrame(frame)));
+    this.#link.on("frame", (frame) => this.#onArrived(frame));
     this.#link.on("info", (info) => this.#inTurn(() => this.#onInfo(info)));
     this.#link.on("dropped", ({ refusal, sender }) => this.#onDropped(refusal, sender));
     this.#link.on("changed", () => this.#inTurn(() => this.#readServers()));
@@ -364,6 +368,19 @@ export class MerkClient extends Emitter {
     const advertises = state.phase === "ready" && state.tab !== "follower" && (state.features & Feature.KEY_DIRECTORY) !== 0;
     if (advertises) this.#inTurn(async () => this.#link.tell(await makeAdvert(this.#keys, this.#environment.clock.now())));
     this.emit("state", state);
+  }
+
+  /**
+   * Puts a frame behind those before it, as long as not too much waits: opening one takes longer than sending it.
+   * @param {import("./bytes.js").Bytes} frame
+   */
+  #onArrived(frame) {
+    if (this.#waitingBytes + frame.length > WAITING_BYTES_MAX) {
+      this.#onDropped("queue_full", null);
+      return;
+    }
+    this.#waitingBytes += frame.length;
+    this.#inTurn(() => this.#onFrame(frame).finally(() => (this.#waitingBytes -= frame.length)));
   }
 
   /** @param {import("./bytes.js").Bytes} frame */
@@ -450,5 +467,6 @@ const DROPPED = Object.freeze({
   not_for_us: "A message was not taken: it is meant for somebody else.",
   duplicate: "A message was not taken: it came before.",
   no_target: "A message was not taken: it names no recipient.",
+  queue_full: "A message was not taken: too many came at once.",
   bad_advert: "A server told an encryption key that its owner did not sign; it was not taken.",
 });
