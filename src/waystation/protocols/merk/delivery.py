@@ -120,11 +120,9 @@ class Delivery:
         while session.waiting and not session.congested:
             sending = session.waiting[0]
             size = len(sending.frame)
-            ahead = session.ahead_bytes if session.turn == self._outbox.turn else 0
-            if ahead and ahead + size > self._outbox.ahead_bytes_max:
+            if not self._outbox.takes_next(session, size):
                 self._ready[session] = None
                 return
-            session.turn, session.ahead_bytes = self._outbox.turn, ahead + size
             session.waiting.popleft()
             session.waiting_bytes -= size
             self._outbox.waiting_bytes -= size

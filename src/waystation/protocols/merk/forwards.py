@@ -128,11 +128,9 @@ class Forwards:
         self._ready.pop(node, None)
         while node.waiting and not node.congested:
             size = len(node.waiting[0].frame)
-            ahead = node.ahead_bytes if node.turn == self._outbox.turn else 0
-            if ahead and ahead + size > self._outbox.ahead_bytes_max:
+            if not self._outbox.takes_next(node, size):
                 self._ready[node] = None
                 return
-            node.turn, node.ahead_bytes = self._outbox.turn, ahead + size
             self._send(node, self._next_waiting(node), now)
         if not node.waiting:
             self._slow.pop(node, None)

@@ -5,8 +5,8 @@ and may be private. All others must be on the open internet (unless the operator
 eight a minute, and are given up after ``FAILURES_MAX`` failures. A node that was learnt with a key must prove that
 key.
 
-Two nodes keep one link. Where both dialled at once, the one that the smaller key dialled stays, so that both sides
-close the same one.
+Two nodes keep one link. Of links in both directions the one that the smaller key dialled stays, of two in one
+direction the one with the smaller nonce of the dialler, so that both sides close the same one.
 
 Spec: specs/merk.md 4, 5, 8, 10.1, 10.6, 10.7; MERK-MESH, MERK-DIAL.
 """
@@ -112,7 +112,7 @@ class Mesh:
             url = key.decode()
             if url not in self._addresses and not address_fault(url, allow_private=settings.allow_private_peers):
                 node = value if len(value) == KEY_BYTES else None
-                self._addresses[url] = _Address(url, node, now, configured=False, stored=True)
+                self._addresses[url] = _Address(url, node, now, stored=True)
 
     def nodes(self) -> list[Session]:
         """Return every node that can be asked for a client, in the order in which they came."""

@@ -44,7 +44,7 @@ class Outbox:
         self._turn_bytes = 0
         """Bytes of large frames handed over in this turn."""
         self.doomed: list[tuple[Session, Refusal]] = []
-        """Connections that the relay must close before this turn ends."""
+        """Connections that the relay must close when it is woken, which is soon."""
 
     def take(self) -> list[Effect]:
         """Return and forget everything gathered; a new turn begins."""
@@ -77,13 +77,14 @@ class Outbox:
             return False
         if size > SMALL_BYTES and not self.make_room(size):
             return False
-        if session.turn != self.turn:
-            session.turn = self.turn
-            session.ahead_bytes = size
-        elif session.ahead_bytes + size > self.ahead_bytes_max:
+        return self.takes_next(session, size)
+
+    def takes_next(self, session: Session, size: int) -> bool:
+        """Return whether the next of the frames that wait for a connection may leave in this turn; count it if so."""
+        ahead = session.ahead_bytes if session.turn == self.turn else 0
+        if ahead and ahead + size > self.ahead_bytes_max:
             return False
-        else:
-            session.ahead_bytes += size
+        session.turn, session.ahead_bytes = self.turn, ahead + size
         if size > SMALL_BYTES:
             self._turn_bytes += size
         return True

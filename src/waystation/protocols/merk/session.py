@@ -19,7 +19,18 @@ from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
 from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, Hello
 
-__all__ = ["NODES", "ORIGINALS", "TRANSITIONS", "Contact", "Flight", "Move", "Sending", "Session", "State"]
+__all__ = [
+    "FREE_BYTES",
+    "NODES",
+    "ORIGINALS",
+    "TRANSITIONS",
+    "Contact",
+    "Flight",
+    "Move",
+    "Sending",
+    "Session",
+    "State",
+]
 
 
 class State(Enum):
@@ -80,6 +91,7 @@ FRAMES_PER_SECOND: Final = 500  # specs/merk.md 8
 FRAMES_BURST: Final = 1_000
 BYTES_PER_SECOND: Final = 16_777_216  # ours: one connection must not fill a gigabit line
 BYTES_BURST: Final = 67_108_864
+FREE_BYTES: Final = 4_096  # frames up to this size are counted, not weighed: 500 of them are 2 MiB
 _FACTORS: Final = {State.PEER: 40, State.UPSTREAM: 4, State.DOWNSTREAM: 4}
 """A node speaks for many clients; one that has not proved itself gets less."""
 
@@ -260,9 +272,6 @@ class Session:
         if frames.left < count or (weighed_bytes and not space.take(now, weighed_bytes)):
             return False
         return frames.take(now, count)
-
-
-FREE_BYTES: Final = 4_096  # frames up to this size are counted, not weighed: 500 of them are 2 MiB
 
 
 class Traffic:
