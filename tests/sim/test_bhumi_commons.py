@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.build import QUIET, Street, fixed_rng
+from tests.sim.build import QUIET, Street
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.envelope import hint_of, open_envelope
-from waystation.sim.bhumi_commons import spread
 
 PAIR = KeyPair.from_seed(b"k" * 32)
 PREIMAGE = b"p" * 32
@@ -50,12 +49,3 @@ def test_numbers_are_never_used_twice_and_strangers_are_new():
 
     assert commons.next_connection() < commons.next_connection()
     assert commons.stranger() != commons.stranger()
-
-
-def test_spread_has_its_mean():
-    """Waiting times average what they should."""
-    rng = fixed_rng()
-
-    mean = sum(spread(rng, 1_000_000) for _ in range(4_000)) / 4_000
-
-    assert 900_000 < mean < 1_100_000

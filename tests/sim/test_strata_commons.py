@@ -2,7 +2,8 @@
 
 from tests.sim.build_strata import Quarter
 from waystation.sim import strata_observations as seen
-from waystation.sim.strata_commons import Author, fork
+from waystation.sim.chance import fork
+from waystation.sim.strata_commons import Author
 
 
 def test_what_is_made_is_known_to_all():

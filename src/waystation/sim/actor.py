@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from waystation.core.effects import Close, Peer, Send
-from waystation.core.instant import Instant
 from waystation.core.machine import Machine
 from waystation.sim.link import LinkSettings
+from waystation.sim.timer import Timer
 from waystation.sim.world import World
 
 __all__ = ["Driver"]
@@ -51,8 +51,7 @@ class Driver(Generic[M]):
         self._turn_us = world.settings.turn_delay_us
         self._on_turn = on_turn
         self._on_end = on_end
-        self._timer_number: int | None = None
-        self._timer_at: Instant | None = None
+        self._timer = Timer(world.schedule, self._on_timer)
         self.is_over = False
         """True once ``on_end`` was called."""
         self.port = world.dial(protocol, host, self, settings)
@@ -125,22 +124,13 @@ class Driver(Generic[M]):
 
     def _end(self, reason: str) -> None:
         self.is_over = True
-        if self._timer_number is not None:
-            self._schedule.cancel(self._timer_number)
+        self._timer.cancel()
         self._on_turn()
         self._on_end(reason)
 
     def _arm_timer(self) -> None:
-        """Ring no later than the machine's deadline; an early ring looks again."""
-        target = self.machine.deadline()
-        if target is None or (self._timer_at is not None and self._timer_at <= target):
-            return
-        if self._timer_number is not None:
-            self._schedule.cancel(self._timer_number)
-        self._timer_at = target
-        self._timer_number = self._schedule.at(target, self._on_timer)
+        self._timer.ring_by(self.machine.deadline())
 
     def _on_timer(self) -> None:
-        self._timer_at = self._timer_number = None
         self.machine.wake(self._schedule.now)
         self.settle()

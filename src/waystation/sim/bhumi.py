@@ -16,10 +16,11 @@ from waystation.engine.node import Relay
 from waystation.journal.events import Event
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
-from waystation.sim.bhumi_commons import PROTOCOL, Commons, spread
+from waystation.sim.bhumi_commons import PROTOCOL, Commons
 from waystation.sim.bhumi_device import Device
 from waystation.sim.bhumi_hostile import Hostile
 from waystation.sim.bhumi_sender import Sender
+from waystation.sim.chance import Trouble, fork, spread
 from waystation.sim.invariants import Watch, bhumi_invariants
 from waystation.sim.observations import Everybody, Journalled, LifeBegan, Observation, Sized
 from waystation.sim.plan import Plan, draw_plan
@@ -29,7 +30,6 @@ from waystation.sim.world import World
 
 __all__ = ["BhumiTown", "MakeRelay"]
 
-HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 SIZES_EVERY_US: Final = 30 * MICROSECONDS_PER_SECOND
 STALL_US: Final = 20 * MICROSECONDS_PER_SECOND
 DOWN_US: Final = 3 * MICROSECONDS_PER_SECOND
@@ -64,10 +64,10 @@ class BhumiTown:
             make_relay: Makes the relay of each life.
             plan: What happens; drawn when None.
         """
-        self.plan = plan or draw_plan(_fork(rng))
+        self.plan = plan or draw_plan(fork(rng))
         self._schedule = schedule
         self._trace = trace
-        self._rng = _fork(rng)
+        self._rng = fork(rng)
         self._watch = Watch(bhumi_invariants(self.plan.relay.response_ttl_ms))
         self._is_measuring = True
 
@@ -76,22 +76,23 @@ class BhumiTown:
 
         self._world = World(
             schedule,
-            _fork(rng),
+            fork(rng),
             trace,
             make_relays,
             settings=self.plan.host,
             on_event=self._on_event,
             on_life=self._on_life,
         )
-        self._commons = Commons(self._world, self.plan, _fork(rng), self._observe)
-        self._devices = [Device(self._commons, _fork(rng), f"10.1.0.{number}") for number in range(self.plan.devices)]
+        self._commons = Commons(self._world, self.plan, fork(rng), self._observe)
+        self._trouble = Trouble(schedule, self._rng, lambda: self._commons.troubled)
+        self._devices = [Device(self._commons, fork(rng), f"10.1.0.{number}") for number in range(self.plan.devices)]
         self._senders = [
-            Sender(self._commons, _fork(rng), f"10.2.0.{number}", number, self._devices)
+            Sender(self._commons, fork(rng), f"10.2.0.{number}", number, self._devices)
             for number in range(self.plan.senders)
         ]
         victims = [device.identity for device in self._devices]
         self._hostiles = [
-            Hostile(self._commons, _fork(rng), f"10.3.0.{number}", kind, victims)
+            Hostile(self._commons, fork(rng), f"10.3.0.{number}", kind, victims)
             for number, kind in enumerate(self.plan.hostiles)
         ]
         self._trace.note(schedule.now, f"plan {self.plan.describe()}")
@@ -184,25 +185,14 @@ class BhumiTown:
 
     def _trouble_all(self) -> None:
         faults, habits = self.plan.faults, self.plan.device
-        self._trouble(faults.stalls, self._stall)
-        self._trouble(faults.cuts, self._cut)
-        self._trouble(faults.breaks, self._break)
-        self._trouble(faults.crashes, lambda: self._world.crash(1 + spread(self._rng, DOWN_US)))
-        self._trouble(faults.stops, lambda: self._world.stop(1 + spread(self._rng, DOWN_US)))
-        self._trouble(habits.reconnects_per_hour, lambda: self._any_device().go(abort=self._rng.random() < 1 / 2))
-        self._trouble(habits.introduces_twice_per_hour, lambda: self._any_device().introduce_again())
-        self._trouble(habits.comes_twice_per_hour, lambda: self._any_device().come_twice())
-
-    def _trouble(self, per_hour: float, act: Callable[[], None]) -> None:
-        """Let ``act`` happen at random instants, ``per_hour`` times on average, until the calm."""
-
-        def happen() -> None:
-            if self._commons.troubled:
-                act()
-                self._trouble(per_hour, act)
-
-        if per_hour > 0:
-            self._schedule.after(spread(self._rng, HOUR_US / per_hour), happen)
+        self._trouble.often(faults.stalls, self._stall)
+        self._trouble.often(faults.cuts, self._cut)
+        self._trouble.often(faults.breaks, self._break)
+        self._trouble.often(faults.crashes, lambda: self._world.crash(self._trouble.duration(DOWN_US)))
+        self._trouble.often(faults.stops, lambda: self._world.stop(self._trouble.duration(DOWN_US)))
+        self._trouble.often(habits.reconnects_per_hour, lambda: self._any_device().go(abort=self._rng.random() < 1 / 2))
+        self._trouble.often(habits.introduces_twice_per_hour, lambda: self._any_device().introduce_again())
+        self._trouble.often(habits.comes_twice_per_hour, lambda: self._any_device().come_twice())
 
     def _any_device(self) -> Device:
         return self._rng.choice(self._devices)
@@ -221,8 +211,3 @@ class BhumiTown:
         streams = self._world.streams()
         if streams:
             self._rng.choice(streams).break_off()
-
-
-def _fork(rng: random.Random) -> random.Random:
-    """Return a generator of its own for one part, so that parts do not disturb each other's draws."""
-    return random.Random(rng.getrandbits(64))  # noqa: S311 - a simulation must be repeatable

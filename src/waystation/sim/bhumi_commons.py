@@ -15,15 +15,10 @@ from waystation.sim.observations import Observation
 from waystation.sim.plan import Plan
 from waystation.sim.world import World
 
-__all__ = ["PROTOCOL", "Commons", "spread"]
+__all__ = ["PROTOCOL", "Commons"]
 
 PROTOCOL: Final = "bhumi"
 _TAG_BYTES: Final = 16  # enough that two answers never look alike
-
-
-def spread(rng: random.Random, mean_us: float) -> int:
-    """Draw a waiting time around ``mean_us`` microseconds, exponentially distributed."""
-    return int(rng.expovariate(1.0) * mean_us)
 
 
 class Commons:

@@ -17,7 +17,8 @@ from waystation.protocols.bhumi.client import DeviceClient, Registered, commit_o
 from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, Ack, RecentResponse
 from waystation.sim.actor import Driver
-from waystation.sim.bhumi_commons import PROTOCOL, Commons, spread
+from waystation.sim.bhumi_commons import PROTOCOL, Commons
+from waystation.sim.chance import spread
 from waystation.sim.observations import AnswerArrived, Delivered, Offered
 
 __all__ = ["Device"]

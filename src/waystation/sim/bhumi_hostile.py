@@ -10,7 +10,8 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
-from waystation.sim.bhumi_commons import PROTOCOL, Commons, spread
+from waystation.sim.bhumi_commons import PROTOCOL, Commons
+from waystation.sim.chance import spread
 from waystation.sim.link import Port
 
 __all__ = ["Hostile"]

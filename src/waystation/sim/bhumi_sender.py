@@ -11,8 +11,9 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.client import Answered, Greeted, Lost, SenderClient, Unsent
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, Status
 from waystation.sim.actor import Driver
-from waystation.sim.bhumi_commons import PROTOCOL, Commons, spread
+from waystation.sim.bhumi_commons import PROTOCOL, Commons
 from waystation.sim.bhumi_device import Device
+from waystation.sim.chance import spread
 from waystation.sim.observations import AskArrived, Asked, Concluded, ConnectionEnded, Probed
 
 __all__ = ["Sender"]

@@ -16,9 +16,10 @@ from waystation.protocols.merk.client import MerkClient
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.sim import merk_observations as seen
+from waystation.sim.chance import Trouble, fork
 from waystation.sim.invariants import Watch
 from waystation.sim.merk_client import Client
-from waystation.sim.merk_commons import MakeClient, MerkCommons, address_of, fork, spread
+from waystation.sim.merk_commons import MakeClient, MerkCommons, address_of
 from waystation.sim.merk_hostile import Hostile
 from waystation.sim.merk_hostile_node import HostileNode
 from waystation.sim.merk_invariants import merk_invariants
@@ -30,7 +31,6 @@ from waystation.sim.trace import Named, Trace, canonical
 
 __all__ = ["MerkTown"]
 
-HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 COME_US: Final = MICROSECONDS_PER_SECOND
 HOSTILE_COME_US: Final = 10 * MICROSECONDS_PER_SECOND
 SIZES_EVERY_US: Final = 10 * MICROSECONDS_PER_SECOND
@@ -72,6 +72,7 @@ class MerkTown:
         self._is_measuring = True
         self._watch = Watch(merk_invariants())
         self._commons = commons = MerkCommons(schedule, plan, self._observe, make_client)
+        self._trouble = Trouble(schedule, self._rng, lambda: self._commons.troubled)
         edges = edges_of(plan.topology, plan.nodes, fork(rng))
         # Nobody gets into a closed node: it must dial.
         self._edges = {(two, one) if two in plan.closed else (one, two) for one, two in edges}
@@ -102,14 +103,15 @@ class MerkTown:
         for hostile in self._hostiles:
             self._schedule.after(self._rng.randrange(HOSTILE_COME_US), hostile.come)
         faults = self.plan.faults
-        self._trouble(faults.stalls, lambda: self._on_any_line(self._hold_up))
-        self._trouble(faults.cuts, lambda: self._on_any_line(Client.lose))
-        self._trouble(faults.breaks, lambda: self._on_any_line(lambda _who, line: line.port.stream.break_off()))
-        self._trouble(faults.link_stalls, lambda: self._on_any_trunk(lambda each: each.hold_up(self._while(STALL_US))))
-        self._trouble(faults.link_cuts, self._part)
-        self._trouble(faults.link_breaks, lambda: self._on_any_trunk(Trunk.break_off))
-        self._trouble(faults.crashes, lambda: self._rng.choice(self._houses).crash(self._while(DOWN_US)))
-        self._trouble(faults.stops, lambda: self._rng.choice(self._houses).stop(self._while(DOWN_US)))
+        often, lasting = self._trouble.often, self._trouble.duration
+        often(faults.stalls, lambda: self._on_any_line(self._hold_up))
+        often(faults.cuts, lambda: self._on_any_line(Client.lose))
+        often(faults.breaks, lambda: self._on_any_line(lambda _who, line: line.port.stream.break_off()))
+        often(faults.link_stalls, lambda: self._on_any_trunk(lambda each: each.hold_up(lasting(STALL_US))))
+        often(faults.link_cuts, self._part)
+        often(faults.link_breaks, lambda: self._on_any_trunk(Trunk.break_off))
+        often(faults.crashes, lambda: self._rng.choice(self._houses).crash(lasting(DOWN_US)))
+        often(faults.stops, lambda: self._rng.choice(self._houses).stop(lasting(DOWN_US)))
         self._measure()
 
     def calm(self) -> None:
@@ -203,20 +205,6 @@ class MerkTown:
 
     # Trouble
 
-    def _trouble(self, per_hour: float, act: Callable[[], None]) -> None:
-        """Let ``act`` happen at random instants, ``per_hour`` times on average, until the calm."""
-
-        def happen() -> None:
-            if self._commons.troubled:
-                act()
-                self._trouble(per_hour, act)
-
-        if per_hour > 0:
-            self._schedule.after(spread(self._rng, HOUR_US / per_hour), happen)
-
-    def _while(self, mean_us: int) -> int:
-        return 1 + spread(self._rng, mean_us)
-
     def _on_any_line(self, act: Callable[[Client, Line], None]) -> None:
         client = self._rng.choice(self._clients)
         lines = client.lines()
@@ -224,7 +212,7 @@ class MerkTown:
             act(client, self._rng.choice(lines))
 
     def _hold_up(self, client: Client, line: Line) -> None:
-        client.hold_up(line, self._while(STALL_US))
+        client.hold_up(line, self._trouble.duration(STALL_US))
 
     def _on_any_trunk(self, act: Callable[[Trunk], None]) -> None:
         trunks = self._rng.choice(self._houses).trunks()
@@ -234,7 +222,7 @@ class MerkTown:
     def _part(self) -> None:
         one, other = self._rng.choice(self._houses), self._rng.choice(self._houses)
         if one is not other:
-            one.part(other, self._while(PART_US))
+            one.part(other, self._trouble.duration(PART_US))
 
     def _settings(self, node: int) -> MerkSettings:
         plan = self.plan

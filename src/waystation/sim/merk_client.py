@@ -25,7 +25,8 @@ from waystation.protocols.merk.sealing import Mode
 from waystation.protocols.merk.seen_messages import SeenMessages
 from waystation.protocols.merk.wire import decode_info_frame, frame_hash, read_head, target_of
 from waystation.sim import merk_observations as seen
-from waystation.sim.merk_commons import MARGIN_US, PINGS_US, MerkCommons, spread
+from waystation.sim.chance import spread
+from waystation.sim.merk_commons import MARGIN_US, PINGS_US, MerkCommons
 from waystation.sim.merk_line import Line
 from waystation.sim.merk_pen import Pen
 from waystation.sim.merk_whereabouts import Strand

@@ -14,10 +14,9 @@ from waystation.sim.link import End, Port
 from waystation.sim.merk_plan import MerkPlan
 from waystation.sim.merk_whereabouts import Whereabouts
 from waystation.sim.schedule import Schedule
-from waystation.sim.strata_commons import fork, spread
 from waystation.sim.world import WALL_START_US, World
 
-__all__ = ["MARGIN_US", "PINGS_US", "PROTOCOL", "MakeClient", "MerkCommons", "Site", "address_of", "fork", "spread"]
+__all__ = ["MARGIN_US", "PINGS_US", "PROTOCOL", "MakeClient", "MerkCommons", "Site", "address_of"]
 
 PROTOCOL: Final = "merk"
 MARGIN_US: Final = 12 * MICROSECONDS_PER_SECOND  # a look-up of 5 s, a wrong location, and the look-up behind it

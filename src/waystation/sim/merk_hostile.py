@@ -23,8 +23,9 @@ from waystation.protocols.merk.messages import (
 from waystation.protocols.merk.sealing import data_frame
 from waystation.protocols.merk.wire import decode_frame, encode_frame, encode_info_frame, make_advert
 from waystation.sim import merk_observations as seen
+from waystation.sim.chance import spread
 from waystation.sim.link import Port
-from waystation.sim.merk_commons import PROTOCOL, MerkCommons, spread
+from waystation.sim.merk_commons import PROTOCOL, MerkCommons
 
 __all__ = ["Hostile", "draw_garbage", "draw_lie"]
 

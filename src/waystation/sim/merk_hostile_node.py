@@ -25,8 +25,9 @@ from waystation.protocols.merk.wire import (
     target_of,
 )
 from waystation.sim import merk_observations as seen
+from waystation.sim.chance import fork, spread
 from waystation.sim.link import End, Port, Stream
-from waystation.sim.merk_commons import PROTOCOL, MerkCommons, address_of, fork, spread
+from waystation.sim.merk_commons import PROTOCOL, MerkCommons, address_of
 from waystation.sim.merk_hostile import ALL_FEATURES, draw_garbage, draw_lie
 from waystation.sim.merk_node import HOSTILE_NODE
 from waystation.sim.merk_whereabouts import Strand

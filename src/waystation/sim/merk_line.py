@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from waystation.core.effects import Close, Peer, Send
-from waystation.core.instant import Instant
 from waystation.protocols.merk.client import MerkClient
 from waystation.protocols.merk.client_events import Event
 from waystation.sim.link import LinkSettings
 from waystation.sim.merk_commons import PROTOCOL, MerkCommons
+from waystation.sim.timer import Timer
 
 __all__ = ["Line", "Owner"]
 
@@ -42,7 +42,7 @@ class Line:
         self._turn_us = commons.plan.host.turn_delay_us
         self._owner = owner
         self._settling = False
-        self._timer: tuple[Instant, int] | None = None
+        self._timer = Timer(commons.schedule, self._on_timer)
         self.is_over = False
         self.port = commons.worlds[node].dial(PROTOCOL, host, self, link)
         machine.connect(_PEER, commons.schedule.now)
@@ -122,23 +122,15 @@ class Line:
         if self.is_over:
             return
         self.is_over = True
-        if self._timer is not None:
-            self._schedule.cancel(self._timer[1])
-            self._timer = None
+        self._timer.cancel()
         self.machine.disconnect(_PEER, self._schedule.now)
         self.settle()
         self._owner.on_end(self)
 
     def _arm_timer(self) -> None:
-        """Ring no later than the machine's deadline; an early ring looks again."""
-        target = self.machine.deadline()
-        if self.is_over or target is None or (self._timer is not None and self._timer[0] <= target):
-            return
-        if self._timer is not None:
-            self._schedule.cancel(self._timer[1])
-        self._timer = (target, self._schedule.at(target, self._on_timer))
+        if not self.is_over:
+            self._timer.ring_by(self.machine.deadline())
 
     def _on_timer(self) -> None:
-        self._timer = None
         self.machine.wake(self._schedule.now)
         self.settle()

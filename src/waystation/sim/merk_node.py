@@ -14,9 +14,10 @@ from waystation.journal.events import Event
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.sim import merk_observations as seen
+from waystation.sim.chance import fork
 from waystation.sim.link import End, Port, Stream
 from waystation.sim.merk_bunches import Bunches
-from waystation.sim.merk_commons import PINGS_US, PROTOCOL, MerkCommons, Site, fork
+from waystation.sim.merk_commons import PINGS_US, PROTOCOL, MerkCommons, Site
 from waystation.sim.merk_whereabouts import Strand
 from waystation.sim.trace import Notes
 from waystation.sim.world import WALL_START_US, World, make_store

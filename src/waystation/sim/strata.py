@@ -21,10 +21,11 @@ from waystation.protocols.strata.client import StrataClient
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import StrataSettings
 from waystation.sim import strata_observations as seen
+from waystation.sim.chance import Trouble, fork
 from waystation.sim.invariants import Watch
 from waystation.sim.link import End, Port
 from waystation.sim.schedule import Schedule
-from waystation.sim.strata_commons import PROTOCOL, MakeClient, StrataCommons, fork, spread
+from waystation.sim.strata_commons import PROTOCOL, MakeClient, StrataCommons
 from waystation.sim.strata_hostile import Hostile, HostileUpstream
 from waystation.sim.strata_invariants import strata_invariants
 from waystation.sim.strata_plan import StrataPlan, draw_strata_plan
@@ -35,7 +36,6 @@ from waystation.sim.world import WALL_START_US, World, make_store
 
 __all__ = ["MakeStrataRelay", "StrataTown"]
 
-HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 SIZES_EVERY_US: Final = 10 * MICROSECONDS_PER_SECOND
 STALL_US: Final = 20 * MICROSECONDS_PER_SECOND
 DOWN_US: Final = 3 * MICROSECONDS_PER_SECOND
@@ -93,6 +93,7 @@ class StrataTown:
         self._is_measuring = True
         self._watch = Watch([])  # people come before laws: who they are is part of the laws
         self._commons = commons = StrataCommons(schedule, plan, self._observe, make_client)
+        self._trouble = Trouble(schedule, self._rng, lambda: self._commons.troubled)
         forger_rng, forger_id = fork(rng), encode_did(KeyPair.from_seed(rng.randbytes(32)).public)
         self._forger = HostileUpstream(commons, forger_rng, forger_id) if plan.hostile_upstream else None
         keys = [KeyPair.from_seed(rng.randbytes(32)) for _ in range(plan.relays)]
@@ -131,11 +132,12 @@ class StrataTown:
         for hostile in self._hostiles:
             self._schedule.after(self._rng.randrange(20 * MICROSECONDS_PER_SECOND), hostile.come)
         faults = self.plan.faults
-        self._trouble(faults.stalls, lambda: self._on_any_stream(lambda each: each.stall(self._while(STALL_US))))
-        self._trouble(faults.cuts, lambda: self._on_any_stream(self._cut))
-        self._trouble(faults.breaks, lambda: self._on_any_stream(lambda each: each.break_off()))
-        self._trouble(faults.crashes, lambda: self._any_world().crash(self._while(DOWN_US)))
-        self._trouble(faults.stops, lambda: self._any_world().stop(self._while(DOWN_US)))
+        often, lasting = self._trouble.often, self._trouble.duration
+        often(faults.stalls, lambda: self._on_any_stream(lambda each: each.stall(lasting(STALL_US))))
+        often(faults.cuts, lambda: self._on_any_stream(self._cut))
+        often(faults.breaks, lambda: self._on_any_stream(lambda each: each.break_off()))
+        often(faults.crashes, lambda: self._any_world().crash(lasting(DOWN_US)))
+        often(faults.stops, lambda: self._any_world().stop(lasting(DOWN_US)))
         self._measure()
 
     def calm(self) -> None:
@@ -206,20 +208,6 @@ class StrataTown:
             self._schedule.after(SIZES_EVERY_US, self._measure)
 
     # Trouble
-
-    def _trouble(self, per_hour: float, act: Callable[[], None]) -> None:
-        """Let ``act`` happen at random instants, ``per_hour`` times on average, until the calm."""
-
-        def happen() -> None:
-            if self._commons.troubled:
-                act()
-                self._trouble(per_hour, act)
-
-        if per_hour > 0:
-            self._schedule.after(spread(self._rng, HOUR_US / per_hour), happen)
-
-    def _while(self, mean_us: int) -> int:
-        return 1 + spread(self._rng, mean_us)
 
     def _any_world(self) -> World:
         return self._rng.choice(self._commons.worlds)

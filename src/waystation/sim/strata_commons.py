@@ -9,24 +9,18 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.client import StrataClient
 from waystation.protocols.strata.packet import Packet, make_packet
-from waystation.sim.bhumi_commons import spread
 from waystation.sim.schedule import Schedule
 from waystation.sim.strata_observations import Made
 from waystation.sim.strata_plan import StrataPlan
 from waystation.sim.world import WALL_START_US, World
 
-__all__ = ["PROTOCOL", "TYPES", "Author", "MakeClient", "StrataCommons", "fork", "spread"]
+__all__ = ["PROTOCOL", "TYPES", "Author", "MakeClient", "StrataCommons"]
 
 PROTOCOL: Final = "strata"
 TYPES: Final = ("POST", "REPLY", "REACTION", "STATUS")
 
 MakeClient = Callable[..., StrataClient]
 """``StrataClient`` itself, or a broken one in tests of the invariants."""
-
-
-def fork(rng: random.Random) -> random.Random:
-    """Return a generator of its own for one part, so that parts do not disturb each other's draws."""
-    return random.Random(rng.getrandbits(64))  # noqa: S311 - a simulation must be repeatable
 
 
 class Author:

@@ -16,8 +16,9 @@ from waystation.protocols.strata.client_wire import encode_publish, encode_subsc
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, make_packet, sign_body
 from waystation.sim import strata_observations as seen
+from waystation.sim.chance import fork, spread
 from waystation.sim.link import End, Port, Stream
-from waystation.sim.strata_commons import PROTOCOL, Author, StrataCommons, fork, spread
+from waystation.sim.strata_commons import PROTOCOL, Author, StrataCommons
 
 __all__ = ["Forger", "Hostile", "HostileUpstream"]
 

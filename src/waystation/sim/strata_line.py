@@ -6,11 +6,11 @@ tells goes to the actor in order, and so does every frame in both directions, fo
 
 from typing import Protocol
 
-from waystation.core.instant import Instant
 from waystation.protocols.strata.client import StrataClient
 from waystation.protocols.strata.client_events import CloseConnection, Event
 from waystation.sim.link import LinkSettings
 from waystation.sim.strata_commons import PROTOCOL, StrataCommons
+from waystation.sim.timer import Timer
 from waystation.sim.world import World
 
 __all__ = ["Line", "Owner"]
@@ -45,7 +45,7 @@ class Line:
         self._client = client
         self._owner = owner
         self._settling = False
-        self._timer: tuple[Instant, int] | None = None
+        self._timer = Timer(commons.schedule, self._on_timer)
         self.is_over = False
         self.port = world.dial(PROTOCOL, host, self, link)
         client.opened(self._schedule.now, commons.wall_s)
@@ -101,22 +101,15 @@ class Line:
 
     def _end(self) -> None:
         self.is_over = True
-        if self._timer is not None:
-            self._schedule.cancel(self._timer[1])
-            self._timer = None
+        self._timer.cancel()
         self._client.closed(self._schedule.now)
         self.settle()
         self._owner.on_end()
 
     def _arm_timer(self) -> None:
-        target = self._client.deadline()
-        if self.is_over or target is None or (self._timer is not None and self._timer[0] <= target):
-            return
-        if self._timer is not None:
-            self._schedule.cancel(self._timer[1])
-        self._timer = (target, self._schedule.at(target, self._on_timer))
+        if not self.is_over:
+            self._timer.ring_by(self._client.deadline())
 
     def _on_timer(self) -> None:
-        self._timer = None
         self._client.wake(self._schedule.now)
         self.settle()

@@ -15,7 +15,8 @@ from waystation.protocols.strata.client_events import Event, Published, PublishR
 from waystation.protocols.strata.keyring import KEY_EVENT
 from waystation.protocols.strata.packet import Packet
 from waystation.sim import strata_observations as seen
-from waystation.sim.strata_commons import TYPES, Author, StrataCommons, fork, spread
+from waystation.sim.chance import fork, spread
+from waystation.sim.strata_commons import TYPES, Author, StrataCommons
 from waystation.sim.strata_line import Line
 
 __all__ = ["Publisher"]

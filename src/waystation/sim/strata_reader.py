@@ -23,7 +23,8 @@ from waystation.protocols.strata.client_events import (
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import parse_packet_id
 from waystation.sim import strata_observations as seen
-from waystation.sim.strata_commons import TYPES, StrataCommons, fork, spread
+from waystation.sim.chance import fork, spread
+from waystation.sim.strata_commons import TYPES, StrataCommons
 from waystation.sim.strata_line import Line
 
 __all__ = ["Reader"]
