@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
+from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, SendTo, Verify
 from waystation.core.facts import Fact, Refused
 from waystation.core.records import Record
 
@@ -21,16 +21,18 @@ EXAMPLES = [
     Hold(Peer(1), held=True),
     Dial("them", "ws://192.0.2.1", only_public=True),
     SendMany(Peer(1), (b"x", b"y")),
+    SendTo(b"x", ("192.0.2.1", 4810)),
     Refused("bhumi", None, "late"),
 ]
 
 
-def test_effect_is_one_of_eight_or_a_fact():
+def test_effect_is_one_of_nine_or_a_fact():
     """The server has one branch per effect, so a new one must be noticed; facts never reach it (NODE-FACTS)."""
     assert set(get_args(Effect)) - set(get_args(Fact)) == {
         Append,
         Send,
         SendMany,
+        SendTo,
         Close,
         Hold,
         Dial,

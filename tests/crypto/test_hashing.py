@@ -1,6 +1,13 @@
 """Laws of crypto.hashing."""
 
-from waystation.crypto.hashing import REFERENCE_BYTES, hkdf_sha256, keyed_reference, sha256
+from waystation.crypto.hashing import (
+    REFERENCE_BYTES,
+    blake2b_256,
+    blake2b_256_begun,
+    hkdf_sha256,
+    keyed_reference,
+    sha256,
+)
 
 
 def test_sha256_of_abc():
@@ -30,3 +37,19 @@ def test_reference_joins_only_under_one_key():
     assert keyed_reference(b"k" * 32, b"subject") == reference
     assert keyed_reference(b"l" * 32, b"subject") != reference
     assert keyed_reference(b"k" * 32, b"subjecu") != reference
+
+
+def test_blake2b_of_nothing_and_of_abc():
+    """Made for 32 bytes, not cut from 64; as b2sum -l 256 of GNU coreutils prints it."""
+    assert blake2b_256(b"").hex() == "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"
+    assert blake2b_256(b"abc").hex() == "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
+
+
+def test_begun_hash_is_gone_on_with_in_copies():
+    """A copy that hashes more leaves the state where it was, so one beginning serves many texts."""
+    begun = blake2b_256_begun(b"begin" * 50)
+    copy = begun.copy()
+    copy.update(b"end")
+
+    assert copy.digest() == blake2b_256(b"begin" * 50 + b"end")
+    assert begun.digest() == blake2b_256(b"begin" * 50)

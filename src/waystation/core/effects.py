@@ -19,9 +19,11 @@ from waystation.core.facts import Fact
 from waystation.core.records import Change, Record
 
 __all__ = [
+    "Address",
     "Append",
     "Close",
     "Commit",
+    "Datagram",
     "Dial",
     "Effect",
     "Fact",
@@ -29,13 +31,21 @@ __all__ = [
     "Peer",
     "Send",
     "SendMany",
+    "SendTo",
     "SignatureCheck",
     "Verify",
     "make_send",
+    "make_send_to",
 ]
 
 Peer = NewType("Peer", int)
 """One connection, for as long as it lives. Numbers are never used twice by one node."""
+
+Address = tuple[str, int]
+"""Where a datagram came from or goes to: IP address as text, UDP port."""
+
+Datagram = tuple[bytes, Address]
+"""What one packet of a network without connections carried, and where it came from."""
 
 
 class Append(NamedTuple):
@@ -58,6 +68,13 @@ class SendMany(NamedTuple):
 
     peer: Peer
     messages: Sequence[bytes]
+
+
+class SendTo(NamedTuple):
+    """Hand one datagram to the network, which may lose it; laid out as a ``Datagram``."""
+
+    data: bytes
+    address: Address
 
 
 class Close(NamedTuple):
@@ -122,6 +139,9 @@ class Verify(NamedTuple):
 make_send: Final = cast("Callable[[tuple[Peer, bytes, bool]], Send]", partial(tuple.__new__, Send))
 """Build a ``Send`` from one tuple: a third of what the class's own constructor, a Python function, costs."""
 
-Effect = Append | Send | SendMany | Close | Hold | Dial | Commit | Verify | Fact
+make_send_to: Final = cast("Callable[[tuple[bytes, Address]], SendTo]", partial(tuple.__new__, SendTo))
+"""Build a ``SendTo`` likewise."""
+
+Effect = Append | Send | SendMany | SendTo | Close | Hold | Dial | Commit | Verify | Fact
 """A fact stands in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
 recorder takes them all out before the server sees the rest."""

@@ -14,6 +14,7 @@ __all__ = [
     "DeliveryAccepted",
     "DeliveryFinished",
     "Fact",
+    "LeaseChanged",
     "LinkEnded",
     "LookupFinished",
     "Outcome",
@@ -24,6 +25,7 @@ __all__ = [
     "Refused",
     "SubscriptionEnded",
     "SubscriptionOpened",
+    "WorkJudged",
     "make_finished",
 ]
 
@@ -188,6 +190,34 @@ class LinkEnded(NamedTuple):
     bytes_in: int
 
 
+class LeaseChanged(NamedTuple):
+    """The lease of a tenant began, went on, or ended."""
+
+    protocol: str
+    tenant: bytes
+    """32-byte public key."""
+    change: str
+    """``granted``, ``renewed``, ``expired`` (mail is kept), ``revived`` (in time to get it) or ``forgotten``."""
+    waiting_count: int
+    """Packets in the tenant's queue."""
+
+
+class WorkJudged(NamedTuple):
+    """Somebody answered a demand for work."""
+
+    protocol: str
+    kind: str
+    """``relay``, ``lease`` or ``whitelist``."""
+    worker: bytes
+    """32-byte public key."""
+    bits: int
+    """What was demanded, 0 to 26."""
+    verdict: str
+    """``accepted``, ``too_few_bits`` or ``challenge_expired``."""
+    waited_us: int
+    """Since the demand was made."""
+
+
 class Refused(NamedTuple):
     """Something was turned down. ``identity`` is None for anonymous peers, and never a sender of a delivery."""
 
@@ -215,5 +245,7 @@ Fact = (
     | SubscriptionEnded
     | LookupFinished
     | LinkEnded
+    | LeaseChanged
+    | WorkJudged
     | Refused
 )

@@ -8,14 +8,33 @@ peer (after a ``Close`` it emitted) ignores whatever still arrives for it.
 from collections.abc import Sequence
 from typing import Protocol
 
-from waystation.core.effects import Effect, Peer
+from waystation.core.effects import Datagram, Effect, Peer
 from waystation.core.instant import Instant
 
-__all__ = ["AsksNothing", "Machine"]
+__all__ = ["AsksNothing", "DatagramMachine", "Machine", "Progress"]
 
 
-class Machine(Protocol):
-    """A protocol without I/O."""
+class Progress(Protocol):
+    """What every machine has, whatever its inputs are."""
+
+    def committed(self, ticket: int, now: Instant) -> None:
+        """The changes of the ``Commit`` with this ticket are on disk and visible to reads."""
+
+    def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
+        """Here are the answers to the ``Verify`` with this ticket, one per check."""
+
+    def wake(self, now: Instant) -> None:
+        """The deadline has come (or passed; early calls do nothing)."""
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` must be called next, or None."""
+
+    def take(self) -> list[Effect]:
+        """Return and forget the effects gathered since the last call, in their order."""
+
+
+class Machine(Progress, Protocol):
+    """A protocol without I/O, over connections."""
 
     def connect(self, peer: Peer, now: Instant, address: str = "") -> None:
         """A new connection stands; ``address`` is what its host is counted under, "" when nobody knows."""
@@ -32,20 +51,12 @@ class Machine(Protocol):
     def drained(self, peer: Peer, now: Instant) -> None:
         """Everything sent to the peer so far has left our buffers."""
 
-    def committed(self, ticket: int, now: Instant) -> None:
-        """The changes of the ``Commit`` with this ticket are on disk and visible to reads."""
 
-    def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
-        """Here are the answers to the ``Verify`` with this ticket, one per check."""
+class DatagramMachine(Progress, Protocol):
+    """A protocol without I/O and without connections: every datagram stands for itself."""
 
-    def wake(self, now: Instant) -> None:
-        """The deadline has come (or passed; early calls do nothing)."""
-
-    def deadline(self) -> Instant | None:
-        """Return when ``wake`` must be called next, or None."""
-
-    def take(self) -> list[Effect]:
-        """Return and forget the effects gathered since the last call, in their order."""
+    def receive_datagrams(self, datagrams: Sequence[Datagram], now: Instant) -> None:
+        """Datagrams arrived, in this order; of each we know only the address that it claims to come from."""
 
 
 class AsksNothing:

@@ -6,7 +6,15 @@ from typing import Final
 
 from blake3 import blake3
 
-__all__ = ["REFERENCE_BYTES", "blake3_256", "hkdf_sha256", "keyed_reference", "sha256"]
+__all__ = [
+    "REFERENCE_BYTES",
+    "blake2b_256",
+    "blake2b_256_begun",
+    "blake3_256",
+    "hkdf_sha256",
+    "keyed_reference",
+    "sha256",
+]
 
 REFERENCE_BYTES: Final = 16
 _SHA256_BYTES: Final = 32
@@ -31,3 +39,16 @@ def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes) -> bytes:
 def keyed_reference(key: bytes, subject: bytes) -> bytes:
     """Return a 16-byte BLAKE2b reference to ``subject`` that only holders of ``key`` (up to 64 bytes) can make."""
     return hashlib.blake2b(subject, digest_size=REFERENCE_BYTES, key=key).digest()
+
+
+def blake2b_256(data: bytes) -> bytes:
+    """Return the 32-byte BLAKE2b of ``data``, unkeyed and made for 32 bytes, not cut from 64."""
+    return blake2b_256_begun(data).digest()
+
+
+def blake2b_256_begun(data: bytes) -> hashlib.blake2b:
+    """Return the state of ``blake2b_256`` after ``data``; copy it to hash many texts that begin alike."""
+    return hashlib.blake2b(data, digest_size=_BLAKE2B_256_BYTES)
+
+
+_BLAKE2B_256_BYTES: Final = 32
