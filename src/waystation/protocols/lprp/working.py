@@ -1,0 +1,142 @@
+"""Demands for work, and what is done once they are met. Spec: lprp 4 (101), 6 (LPRP-D6, LPRP-D7, LPRP-D18), 8."""
+
+from collections.abc import Callable
+
+from waystation.core.facts import Fact, WorkJudged
+from waystation.core.instant import Instant
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.lprp.answers import Answers
+from waystation.protocols.lprp.challenges import Challenge, Challenges, is_expired
+from waystation.protocols.lprp.difficulty import Difficulty
+from waystation.protocols.lprp.intake import Arrival
+from waystation.protocols.lprp.leasing import Leasing
+from waystation.protocols.lprp.listing import Listing
+from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS, REFERENCE_BYTES, Kind, Packet
+from waystation.protocols.lprp.refusals import Refusal
+from waystation.protocols.lprp.relaying import Relaying
+from waystation.protocols.lprp.replies import Demand, Reply, Verdict, refuse
+from waystation.protocols.lprp.settings import LprpSettings
+from waystation.protocols.lprp.sources import Source
+from waystation.protocols.lprp.tenants import Tenants
+from waystation.protocols.lprp.wire import Codec
+from waystation.protocols.lprp.work import is_enough
+
+__all__ = ["Working"]
+
+
+class Working:
+    """Makes challenges and judges their answers."""
+
+    def __init__(
+        self,
+        settings: LprpSettings,
+        key_pair: KeyPair,
+        codec: Codec,
+        tables: tuple[Tenants, Challenges, Answers],
+        does: tuple[Relaying, Leasing, Listing],
+        note: Callable[[Fact], None],
+    ) -> None:
+        """Work on the tables of one host.
+
+        Args:
+            settings: How much work there is to do.
+            key_pair: Signs challenges.
+            codec: Writes them.
+            tables: Who holds a lease, what was demanded, what was answered.
+            does: What the work is for.
+            note: Takes facts.
+        """
+        self._key_pair = key_pair
+        self._codec = codec
+        self._difficulty = Difficulty(settings)
+        self._tenants, self._challenges, self._answers = tables
+        self._relaying, self._leasing, self._listing = does
+        self._note = note
+        self._made_ms = 0
+        self._made: set[bytes] = set()
+        """Signatures of the challenges of this very millisecond, pushed out ones too."""
+
+    def demand(self, demand: Demand, source: Source, now: Instant, wall_ms: int) -> bytes:
+        """Make the 602, 604 or 608; from now on the packet it is about gets the same bytes whenever it comes again."""
+        about, prefix = demand.about, source.prefix
+        bits = self._difficulty.bits(demand.kind, occupancy=demand.occupancy, issued=prefix.issued(now), now=now)
+        sealed = self._seal(demand, wall_ms)
+        is_new = sealed.signature not in self._made
+        self._made.add(sealed.signature)
+        challenge = Challenge(
+            packet=sealed.data,
+            signature=sealed.signature,
+            kind=demand.kind,
+            worker=about.sender,
+            address=source.address if is_new else None,
+            prefix=prefix.key,
+            asked=about,
+            recipient=demand.recipient,
+            bits=bits,
+            made_at=now,
+        )
+        for pushed_out in self._challenges.add(challenge, now):
+            self._answers.forget(pushed_out.asked.data)
+        self._answers.keep(about.data, sealed.data, now)
+        return sealed.data
+
+    def _seal(self, demand: Demand, wall_ms: int) -> Packet:
+        """Make the packet, with a time that never goes back: signatures are deterministic.
+
+        Whoever has seen a challenge pushed out could else have the same bytes made again for another address
+        (LPRP-PROOF).
+        """
+        made_ms = max(wall_ms, self._made_ms)
+        if made_ms - wall_ms > CLOCK_WINDOW_MS // 2:
+            made_ms = wall_ms  # the clock was set back so far that nobody would take our packets
+        if made_ms != self._made_ms:
+            self._made_ms = made_ms
+            self._made.clear()
+        about = demand.about
+        return self._codec.seal(self._key_pair, about.sender, demand.kind.demand, about.signature, made_ms)
+
+    def worked(self, arrival: Arrival, now: Instant, wall_ms: int) -> Verdict:
+        """Judge a 101."""
+        packet, source = arrival.packet, arrival.source
+        challenge = self._challenges.find(packet.reference)
+        if challenge is None or challenge.worker != arrival.actor:
+            return Refusal.UNKNOWN_CHALLENGE
+        if challenge.address == source.address:
+            if challenge.tried_at is None:
+                source.prefix.issue(now)
+            challenge.tried_at = now
+            source.prove(arrival.actor)  # nobody can know the challenge but who was sent it (LPRP-D18)
+        if not is_enough(challenge.packet, packet.payload[REFERENCE_BYTES:], challenge.bits):
+            self._tell(challenge, Refusal.TOO_FEW_BITS.value, now)
+            if challenge.may_refuse():
+                return refuse(Refusal.TOO_FEW_BITS, packet)
+            self._close(challenge)
+            return Refusal.TOO_FEW_BITS
+        self._close(challenge)
+        if is_expired(challenge, now):
+            self._tell(challenge, Refusal.CHALLENGE_EXPIRED.value, now)
+            return refuse(Refusal.CHALLENGE_EXPIRED, packet)
+        self._tell(challenge, "accepted", now)
+        verdict = self._take_up(challenge, wall_ms)
+        if isinstance(verdict, Reply) and verdict.refusal is None:
+            self._difficulty.accepted(challenge.kind, now)
+        return verdict
+
+    def _take_up(self, challenge: Challenge, wall_ms: int) -> Verdict:
+        """Do what the work was for."""
+        asked = challenge.asked
+        if challenge.kind is Kind.RELAY:
+            return self._relaying.worked(asked, wall_ms)
+        if challenge.kind is Kind.LEASE:
+            return self._leasing.worked(asked, wall_ms)
+        tenant = self._tenants.find(asked.sender, wall_ms)
+        return self._listing.apply(tenant, asked, wall_ms) if tenant is not None else refuse(Refusal.OVERTAKEN, asked)
+
+    def _close(self, challenge: Challenge) -> None:
+        """Demand this work no more, also not of the packet that asked, should it come again."""
+        self._challenges.remove(challenge.signature)
+        self._answers.forget(challenge.asked.data)
+
+    def _tell(self, challenge: Challenge, verdict: str, now: Instant) -> None:
+        waited_us = now - challenge.made_at
+        self._note(WorkJudged("lprp", challenge.kind.value, challenge.worker, challenge.bits, verdict, waited_us))
