@@ -105,3 +105,25 @@ def test_end_of_a_ban_is_at_most_ten_years_away(lasts_us, taken):
         listed.add(Ban("address:192.0.2.9", "spam", 5, 5 + lasts_us))
 
     assert len(listed) == taken
+
+
+def test_addresses_are_counted_by_themselves():
+    """Entries of both kinds come and go, are replaced, and are read from the store; only addresses count."""
+    store = MemoryStore()
+    listed = BanList(store)
+    counts = []
+    for step in (
+        lambda: listed.add(Ban("address:192.0.2.9", "spam", 1, None)),
+        lambda: listed.add(Ban("address:192.0.2.9", "more spam", 2, 3)),
+        lambda: listed.add(Ban(f"id:{'00' * 32}", "spam", 1, None)),
+        lambda: listed.add(Ban("address:192.0.2.10", "spam", 1, None)),
+        lambda: listed.lift(f"id:{'00' * 32}"),
+        lambda: listed.lift("address:192.0.2.9"),
+        lambda: listed.lift("address:192.0.2.9"),
+    ):
+        if (record := step()) is not None:
+            store.commit([record])
+        counts.append(listed.addresses)
+
+    assert counts == [1, 1, 1, 2, 2, 1, 1]
+    assert BanList(store).addresses == 1

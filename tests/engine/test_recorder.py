@@ -136,6 +136,8 @@ def test_totals_count_what_is_noted_even_without_a_journal():
         "refusals": {("bhumi", "connections_full"): 1},
         "packets": {},
         "lookups": {},
+        "leases": {},
+        "work": {},
     }
 
 

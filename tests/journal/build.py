@@ -9,6 +9,7 @@ from waystation.journal.events import (
     DeliveryAccepted,
     DeliveryFinished,
     Event,
+    LeaseChanged,
     MeshLinkEnded,
     MeshLookup,
     NodeStarted,
@@ -21,6 +22,7 @@ from waystation.journal.events import (
     SegmentSealed,
     SubscriptionEnded,
     SubscriptionOpened,
+    WorkJudged,
 )
 from waystation.journal.segment import SegmentName, encode_lines
 
@@ -62,6 +64,8 @@ ONE_OF_EACH: tuple[Event, ...] = (
     SubscriptionEnded(NOON_US + 9, "strata", b"c" * 8, 30, 4, 1, 60_000_000),
     MeshLookup(NOON_US + 10, "merk", b"p" * 16, 3, 1, 900, "found"),
     MeshLinkEnded(NOON_US + 11, "merk", b"n" * 16, 1, 60_000_000, 5, 6, 700, 800),
+    LeaseChanged(NOON_US + 12, "lprp", b"t" * 16, "expired", 7),
+    WorkJudged(NOON_US + 13, "lprp", b"w" * 16, "lease", "accepted", 20, 550_000),
 )
 
 

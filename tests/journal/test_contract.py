@@ -93,4 +93,6 @@ def test_kind_of_an_event_is_found_by_its_type() -> None:
         "subscription_ended",
         "mesh_lookup",
         "mesh_link_ended",
+        "lease_changed",
+        "work_judged",
     ]

@@ -68,10 +68,16 @@ class BanList:
             for key, value in page:
                 self._bans[key.decode()] = _decode(key, value)
             start = page[-1][0] + b"\x00"
+        self._addresses = sum(map(_is_address, self._bans))
 
     def __iter__(self) -> Iterator[Ban]:
         """Yield all entries, oldest first, expired ones included until they are lifted."""
         return iter(sorted(self._bans.values(), key=lambda ban: (ban.since_us, ban.subject)))
+
+    @property
+    def addresses(self) -> int:
+        """How many entries are addresses, expired ones included until they are lifted."""
+        return self._addresses
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -96,6 +102,7 @@ class BanList:
             raise LocalError(f"the list holds at most {BANS_MAX} entries")
         value = json.dumps({"reason": ban.reason, "since_us": ban.since_us, "expires_us": ban.expires_us})
         record = Record(TABLE, ban.subject.encode(), value.encode())
+        self._addresses += _is_address(ban.subject) and ban.subject not in self._bans
         self._bans[ban.subject] = ban  # last: a ban that cannot be kept must not be in force either
         return record
 
@@ -103,7 +110,12 @@ class BanList:
         """Remove an entry and return the record that forgets it, or None when there is none."""
         if self._bans.pop(subject, None) is None:
             return None
+        self._addresses -= _is_address(subject)
         return Record(TABLE, subject.encode(), None)
+
+
+def _is_address(subject: str) -> bool:
+    return subject.startswith("address:")
 
 
 def _decode(key: bytes, value: bytes) -> Ban:

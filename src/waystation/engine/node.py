@@ -1,31 +1,46 @@
 """The node as one machine over all protocols.
 
 ``open`` admits an address, ``connect`` gives the connection a number and a protocol, and from then on every input of
-that number goes to its protocol's machine. ``take`` returns each protocol's effects in their order; facts have
-already gone to the recorder by then and never leave this room.
+that number goes to its protocol's machine. A protocol of datagrams has no connections: ``receive_datagrams`` is its one
+input, with banned addresses left out. ``take`` returns each protocol's effects in their order; facts have already gone
+to the recorder by then and never leave this room.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol, cast, runtime_checkable
 
-from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
-from waystation.core.facts import Fact
+from waystation.core.effects import (
+    Append,
+    Close,
+    Commit,
+    Datagram,
+    Dial,
+    Effect,
+    Hold,
+    Peer,
+    Send,
+    SendMany,
+    SendTo,
+    Verify,
+)
+from waystation.core.facts import Fact, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
-from waystation.core.machine import Machine
+from waystation.core.machine import DatagramMachine, Machine, Progress
 from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes, address_key
 from waystation.engine.bans import BanList
 from waystation.engine.recorder import Recorder, Traffic
 
-__all__ = ["DialsOut", "HasDoors", "Node", "Relay", "TakesMany"]
+__all__ = ["KEYS_MAX", "DatagramRelay", "DialsOut", "HasDoors", "Node", "Relay", "Service", "TakesMany"]
 
+KEYS_MAX: Final = 65_536  # hosts whose address key is remembered while there are bans; as many as LPRP knows sources
 _FIRST_PEER: Final = 1
 _FOR_THE_SERVER: Final = frozenset({Append, Commit, Dial, Hold, Verify})
 """Effects that pass through this room as they are."""
 
 
-class Relay(Machine, Protocol):
-    """What the node asks of a relay besides the machine contract."""
+class Service(Progress, Protocol):
+    """What the node asks of any relay besides its inputs."""
 
     def retire(self) -> None:
         """Take no new work; finish what is under way."""
@@ -41,6 +56,15 @@ class Relay(Machine, Protocol):
 
     def sizes(self) -> dict[str, int]:
         """Return how much of each bounded thing there is."""
+
+
+class Relay(Service, Machine, Protocol):
+    """A relay over connections."""
+
+
+@runtime_checkable
+class DatagramRelay(Service, DatagramMachine, Protocol):
+    """A relay without connections."""
 
 
 @runtime_checkable
@@ -86,16 +110,29 @@ class Link:
 class Node:
     """All relays of one node behind one set of inputs."""
 
-    def __init__(self, relays: Mapping[str, Relay], admission: Admission, bans: BanList, recorder: Recorder) -> None:
+    def __init__(
+        self, relays: Mapping[str, Relay | DatagramRelay], admission: Admission, bans: BanList, recorder: Recorder
+    ) -> None:
         """Put a node together.
 
         Args:
             relays: One relay per protocol name.
             admission: Counts connections of all protocols together.
-            bans: Addresses that may not connect.
+            bans: Addresses that may not connect, and whose datagrams are not read.
             recorder: Gets every fact.
         """
-        self._relays = dict(relays)
+        self._relays: dict[str, Service] = dict(relays)
+        self._streams: dict[str, Relay] = {}
+        self._datagrams: dict[str, DatagramRelay] = {}
+        for protocol, relay in relays.items():
+            if isinstance(relay, DatagramRelay):
+                self._datagrams[protocol] = relay
+            else:
+                self._streams[protocol] = relay
+        self._traffic = {protocol: Traffic() for protocol in self._datagrams}
+        self._address_keys: dict[str, str] = {}
+        self._wall_offset_us = 0
+        """Wall clock minus monotonic clock when datagrams came last."""
         self._admission = admission
         self._handshakes = Handshakes(per_address=admission.per_address)
         self._bans = bans
@@ -165,7 +202,7 @@ class Node:
 
     def dial_failed(self, protocol: str, name: str, now: Instant) -> None:
         """What a ``Dial`` of this protocol asked for could not be reached."""
-        relay = self._relays[protocol]
+        relay = self._streams[protocol]
         assert isinstance(relay, DialsOut)
         relay.upstream_failed(name, now)
 
@@ -187,6 +224,26 @@ class Node:
             return
         for message in messages:
             link.relay.receive(peer, message, now)
+
+    def receive_datagrams(self, protocol: str, datagrams: Sequence[Datagram], wall_us: int, now: Instant) -> None:
+        """Datagrams arrived; those of banned addresses are counted and go no further.
+
+        Args:
+            protocol: One whose relay has no connections.
+            datagrams: In the order in which they came.
+            wall_us: Wall clock, microseconds UTC.
+            now: Monotonic time.
+        """
+        self._wall_offset_us = wall_us - now
+        self._traffic[protocol].bytes_in += sum([len(data) for data, _ in datagrams])
+        if self._bans.addresses:
+            welcome = [datagram for datagram in datagrams if not self._is_banned(datagram[1][0], wall_us)]
+            if times := len(datagrams) - len(welcome):
+                reason = AdmissionRefusal.ADDRESS_BANNED.value
+                self._recorder.note(Refused(protocol, None, reason, times), now)
+            datagrams = welcome
+        if datagrams:
+            self._datagrams[protocol].receive_datagrams(datagrams, now)
 
     def disconnect(self, peer: Peer, now: Instant) -> None:
         """The connection ended; unknown numbers (closed by the relay before) are fine."""
@@ -234,8 +291,13 @@ class Node:
         """Yield, for each protocol that has any, its effects in order; facts go to the recorder instead."""
         for protocol, relay in self._relays.items():
             effects = relay.take()
-            if effects:
+            if not effects:
+                continue
+            traffic = self._traffic.get(protocol)
+            if traffic is None:
                 yield protocol, self._without_facts(effects, now)
+            else:
+                yield protocol, self._datagrams_without_facts(traffic, effects, now)
 
     # Commands
 
@@ -269,6 +331,36 @@ class Node:
         }
         return sizes
 
+    def traffic(self) -> dict[str, dict[str, int]]:
+        """Return the bytes "in" and "out" of each protocol without connections since the start.
+
+        Those of connections stand in the journal, each under its connection.
+        """
+        return {name: {"in": traffic.bytes_in, "out": traffic.bytes_out} for name, traffic in self._traffic.items()}
+
+    def _is_banned(self, host: str, wall_us: int) -> bool:
+        key = self._address_keys.get(host)
+        if key is None:
+            if len(self._address_keys) >= KEYS_MAX:
+                self._address_keys.clear()
+            key = self._address_keys[host] = address_key(host)
+        return self._bans.refuses(f"address:{key}", wall_us)
+
+    def _datagrams_without_facts(self, traffic: Traffic, effects: list[Effect], now: Instant) -> list[Effect]:
+        kept: list[Effect] = []
+        wall_us = now + self._wall_offset_us if self._bans.addresses else None
+        for effect in effects:
+            if type(effect) is SendTo:
+                if wall_us is not None and self._is_banned(effect.address[0], wall_us):
+                    continue
+                traffic.bytes_out += len(effect.data)
+                kept.append(effect)
+            elif type(effect) in _FOR_THE_SERVER:
+                kept.append(effect)
+            else:
+                self._recorder.note(cast("Fact", effect), now)
+        return kept
+
     def _without_facts(self, effects: list[Effect], now: Instant) -> list[Effect]:
         kept: list[Effect] = []
         links = self._links
@@ -300,7 +392,7 @@ class Node:
     def _link(self, protocol: str, address: str | None, now: Instant) -> tuple[Peer, Link]:
         peer = Peer(self._next_peer)
         self._next_peer += 1
-        link = self._links[peer] = Link(self._relays[protocol], address)
+        link = self._links[peer] = Link(self._streams[protocol], address)
         self._recorder.connected(protocol, peer, link.traffic, now)
         return peer, link
 

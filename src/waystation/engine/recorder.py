@@ -4,7 +4,8 @@ Facts come in with raw identities; events leave with keyed references, or with c
 themselves are counted per minute and appear nowhere else; since a Bhumi sender is such a connection, and a delivery
 names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
 each, so that a flood of bad frames becomes one row and not a full disk. What becomes of packets and subscriptions
-stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``.
+stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``, of leases and work
+in ``lease_records``.
 
 Totals by outcome, reason, verdict and result serve the metrics; their keys come from closed enums.
 """
@@ -19,6 +20,7 @@ from waystation.core.facts import Fact, Outcome
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import AdmissionRefusal
+from waystation.engine.lease_records import LeaseRecords
 from waystation.engine.mesh_records import MeshRecords
 from waystation.engine.packet_records import PacketRecords
 from waystation.journal import events
@@ -83,6 +85,7 @@ class Recorder:
         self._refusal_totals: dict[tuple[str, str], int] = {}
         self._packets = PacketRecords(append, archive, self._reference, self._reference_once)
         self._mesh = MeshRecords(append, self._reference)
+        self._leases = LeaseRecords(append, self._reference)
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
@@ -97,7 +100,8 @@ class Recorder:
     def totals(self) -> dict[str, dict[tuple[str, str], int]]:
         """Return counts since the start, by protocol and word.
 
-        Deliveries are counted by outcome, refusals by reason, packets by verdict, look-ups by result.
+        Deliveries are counted by outcome, refusals by reason, packets by verdict, look-ups by result, leases by what
+        became of them, work by verdict.
         """
         deliveries = {(protocol, outcome.value): n for (protocol, outcome), n in self._delivery_totals.items()}
         return {
@@ -105,6 +109,8 @@ class Recorder:
             "refusals": dict(self._refusal_totals),
             "packets": self._packets.totals(),
             "lookups": self._mesh.totals(),
+            "leases": self._leases.lease_totals(),
+            "work": self._leases.work_totals(),
         }
 
     # What the node tells
@@ -118,6 +124,7 @@ class Recorder:
         self._flush_refusals(now)
         self._flush_anonymous(now)
         self._packets.flush(now + self._wall_offset)
+        self._leases.flush(now + self._wall_offset)
         self._write(events.NodeStopped(now + self._wall_offset, reason))
 
     def connected(self, protocol: str, peer: int, traffic: Traffic, now: Instant) -> None:
@@ -151,10 +158,11 @@ class Recorder:
         if self._anonymous_due is not None and self._anonymous_due <= now:
             self._flush_anonymous(now)
         self._packets.wake(now, now + self._wall_offset)
+        self._leases.wake(now, now + self._wall_offset)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        times = (self._refusals_due, self._anonymous_due, self._packets.deadline())
+        times = (self._refusals_due, self._anonymous_due, self._packets.deadline(), self._leases.deadline())
         due = [at for at in times if at is not None]
         return min(due, default=None)
 
@@ -228,6 +236,10 @@ class Recorder:
             self._mesh.looked_up(fact, wall_us)
         elif type(fact) is facts.LinkEnded:
             self._mesh.link_ended(fact, wall_us)
+        elif type(fact) is facts.LeaseChanged:
+            self._leases.changed(fact, wall_us)
+        elif type(fact) is facts.WorkJudged:
+            self._leases.judged(fact, now, wall_us)
 
     def _gather_refusal(self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant) -> None:
         total = (protocol, reason)

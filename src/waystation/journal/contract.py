@@ -129,7 +129,7 @@ COLUMNS: Final = (
     Column("conn_ref", "string", "binary", True, _PSEUDONYMOUS, "Random reference of an identified connection.", 8),
     Column("peer_ref", "string", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's or recipient's key.", 16),
     Column("relay_id", "string", "string", True, _PUBLIC, "Another relay the event is about."),
-    Column("outcome", "string", "string", True, _OPERATIONAL, "How a delivery or look-up ended; a packet's verdict."),
+    Column("outcome", "string", "string", True, _OPERATIONAL, "How it ended, what became of it, or the verdict."),
     Column("reason", "string", "string", True, _OPERATIONAL, "Why; a word out of a closed set, never free text."),
     Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from the beginning to the outcome."),
     Column("bytes", "bigint", "bigint", True, _OPERATIONAL, "Size of what was carried, never its content."),
@@ -142,6 +142,7 @@ ATTRIBUTES: Final = (
     Attribute("asked", _OPERATIONAL, "How many nodes were asked for a client."),
     Attribute("attempt_ref", _PSEUDONYMOUS, "Reference that only tells attempts apart, 32 hexadecimal digits."),
     Attribute("author_ref", _PSEUDONYMOUS, "Keyed hash of a packet's author, 32 hexadecimal digits."),
+    Attribute("bits", _OPERATIONAL, "Leading zero bits that were demanded as work."),
     Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection or a link."),
     Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection or a link."),
     Attribute("closed", _PUBLIC, "Connections closed in the minute that never identified themselves."),
@@ -172,6 +173,8 @@ ATTRIBUTES: Final = (
     Attribute("store_seq", _OPERATIONAL, "Place of a packet in the node's store."),
     Attribute("tries", _OPERATIONAL, "How many requests one outcome answered, or attempts it stands for."),
     Attribute("version", _PUBLIC, "Version of waystation."),
+    Attribute("waiting", _OPERATIONAL, "Packets that wait for a tenant."),
+    Attribute("work", _OPERATIONAL, "What work was demanded for: `relay`, `lease` or `whitelist`."),
 )
 
 _TS: Final = {"ts_us": "ts"}
@@ -273,6 +276,20 @@ KINDS: Final = (
             "bytes_out": "bytes_out",
             "bytes_in": "bytes_in",
         },
+    ),
+    Kind(
+        "lease_changed",
+        events.LeaseChanged,
+        "The lease of a tenant began, went on or ended.",
+        {**_TS, "change": "outcome"},
+        {"waiting_count": "waiting"},
+    ),
+    Kind(
+        "work_judged",
+        events.WorkJudged,
+        "Somebody answered a demand for work; what was turned down is gathered by the second.",
+        {**_TS, "verdict": "outcome"},
+        {"work": "work", "bits": "bits", "times": "n"},
     ),
     Kind(
         "anonymous_counted",

@@ -14,6 +14,7 @@ __all__ = [
     "DeliveryAccepted",
     "DeliveryFinished",
     "Event",
+    "LeaseChanged",
     "MeshLinkEnded",
     "MeshLookup",
     "NodeStarted",
@@ -26,6 +27,7 @@ __all__ = [
     "SegmentSealed",
     "SubscriptionEnded",
     "SubscriptionOpened",
+    "WorkJudged",
 ]
 
 
@@ -195,6 +197,40 @@ class MeshLinkEnded(NamedTuple):
     bytes_in: int
 
 
+class LeaseChanged(NamedTuple):
+    """The lease of a tenant began, went on, or ended."""
+
+    ts_us: int
+    protocol: str
+    peer_ref: bytes
+    """Reference of the tenant."""
+    change: str
+    """``granted``, ``renewed``, ``expired``, ``revived`` or ``forgotten``."""
+    waiting_count: int
+    """Packets that wait for the tenant."""
+
+
+class WorkJudged(NamedTuple):
+    """Somebody answered a demand for work, or ``times`` were turned down with one verdict within a second.
+
+    Accepted work has an event each. Work for a relay names no worker: the delivery beside it names the recipient.
+    """
+
+    ts_us: int
+    protocol: str
+    peer_ref: bytes | None
+    """Reference of the worker; None for work for a relay, and when too many were turned down in one second."""
+    work: str
+    """What for: ``relay``, ``lease`` or ``whitelist``."""
+    verdict: str
+    """``accepted``, ``too_few_bits`` or ``challenge_expired``."""
+    bits: int | None = None
+    """What was demanded; None for work that was turned down."""
+    latency_us: int | None = None
+    """Microseconds since the demand; None for work that was turned down."""
+    times: int = 1
+
+
 class AnonymousCounted(NamedTuple):
     """Connections of one minute that begins at ``ts_us``, counted and never named.
 
@@ -250,6 +286,8 @@ Event = (
     | SubscriptionEnded
     | MeshLookup
     | MeshLinkEnded
+    | LeaseChanged
+    | WorkJudged
     | AnonymousCounted
     | Refused
     | SegmentOpened

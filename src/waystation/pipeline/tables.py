@@ -25,7 +25,7 @@ OUTCOMES: Final = {
     Outcome.OFFLINE.value: "the recipient was not connected; nothing was delivered",
     Outcome.BAD_CAPABILITY.value: "the preimage was unknown or used already; nothing was delivered",
     Outcome.TIMEOUT.value: "the recipient, or a node that was asked for it, did not answer in time",
-    Outcome.GONE.value: "the recipient left before it answered",
+    Outcome.GONE.value: "the recipient left before it answered, or its lease ended before it had the packet",
     Outcome.REFUSED.value: "a queue was full, a rate or a size exceeded; nothing was delivered",
     UNFINISHED: "no outcome was recorded, as when the node was killed",
 }
