@@ -6,7 +6,7 @@ import pytest
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
-from waystation.transport.dial import DEFAULT_PORT, RelayUrl, dial
+from waystation.transport.dial import DATAGRAM_SCHEMES, DEFAULT_PORT, DEFAULT_UDP_PORT, RelayUrl, dial
 from waystation.transport.listen import Listener
 from waystation.transport.tls import client_context, server_context
 
@@ -179,3 +179,38 @@ def test_impossible_host():
     """A name that can be no host is named, without asking anybody."""
     with pytest.raises(HostError, match=r"cannot find the host of tcp://a\.\.b:1"):
         asyncio.run(dial("tcp://a..b:1", Side(), None, 5))
+
+
+def test_udp_address():
+    """Over datagrams the scheme and the port may be left out too, and streams are refused."""
+    full = f"udp://relay.example:{DEFAULT_UDP_PORT}"
+
+    assert str(RelayUrl.parse("relay.example", DATAGRAM_SCHEMES)) == full
+    assert RelayUrl.parse(full, DATAGRAM_SCHEMES) == RelayUrl("udp", "relay.example", DEFAULT_UDP_PORT)
+    with pytest.raises(LocalError, match=r"expected udp://host:port$"):
+        RelayUrl.parse("tls://relay.example", DATAGRAM_SCHEMES)
+    with pytest.raises(LocalError, match=r"expected tls://host:port or tcp://host:port$"):
+        RelayUrl.parse(full)
+
+
+def test_udp_pipe_stands_at_once():
+    """A dialled pipe of datagrams needs nobody on the other side, and its datagrams arrive whole."""
+
+    async def scenario():
+        side = Side()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(("127.0.0.1", 0))
+            other.settimeout(5)
+            pipe = await dial(RelayUrl("udp", *other.getsockname()), side, None, 5)
+            pipe.write([b"one", b"two"])
+            said = other.recv(100), other.recv(100)
+            pipe.abort()
+            return pipe.stood, said
+
+    assert asyncio.run(scenario()) == (True, (b"one", b"two"))
+
+
+def test_udp_name_of_nobody():
+    """A name without an address is the sentence that streams give."""
+    with pytest.raises(HostError, match=r"cannot find the host of udp://no-such-host\.invalid:9"):
+        asyncio.run(dial(RelayUrl("udp", "no-such-host.invalid", 9), Side(), None, 5))

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,11 +12,14 @@ import aiofastnet
 
 from waystation.core.errors import HostError, LocalError
 from waystation.transport.pipe import Pipe, Sink
+from waystation.transport.udp_pipe import connect_udp
 
-__all__ = ["DEFAULT_PORT", "RelayUrl", "dial"]
+__all__ = ["DATAGRAM_SCHEMES", "DEFAULT_PORT", "DEFAULT_UDP_PORT", "STREAM_SCHEMES", "RelayUrl", "dial"]
 
 DEFAULT_PORT: Final = 8443  # design.md, Outside face: the bhumi listener
-_SCHEMES: Final = ("tls", "tcp")
+DEFAULT_UDP_PORT: Final = 4810  # and the lprp listener
+STREAM_SCHEMES: Final = ("tls", "tcp")
+DATAGRAM_SCHEMES: Final = ("udp",)
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
 
@@ -24,30 +28,36 @@ class RelayUrl:
     """Where a relay listens; ``str`` gives the text back."""
 
     scheme: str
-    """``tls`` or ``tcp``."""
+    """``tls``, ``tcp`` or ``udp``."""
     host: str
     """Name or address, without brackets."""
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> "RelayUrl":
-        """Return the address in ``tls://host:port``, ``tcp://host:port`` or ``host:port`` (which means tls).
+    def parse(cls, text: str, schemes: Sequence[str] = STREAM_SCHEMES) -> "RelayUrl":
+        """Return the address in ``scheme://host:port`` or ``host:port``, which means the first of ``schemes``.
 
-        The port may be left out (8443); IPv6 addresses stand in brackets.
+        The port may be left out (8443, with udp 4810); IPv6 addresses stand in brackets.
+
+        Args:
+            text: What a person wrote.
+            schemes: What the caller's protocol runs over: ``STREAM_SCHEMES`` or ``DATAGRAM_SCHEMES``.
 
         Raises:
             LocalError: Anything else.
         """
-        full = text if "://" in text else f"tls://{text}"
+        full = text if "://" in text else f"{schemes[0]}://{text}"
         try:
             parts = urlsplit(full)
             port = parts.port
         except ValueError as error:
             raise LocalError(f"not a relay address: {text!r} ({error})") from error
         extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
-        if parts.scheme not in _SCHEMES or not parts.hostname or extra:
-            raise LocalError(f"not a relay address: {text!r}; expected tls://host:port or tcp://host:port")
-        return cls(parts.scheme, parts.hostname, DEFAULT_PORT if port is None else port)
+        if parts.scheme not in schemes or not parts.hostname or extra:
+            expected = " or ".join(f"{scheme}://host:port" for scheme in schemes)
+            raise LocalError(f"not a relay address: {text!r}; expected {expected}")
+        default = DEFAULT_UDP_PORT if parts.scheme in DATAGRAM_SCHEMES else DEFAULT_PORT
+        return cls(parts.scheme, parts.hostname, default if port is None else port)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -58,30 +68,35 @@ async def dial(url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, 
     """Connect and return the pipe; the sink has been told ``connected`` by then.
 
     Args:
-        url: Where to.
-        sink: Gets everything the pipe reports.
-        context: TLS context for ``tls`` addresses (None means the system's authorities); not used for ``tcp``.
-        timeout_s: For name lookup, connecting and the TLS handshake together.
+        url: Where to; a text is one of ``STREAM_SCHEMES``.
+        sink: Gets everything the pipe reports; over ``udp`` each chunk and each ``received`` is one datagram.
+        context: TLS context for ``tls`` addresses (None means the system's authorities); else not used.
+        timeout_s: For name lookup, connecting and the TLS handshake together; over ``udp`` there is only the lookup.
 
     Raises:
         LocalError: The text is no address.
         HostError: Nobody listens, no answer in time, or the certificate is not trusted.
     """
     target = RelayUrl.parse(url) if isinstance(url, str) else url
-    tls = (context or ssl.create_default_context()) if target.scheme == "tls" else None
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
-            transport, pipe = await aiofastnet.create_connection(
-                loop,
-                lambda: Pipe(sink, target.host),
-                target.host,
-                target.port,
-                ssl=tls,
-                ssl_handshake_timeout=timeout_s if tls is not None else None,
-            )
+            if target.scheme in DATAGRAM_SCHEMES:
+                return await connect_udp(target.host, target.port, sink)
+            return await _connect(target, sink, context, timeout_s)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
+
+
+async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float) -> Pipe:
+    tls = (context or ssl.create_default_context()) if target.scheme == "tls" else None
+    transport, pipe = await aiofastnet.create_connection(
+        asyncio.get_running_loop(),
+        lambda: Pipe(sink, target.host),
+        target.host,
+        target.port,
+        ssl=tls,
+        ssl_handshake_timeout=timeout_s if tls is not None else None,
+    )
     carrier = transport.get_extra_info("socket")
     if carrier is not None:
         carrier.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
