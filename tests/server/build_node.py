@@ -9,7 +9,14 @@ from waystation.server.config import load_config
 from waystation.server.home import Home
 from waystation.server.node import NodeServer
 
-OFF = {"bhumi.tls": "", "bhumi.plain": "127.0.0.1:0", "merk.ws": "", "strata.ws": "", "admin.listen": ""}
+OFF = {
+    "bhumi.tls": "",
+    "bhumi.plain": "127.0.0.1:0",
+    "lprp.udp": "",
+    "merk.ws": "",
+    "strata.ws": "",
+    "admin.listen": "",
+}
 
 
 def configured(home, config_path=None, **settings):
@@ -21,9 +28,11 @@ def configured(home, config_path=None, **settings):
 def listeners_of(config):
     """Return the names of the listeners that a configuration asks for."""
     bhumi, merk, strata = config.bhumi_listen, config.merk_listen, config.strata_listen
+    lprp = config.lprp_listen
     asked = {
         "bhumi": bhumi.enabled and bhumi.tls,
         "bhumi_plain": bhumi.enabled and bhumi.plain,
+        "lprp": lprp.enabled and lprp.udp,
         "merk": merk.enabled and merk.ws,
         "strata": strata.enabled and strata.ws,
         "admin": config.admin.listen,

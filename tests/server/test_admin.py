@@ -4,10 +4,13 @@ import asyncio
 import socket
 import time
 import types
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.server import lprp_stand_in as other
 from tests.server.build import PREIMAGE, NodeProcess, eventually, exchange, key_pair, until
+from tests.server.lprp_stand_in import Party
 from waystation.core.errors import HostError
 from waystation.core.ids import encode_id52
 from waystation.server import admin
@@ -22,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     """One node for the module."""
-    running = NodeProcess(tmp_path_factory.mktemp("admin") / "home").start()
+    running = NodeProcess(tmp_path_factory.mktemp("admin") / "home", lprp__pow_base_bits_lease="6").start()
     yield running
     assert running.stop() == 0
 
@@ -64,6 +67,48 @@ def test_status_tells_who_and_how_much(node):
     assert status["draining"] is False
     assert status["sizes"]["bhumi"]["identities"] == 1
     assert status["sizes"]["bhumi"]["commits"] == 1
+
+
+@pytest.fixture(scope="module")
+def tenants(node):
+    """Let two tenants take a lease, and return their keys."""
+    place = urlsplit(node.url("lprp"))
+    host = bytes.fromhex(node.ready["node"]["public_key"])
+    parties = [Party(bytes([number]) * 32, host, (place.hostname, place.port)) for number in (1, 2)]
+    assert [party.lease() for party in parties] == [other.GRANTED] * 2
+    yield [party.key.hex() for party in parties]
+    for party in parties:
+        party.socket.close()
+
+
+def test_tenants_are_listed(node, tenants):
+    """Each with its lease and how much waits for it; from where it speaks is told to who has the token."""
+    code, open_list = node.ask("GET", "/admin/v1/tenants")
+    _, whole = node.ask("GET", "/admin/v1/tenants", token=node.token)
+
+    assert (code, open_list["ok"], open_list["count"]) == (200, True, 2)
+    assert [tenant["key"] for tenant in open_list["tenants"]] == tenants
+    assert {tenant["state"] for tenant in open_list["tenants"]} == {"active"}
+    assert not any("address" in tenant for tenant in open_list["tenants"])
+    assert all(tenant["address"].startswith("127.0.0.1:") for tenant in whole["tenants"])
+
+
+def test_wrong_token_is_not_taken_for_none(node, tenants):
+    """Who means to be the operator and is not hears so, instead of a list without addresses."""
+    code, answer = node.ask("GET", "/admin/v1/tenants", token="0" * 64)
+
+    assert code == 401 and "admin.token" in answer["error"]
+
+
+def test_list_of_tenants_may_be_cut(node, tenants):
+    """The count is that of all; anything but a number within the bounds is refused in words."""
+    _, cut = node.ask("GET", "/admin/v1/tenants?limit=1")
+    refused = [
+        node.ask("GET", f"/admin/v1/tenants?limit={text}") for text in ("0", "10001", "-1", "x", "1e3", "%C2%B2")
+    ]
+
+    assert (cut["count"], [tenant["key"] for tenant in cut["tenants"]]) == (2, tenants[:1])
+    assert {(code, body["error"]) for code, body in refused} == {(400, '"limit" is a whole number from 1 to 10000')}
 
 
 def test_metrics_count_an_exchange(node):

@@ -33,7 +33,7 @@ from waystation.transport.tls import client_context
 from waystation.transport.websocket_liveness import Patience
 
 PATIENCE_S = 5
-QUIET = {"bhumi.tls": "", "merk.ws": "", "strata.ws": ""}
+QUIET = {"bhumi.tls": "", "lprp.udp": "", "merk.ws": "", "strata.ws": ""}
 CHALLENGE_BYTES = 152  # specs/merk.md 2: a header of 120 bytes and a challenge of 32
 
 
@@ -67,7 +67,8 @@ async def listening(home, **flags):
         await listeners.open()
         yield listeners
     finally:
-        listeners.close()
+        for each in listeners:
+            each.close()
         hub.abort_all()
         await eventually(hub.idle)
         hub.close()
@@ -95,18 +96,19 @@ def test_every_listener_has_its_url(tmp_path):
     async def story(listeners):
         return listeners.urls(), len(list(listeners)), listeners.ports()
 
-    flags = dict.fromkeys(("bhumi__tls", "bhumi__plain", "merk__ws", "strata__ws"), "127.0.0.1:0")
+    flags = dict.fromkeys(("bhumi__tls", "bhumi__plain", "lprp__udp", "merk__ws", "strata__ws"), "127.0.0.1:0")
     urls, count, ports = told(tmp_path, story, **flags)
     parts = {name: urlsplit(url) for name, url in urls.items()}
 
     assert {name: part.scheme for name, part in parts.items()} == {
         "bhumi": "tls",
         "bhumi_plain": "tcp",
+        "lprp": "udp",
         "merk": "ws",
         "strata": "ws",
     }
     assert (parts["merk"].path, parts["strata"].path) == ("", "/strata")
-    assert count == len({part.port for part in parts.values()}) == 4
+    assert count == len({part.port for part in parts.values()}) == 5
     assert ports == {name: part.port for name, part in parts.items()}
 
 
@@ -118,6 +120,37 @@ def test_what_is_off_is_not_bound(tmp_path):
 
     assert told(tmp_path, story) == {}
     assert told(tmp_path, story, merk__ws="127.0.0.1:0", merk__enabled="false") == {}
+    assert told(tmp_path, story, lprp__udp="127.0.0.1:0", lprp__enabled="false") == {}
+
+
+def test_datagrams_reach_the_host_and_go_on_while_the_node_drains(tmp_path):
+    """Closing the listeners shuts the doors of connections; what a host still owes leaves through its open port."""
+
+    async def story(listeners):
+        listeners.close()
+        opened = listeners.named["lprp"]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.setblocking(False)
+            peer.bind(("127.0.0.1", 0))
+            await asyncio.get_running_loop().sock_sendto(peer, b"junk", ("127.0.0.1", opened.port))
+            await eventually(lambda: listeners.datagrams()["lprp"].received)
+            opened.send([(b"owed", peer.getsockname())])
+            said = await asyncio.get_running_loop().sock_recv(peer, 100)
+        counts = listeners.datagrams()["lprp"]
+        opened.close()
+        return said, counts.received, counts.sent, listeners._hub._node.traffic()
+
+    assert told(tmp_path, story, lprp__udp="127.0.0.1:0") == (b"owed", 1, 1, {"lprp": {"in": 4, "out": 0}})
+
+
+def test_taken_udp_port_is_a_sentence(tmp_path):
+    """A port that another program has ends the start with the exit code of ports."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(HostError, match="the port is taken") as caught:
+            told(tmp_path, None, lprp__udp=f"127.0.0.1:{taken.getsockname()[1]}")
+
+    assert caught.value.exit_code == 4
 
 
 def test_one_address_is_one_port_for_both(tmp_path):

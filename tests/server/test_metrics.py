@@ -7,8 +7,9 @@ from waystation.server.metrics import render_metrics
 
 def status(**changes):
     """Return a node's status document."""
-    totals = {"deliveries": {}, "refusals": {}, "packets": {}, "lookups": {}} | changes.pop("totals", {})
-    return {"uptime_s": 12.5, "sizes": {}, "totals": totals, "written": {}} | changes
+    names = ("deliveries", "refusals", "packets", "lookups", "leases", "work")
+    totals = {name: {} for name in names} | changes.pop("totals", {})
+    return {"uptime_s": 12.5, "sizes": {}, "totals": totals, "traffic": {}, "datagrams": {}, "written": {}} | changes
 
 
 def series(document):
@@ -30,7 +31,11 @@ def test_every_number_is_a_series():
             "refusals": {("bhumi", "oversize"): 2},
             "packets": {("strata", "accepted"): 9},
             "lookups": {("merk", "found"): 4},
+            "leases": {("lprp", "granted"): 5},
+            "work": {("lprp", "too_few_bits"): 6},
         },
+        traffic={"lprp": {"in": 1_000, "out": 2_000}},
+        datagrams={"lprp": {"received": 10, "sent": 9, "waiting": 3, "dropped": 2, "failed": 1}},
         written={"archive": {"rows_written": 9, "rows_dropped": 0, "rows_lost": 1, "segments_sealed": 3}},
     )
 
@@ -42,6 +47,14 @@ def test_every_number_is_a_series():
         ("waystation_refusals_total", (("protocol", "bhumi"), ("reason", "oversize"))): 2,
         ("waystation_packets_total", (("protocol", "strata"), ("verdict", "accepted"))): 9,
         ("waystation_mesh_lookups_total", (("protocol", "merk"), ("result", "found"))): 4,
+        ("waystation_leases_total", (("change", "granted"), ("protocol", "lprp"))): 5,
+        ("waystation_work_total", (("protocol", "lprp"), ("verdict", "too_few_bits"))): 6,
+        ("waystation_traffic_bytes_total", (("direction", "in"), ("protocol", "lprp"))): 1_000,
+        ("waystation_traffic_bytes_total", (("direction", "out"), ("protocol", "lprp"))): 2_000,
+        ("waystation_datagrams_total", (("fate", "received"), ("listener", "lprp"))): 10,
+        ("waystation_datagrams_total", (("fate", "sent"), ("listener", "lprp"))): 9,
+        ("waystation_datagrams_total", (("fate", "dropped"), ("listener", "lprp"))): 2,
+        ("waystation_datagrams_total", (("fate", "failed"), ("listener", "lprp"))): 1,
         ("waystation_written_rows_total", (("fate", "written"), ("file", "archive"))): 9,
         ("waystation_written_rows_total", (("fate", "dropped"), ("file", "archive"))): 0,
         ("waystation_written_rows_total", (("fate", "lost"), ("file", "archive"))): 1,

@@ -50,8 +50,8 @@ def test_status_names_the_node(tmp_path, capsys):
     assert ready
     assert status["node"] == line["node"]
     assert status["listeners"] == line["listeners"]
-    assert set(status["sizes"]) == {"bhumi", "merk", "strata", "node"}
-    assert set(status["totals"]) == {"deliveries", "refusals", "packets", "lookups"}
+    assert set(status["sizes"]) == {"bhumi", "lprp", "merk", "strata", "node"}
+    assert set(status["totals"]) == {"deliveries", "refusals", "packets", "lookups", "leases", "work"}
 
 
 def test_public_port_tells_about_the_node(tmp_path):
@@ -397,7 +397,10 @@ def test_disabled_protocol_is_not_started(tmp_path):
         place = Home(tmp_path)
         place.ensure()
         server = NodeServer(
-            configured(tmp_path, bhumi__enabled="false", merk__enabled="false", strata__enabled="false"), place
+            configured(
+                tmp_path, bhumi__enabled="false", lprp__enabled="false", merk__enabled="false", strata__enabled="false"
+            ),
+            place,
         )
         task = asyncio.create_task(server.serve())
         await asyncio.sleep(0)

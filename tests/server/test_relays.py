@@ -12,6 +12,7 @@ from waystation.core.errors import ConfigError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.server.config import load_config
@@ -45,13 +46,21 @@ def answers_to(relay, *packets):
 
 def test_every_relay_that_is_on_is_built():
     """All by default, each off by itself."""
-    kinds = {"bhumi": BhumiRelay, "merk": MerkRelay, "strata": StrataRelay}
+    kinds = {"bhumi": BhumiRelay, "lprp": LprpRelay, "merk": MerkRelay, "strata": StrataRelay}
     off = {f"{name}__enabled": "false" for name in kinds}
 
     assert {name: type(relay) for name, relay in built().items()} == kinds
     for name in kinds:
         assert list(built(**{f"{name}__enabled": "false"})) == [other for other in kinds if other != name]
     assert built(**off) == {}
+
+
+def test_lprp_has_the_identity_of_the_node_and_its_settings():
+    """Clients are told the node's key and what the operator chose."""
+    info = built(lprp__leases="closed", lprp__lease_ms="5000")["lprp"].info()
+
+    assert info["public_key"] == OWN.public.hex()
+    assert (info["leases"], info["lease_ms"], info["byte_order"]) == ("closed", 5_000, "big")
 
 
 def test_merk_has_the_identity_of_the_node_and_its_settings():

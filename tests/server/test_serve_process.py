@@ -62,6 +62,7 @@ def test_ready_line_names_everything(node):
     assert {name: urlsplit(url).scheme for name, url in listeners.items()} == {
         "bhumi": "tls",
         "bhumi_plain": "tcp",
+        "lprp": "udp",
         "merk": "ws",
         "strata": "ws",
         "admin": "http",
@@ -233,7 +234,7 @@ def test_two_nodes_run_side_by_side(node, own_node):
 
     assert status == messages.Status.NOT_CONNECTED
     assert node.ready["node"] != own_node.ready["node"]
-    assert len(set(ports)) == 10
+    assert len(set(ports)) == 12
 
 
 def test_same_home_twice_is_refused(node):
@@ -249,7 +250,7 @@ def test_same_home_twice_is_refused(node):
 def test_taken_port_is_one_sentence_and_exit_4(node, tmp_path, listener, setting):
     """A port that somebody has ends the start with exit code 4 and one plain sentence; nothing was announced."""
     taken = urlsplit(node.url(listener)).netloc
-    settings = {"bhumi.tls": "127.0.0.1:0", "admin.listen": ""} | {setting: taken}
+    settings = {"bhumi.tls": "127.0.0.1:0", "lprp.udp": "", "admin.listen": ""} | {setting: taken}
     refused = run_serve(tmp_path / "home", settings, "--log-level", "error")
 
     assert refused.returncode == 4

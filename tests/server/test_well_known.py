@@ -8,14 +8,15 @@ from waystation.server.config import load_config
 from waystation.server.well_known import WellKnown
 from waystation.version import __version__
 
-PORTS = {"bhumi": 1, "merk": 2, "strata": 3}
+PORTS = {"bhumi": 1, "merk": 2, "strata": 3, "lprp": 4}
+HOST = {"public_key": "11" * 32, "byte_order": "big", "lease_ms": 3_600_000, "leases": "open"}
 IDENTITY = {"public_key": "00" * 32, "id52": "0" * 52, "did": "did:strata:x"}
 
 
 def documents(mesh=None, **flags):
     """Return the documents of a configuration, ``merk__x="y"`` being merk.x = y."""
     config = load_config(None, {}, {name.replace("__", "."): value for name, value in flags.items()})
-    return WellKnown(config, IDENTITY, lambda: PORTS, mesh)
+    return WellKnown(config, IDENTITY, lambda: PORTS, mesh, (lambda: HOST) if config.lprp_listen.enabled else None)
 
 
 def info(**flags):
@@ -34,8 +35,16 @@ def test_info_names_the_node():
 
 def test_info_has_the_protocols_that_are_on():
     """What is switched off is not offered."""
-    assert list(info()["protocols"]) == ["bhumi", "merk", "strata"]
-    assert list(info(merk__enabled="false", bhumi__enabled="false")["protocols"]) == ["strata"]
+    assert list(info()["protocols"]) == ["bhumi", "lprp", "merk", "strata"]
+    off = {f"{name}__enabled": "false" for name in ("bhumi", "lprp", "merk")}
+    assert list(info(**off)["protocols"]) == ["strata"]
+
+
+def test_info_says_what_a_client_of_lprp_must_know():
+    """Key, byte order and times are the host's own words, beside the port and the address to hand out."""
+    address = f"lprp://{'0' * 52}@HOST:4?lease_ms=3600000&byte_order=big"
+
+    assert info()["protocols"]["lprp"] == {"url": None, "port": 4, "address": address, **HOST}
 
 
 @pytest.mark.parametrize(

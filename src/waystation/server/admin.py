@@ -1,7 +1,8 @@
 """The admin port: health, readiness, metrics, status and the list of bans, over HTTP on loopback.
 
-Reading needs nothing, changing needs the bearer token in ``admin.token`` of the node's home. Every answer is JSON
-except ``/metrics``; every refusal has one shape: ``{"ok": false, "error": sentence, "status": code}``.
+Reading needs nothing, changing needs the bearer token in ``admin.token`` of the node's home; who reads the list of
+tenants without it is not told from where they speak (LPRP-TENANTS). Every answer is JSON except ``/metrics``;
+every refusal has one shape: ``{"ok": false, "error": sentence, "status": code}``.
 """
 
 import asyncio
@@ -37,6 +38,8 @@ __all__ = ["AdminServer"]
 BODY_BYTES_MAX: Final = 65_536
 GRACE_S: Final = 2  # how long requests under way may take once the node stops
 CLOSE_S: Final = 5.0  # how long the HTTP server may take in all before it is cancelled
+TENANTS_MAX: Final = 10_000  # of one answer: two megabytes, and a tenth of a second that peers wait
+TENANTS_DEFAULT: Final = 1_000
 _BAN_FIELDS: Final = ("subject", "reason", "expires_s")
 _EXIT_PORT: Final = 4
 _MICROSECONDS: Final = 1_000_000
@@ -97,6 +100,7 @@ class AdminServer:
                 Route("/readyz", self._ready),
                 Route("/metrics", self._metrics),
                 Route("/admin/v1/status", self._status),
+                Route("/admin/v1/tenants", self._tenants),
                 Route("/admin/v1/bans", self._bans, methods=["GET", "POST"]),
                 Route("/admin/v1/bans/{subject:path}", self._lift, methods=["DELETE"]),
             ]
@@ -122,6 +126,19 @@ class AdminServer:
             for name, totals in status["totals"].items()
         }
         return JSONResponse({"ok": True, **status})
+
+    async def _tenants(self, request: Request) -> Response:
+        """Answer with the tenants of the LPRP host, oldest lease first, at most ``?limit=`` of them."""
+        text = request.query_params.get("limit", str(TENANTS_DEFAULT))
+        limit = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(TENANTS_MAX)) else 0
+        if not 0 < limit <= TENANTS_MAX:
+            return _refusal(400, f'"limit" is a whole number from 1 to {TENANTS_MAX}')
+        shown, count = self._node.tenants(limit)
+        if not self._allowed(request):
+            if "authorization" in request.headers:
+                return _refusal(401, "this is not the text in admin.token of the node's home")
+            shown = [{name: value for name, value in view.items() if name != "address"} for view in shown]
+        return JSONResponse({"ok": True, "count": count, "tenants": shown})
 
     async def _bans(self, request: Request) -> Response:
         if request.method == "GET":

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.lprp.settings import LprpSettings
 from waystation.protocols.merk.settings import MerkSettings, check_url
 from waystation.protocols.strata.settings import (
     StrataSettings,
@@ -31,6 +32,7 @@ from waystation.server.settings import (
     JournalSettings,
     LimitSettings,
     ListenSettings,
+    LprpListenSettings,
     MerkListenSettings,
     NodeSettings,
     Part,
@@ -102,6 +104,8 @@ class Config:
     admin: AdminSettings = field(default_factory=AdminSettings)
     bhumi_listen: BhumiListenSettings = field(default_factory=BhumiListenSettings)
     bhumi: BhumiSettings = field(default_factory=BhumiSettings)
+    lprp_listen: LprpListenSettings = field(default_factory=LprpListenSettings)
+    lprp: LprpSettings = field(default_factory=LprpSettings)
     merk_listen: MerkListenSettings = field(default_factory=MerkListenSettings)
     merk: MerkSettings = field(default_factory=MerkSettings)
     strata_listen: StrataListenSettings = field(default_factory=StrataListenSettings)
@@ -113,7 +117,7 @@ class Config:
     """What ``reload_config`` reads again."""
 
     def listeners(self) -> dict[str, ListenSettings]:
-        """Return the listener part of each protocol by its table."""
+        """Return the listener part of each protocol over connections by its table."""
         return {"bhumi": self.bhumi_listen, "merk": self.merk_listen, "strata": self.strata_listen}
 
     @property

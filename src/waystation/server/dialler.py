@@ -12,6 +12,7 @@ never became one: ``peer.unreachable``, and ``peer.refused`` when the other side
 import asyncio
 import ipaddress
 import socket
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -129,13 +130,17 @@ class Dialler:
             loop.call_soon(hub.dial_failed, protocol, effect.name)
             return
         task = self._dials[key] = loop.create_task(self._dial(hub, protocol, effect))
-        task.add_done_callback(lambda _: self._dials.pop(key, None))
+        task.add_done_callback(partial(self._over, key))
 
     def close(self) -> None:
         """Give up what is under way, without a word to anybody, and dial no more; what stands is the hub's."""
         self._closed = True
         for task in tuple(self._dials.values()):
             task.cancel()
+
+    def _over(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+        if self._dials.get(key) is task:
+            del self._dials[key]
 
     async def _dial(self, hub: Hub, protocol: str, effect: Dial) -> None:
         trouble = ""
@@ -148,6 +153,7 @@ class Dialler:
             trouble = f"{effect.url} did not answer within {DIAL_WITHIN_S:g} s"
         except (HostError, LocalError) as error:
             trouble = str(error)
+        self._dials.pop((protocol, effect.name), None)  # who hears the answer may ask again at once
         if trouble:
             self._say((protocol, effect.name), "peer.unreachable", effect.url, trouble)
             hub.dial_failed(protocol, effect.name)

@@ -1,7 +1,8 @@
 """The engine meets the sockets: inputs go in as they come, effects come out once per loop turn.
 
 Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
-effects, joins what goes to each peer into one write, and looks after the one timer. Effects behind an ``Append`` wait
+effects, joins what goes to each peer into one write and what goes out as datagrams into one list per protocol, and
+looks after the one timer. Effects behind an ``Append`` wait
 in their protocol's stream until that record is on disk. ``Commit``, ``Verify`` and ``Dial`` hold nothing back: their
 answers come as inputs of a later turn. There is no protocol decision here.
 """
@@ -15,7 +16,20 @@ from typing import Final, Protocol
 
 import structlog
 
-from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
+from waystation.core.effects import (
+    Append,
+    Close,
+    Commit,
+    Datagram,
+    Dial,
+    Effect,
+    Hold,
+    Peer,
+    Send,
+    SendMany,
+    SendTo,
+    Verify,
+)
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.engine.node import Node
 from waystation.server.commit import GroupCommit
@@ -100,6 +114,8 @@ class Hub:
         self._asked: deque[tuple[int, str, int]] = deque()
         """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
         self._outgoing: dict[Pipe, list[bytes]] = {}
+        self._carriers: dict[str, Callable[[list[Datagram]], None]] = {}
+        self._departing: dict[str, list[Datagram]] = {}
         self._receipts: list[Peer] = []
         self._closing: list[Close] = []
         self._waiting: dict[Peer, int] = {}
@@ -165,6 +181,19 @@ class Hub:
             _log.exception("engine.failed", peer=pipe.peer)
             self._drop(pipe)
 
+    def carry(self, protocol: str, send: Callable[[list[Datagram]], None]) -> None:
+        """Let the datagrams of a protocol leave through ``send``; until then they are lost, as on any network."""
+        self._carriers[protocol] = send
+
+    def datagrams(self, protocol: str, datagrams: list[Datagram]) -> None:
+        """Hand over the datagrams of one look at a socket."""
+        if not self._turn_planned:
+            self.plan_turn()
+        try:
+            self._node.receive_datagrams(protocol, datagrams, time.time_ns() // 1_000, self._turn_began)
+        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
+            _log.exception("engine.failed", protocol=protocol, datagrams=len(datagrams))
+
     def knows(self, pipe: Pipe) -> bool:
         """Return whether a pipe was introduced, and neither lost nor closed by a relay."""
         return Peer(pipe.peer) in self._pipes
@@ -208,7 +237,7 @@ class Hub:
 
     def release_committed(self) -> None:
         """Carry out what waited for records that are on disk now."""
-        for stream in self._streams.values():
+        for protocol, stream in self._streams.items():
             while stream:
                 head = stream[0]
                 if isinstance(head, int):
@@ -217,7 +246,7 @@ class Hub:
                     stream.popleft()
                 else:
                     stream.popleft()
-                    self._perform(head)
+                    self._perform(protocol, head)
         while self._asked and self._asked[0][0] <= self._commits.committed:
             _, protocol, ticket = self._asked.popleft()
             try:
@@ -250,19 +279,17 @@ class Hub:
             for effect in effects:
                 if type(effect) is Send and not stream:
                     self._send(effect)
+                elif type(effect) is SendTo and not stream:
+                    self._send_to(protocol, effect)
                 elif type(effect) is Append:
                     stream = self._streams.setdefault(protocol, deque())
                     stream.append(self._commits.append(effect.record))
-                elif type(effect) is Commit:
-                    self._commit(protocol, effect)
-                elif type(effect) is Verify:
-                    self._verifier.ask(effect.checks, partial(self._verified, protocol, effect.ticket))
-                elif type(effect) is Dial:
-                    self._dial(protocol, effect)
+                elif isinstance(effect, Commit | Verify | Dial):
+                    self._ask(protocol, effect)
                 elif stream:
                     stream.append(effect)
                 else:
-                    self._perform(effect)
+                    self._perform(protocol, effect)
         self._commits.flush()
         self._write_out(now)
         self._verifier.flush()
@@ -270,9 +297,20 @@ class Hub:
             # Asking every relay for its deadline costs as much as half an exchange, so a busy node asks every few ms.
             self._arm_timer(Instant(now + _LOOK_US), now)
 
-    def _perform(self, effect: Effect) -> None:
+    def _ask(self, protocol: str, question: Commit | Verify | Dial) -> None:
+        """Pass on what nothing waits for; the answer is an input of a later turn."""
+        if isinstance(question, Commit):
+            self._commit(protocol, question)
+        elif isinstance(question, Verify):
+            self._verifier.ask(question.checks, partial(self._verified, protocol, question.ticket))
+        else:
+            self._dial(protocol, question)
+
+    def _perform(self, protocol: str, effect: Effect) -> None:
         if type(effect) is Send:
             self._send(effect)
+        elif type(effect) is SendTo:
+            self._send_to(protocol, effect)
         elif type(effect) is SendMany:
             self._send_many(effect)
         elif isinstance(effect, Close):
@@ -294,6 +332,13 @@ class Hub:
             chunks.append(data)
         if receipt:
             self._receipts.append(peer)
+
+    def _send_to(self, protocol: str, effect: SendTo) -> None:
+        departing = self._departing.get(protocol)
+        if departing is None:
+            self._departing[protocol] = [effect]
+        else:
+            departing.append(effect)
 
     def _send_many(self, effect: SendMany) -> None:
         pipe = self._pipes.get(effect.peer)
@@ -320,7 +365,9 @@ class Hub:
         self.plan_turn()
 
     def _write_out(self, now: Instant) -> None:
-        """Write once per peer, then confirm receipts, then close."""
+        """Write once per peer and once per socket of datagrams, then confirm receipts, then close."""
+        if self._departing:
+            self._send_datagrams()
         outgoing, self._outgoing = self._outgoing, {}
         for pipe, chunks in outgoing.items():
             try:
@@ -339,6 +386,13 @@ class Hub:
             closing, self._closing = self._closing, []
             for effect in closing:
                 self._close(effect, now)
+
+    def _send_datagrams(self) -> None:
+        departing, self._departing = self._departing, {}
+        for protocol, datagrams in departing.items():
+            send = self._carriers.get(protocol)
+            if send is not None:
+                send(datagrams)
 
     def _close(self, effect: Close, now: Instant) -> None:
         pipe = self._pipes.pop(effect.peer, None)

@@ -1,11 +1,14 @@
 """Which ports a configuration asks for, what stands behind each, and their certificates.
 
+LPRP has a port of datagrams: nobody is accepted there, so it stays open while the node drains (LPRP-PORT).
+
 MERK and Strata have one listener each, or share one when both name the same address: then one ``WebSocketSite`` leads
 newcomers by their path. Plain GETs of either get the same pages.
 """
 
 import ssl
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,7 @@ from waystation.server.public_pages import PublicPages
 from waystation.server.settings import Address, MerkListenSettings, StrataListenSettings
 from waystation.transport.listen import Listener
 from waystation.transport.tls import reload_certificate, server_context
+from waystation.transport.udp import UdpCounts, UdpSocket
 from waystation.transport.websocket import Endpoint, WebSocketSite
 from waystation.transport.websocket_liveness import Patience
 
@@ -49,10 +53,10 @@ class Listeners:
         self._hub = hub
         self._pages = pages
         self._contexts: dict[str, ssl.SSLContext] = {}
-        self.named: dict[str, Listener] = {}
+        self.named: dict[str, Listener | UdpSocket] = {}
         """By name; two names may stand for one listener."""
 
-    def __iter__(self) -> Iterator[Listener]:
+    def __iter__(self) -> Iterator[Listener | UdpSocket]:
         """Yield every listener once."""
         return iter(dict.fromkeys(self.named.values()))
 
@@ -67,6 +71,9 @@ class Listeners:
             await self._open_pipes("bhumi", bhumi.tls, self._context("bhumi"))
         if bhumi.enabled and bhumi.plain is not None:
             await self._open_pipes("bhumi_plain", bhumi.plain, None)
+        lprp = self._config.lprp_listen
+        if lprp.enabled and lprp.udp is not None:
+            await self._open_datagrams("lprp", lprp.udp)
         sites = self._sites()
         if self._config.shares_port:
             merged = {**sites.pop("merk"), **sites["strata"]}
@@ -77,9 +84,10 @@ class Listeners:
             self.named["merk"] = self.named["strata"]
 
     def close(self) -> None:
-        """Take nobody any more; connections that stand are the hub's."""
+        """Take nobody any more; connections that stand are the hub's, and datagrams still come and go."""
         for listener in self:
-            listener.close()
+            if isinstance(listener, Listener):
+                listener.close()
 
     def urls(self) -> dict[str, str]:
         """Return where each listener that is open is reached, by name."""
@@ -88,6 +96,10 @@ class Listeners:
     def ports(self) -> dict[str, int]:
         """Return the port of each listener that is open, by name."""
         return {name: listener.port for name, listener in self.named.items()}
+
+    def datagrams(self) -> dict[str, UdpCounts]:
+        """Return what each port of datagrams has seen, by name."""
+        return {name: port.counts() for name, port in self.named.items() if isinstance(port, UdpSocket)}
 
     def reload_certificates(self, config: Config) -> None:
         """Read the certificates that ``config`` names, for handshakes from now on.
@@ -103,6 +115,12 @@ class Listeners:
     async def _open_pipes(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
         entrance = Entrance(self._hub, _TABLES[name])
         await self._bind(name, address, Listener(entrance, entrance.admit, self._hub.release, context))
+
+    async def _open_datagrams(self, name: str, address: Address) -> None:
+        port = UdpSocket(partial(self._hub.datagrams, name))
+        await port.open(address.host, address.port)
+        self._hub.carry(name, port.send)
+        self.named[name] = port
 
     async def _open_site(self, name: str, endpoints: Mapping[str, Endpoint]) -> None:
         listen = self._listen(name)
@@ -154,8 +172,10 @@ class Listeners:
         key = Path(named.key) if named.key else self._home.tls_key_path
         return cert, key
 
-    def _url(self, name: str, listener: Listener) -> str:
+    def _url(self, name: str, listener: Listener | UdpSocket) -> str:
         address = Address(listener.host, listener.port)
+        if isinstance(listener, UdpSocket):
+            return f"udp://{address}"
         if _TABLES[name] == "bhumi":
             return f"{'tcp' if name == 'bhumi_plain' else 'tls'}://{address}"
         listen = self._listen(name)

@@ -41,32 +41,20 @@ class _NodeCollector(Collector):
             for thing, number in things.items():
                 sizes.add_metric([protocol, thing], number)
         yield sizes
-        deliveries = CounterMetricFamily(
-            "waystation_deliveries",
+        yield _counter(
+            status,
+            "deliveries",
             "Delivery attempts by outcome; of merk each frame is one, and so is each part of a file.",
-            labels=["protocol", "outcome"],
+            "outcome",
         )
-        for (protocol, outcome), number in status["totals"]["deliveries"].items():
-            deliveries.add_metric([protocol, outcome], number)
-        yield deliveries
-        refusals = CounterMetricFamily(
-            "waystation_refusals", "What was refused or dropped, by reason.", labels=["protocol", "reason"]
+        yield _counter(status, "refusals", "What was refused or dropped, by reason.", "reason")
+        yield _counter(status, "packets", "Packets judged, by verdict.", "verdict")
+        yield _counter(
+            status, "lookups", "Clients looked for among other nodes, by result.", "result", "waystation_mesh_lookups"
         )
-        for (protocol, reason), number in status["totals"]["refusals"].items():
-            refusals.add_metric([protocol, reason], number)
-        yield refusals
-        packets = CounterMetricFamily(
-            "waystation_packets", "Packets judged, by verdict.", labels=["protocol", "verdict"]
-        )
-        for (protocol, verdict), number in status["totals"]["packets"].items():
-            packets.add_metric([protocol, verdict], number)
-        yield packets
-        lookups = CounterMetricFamily(
-            "waystation_mesh_lookups", "Clients looked for among other nodes, by result.", labels=["protocol", "result"]
-        )
-        for (protocol, result), number in status["totals"]["lookups"].items():
-            lookups.add_metric([protocol, result], number)
-        yield lookups
+        yield _counter(status, "leases", "Leases of tenants, by what became of them.", "change")
+        yield _counter(status, "work", "Proofs of work judged, by verdict.", "verdict")
+        yield from _datagram_metrics(status)
         rows = CounterMetricFamily(
             "waystation_written_rows", "Rows for the pipeline: written, dropped or lost.", labels=["file", "fate"]
         )
@@ -74,3 +62,31 @@ class _NodeCollector(Collector):
             for fate in ("written", "dropped", "lost"):
                 rows.add_metric([name, fate], counts[f"rows_{fate}"])
         yield rows
+
+
+def _counter(status: dict[str, Any], name: str, help_text: str, label: str, metric: str = "") -> Metric:
+    """Return one table of totals as a family."""
+    family = CounterMetricFamily(metric or f"waystation_{name}", help_text, labels=["protocol", label])
+    for (protocol, word), number in status["totals"][name].items():
+        family.add_metric([protocol, word], number)
+    return family
+
+
+def _datagram_metrics(status: dict[str, Any]) -> Iterator[Metric]:
+    """Yield what is known of protocols without connections: their bytes, and what became of their datagrams."""
+    traffic = CounterMetricFamily(
+        "waystation_traffic_bytes", "Bytes of protocols without connections.", labels=["protocol", "direction"]
+    )
+    for protocol, counts in status["traffic"].items():
+        for direction, number in counts.items():
+            traffic.add_metric([protocol, direction], number)
+    yield traffic
+    datagrams = CounterMetricFamily(
+        "waystation_datagrams",
+        "Datagrams received and sent, dropped for want of room, and refused by the kernel.",
+        labels=["listener", "fate"],
+    )
+    for listener, counts in status["datagrams"].items():
+        for fate in ("received", "sent", "dropped", "failed"):
+            datagrams.add_metric([listener, fate], counts[fate])
+    yield datagrams

@@ -31,6 +31,7 @@ from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
+from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.policy import Policy
 from waystation.protocols.strata.relay import StrataRelay
@@ -111,6 +112,8 @@ class NodeServer:
         self._strata = strata if isinstance(strata, StrataRelay) else None
         merk = relays.get("merk")
         self._merk = merk if isinstance(merk, MerkRelay) else None
+        lprp = relays.get("lprp")
+        self._lprp = lprp if isinstance(lprp, LprpRelay) else None
         self._keep_time()
         self._node = Node(relays, Admission(per_address=config.limits.enabled), self._bans, self._recorder)
         self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
@@ -170,6 +173,8 @@ class NodeServer:
             "node": self._identity(),
             "listeners": self._urls(),
             "sizes": self._node.sizes(),
+            "traffic": self._node.traffic(),
+            "datagrams": {name: counts._asdict() for name, counts in self._listeners.datagrams().items()},
             "totals": self._recorder.totals(),
             "written": self._written.counts(),
             "upstreams": self._upstream_views(),
@@ -186,6 +191,13 @@ class NodeServer:
 
     def _turned_away(self) -> list[dict[str, Any]]:
         return [entry._asdict() for entry in self._strata.gate.turned_away] if self._strata is not None else []
+
+    def tenants(self, count_max: int) -> tuple[list[dict[str, Any]], int]:
+        """Return the LPRP host's tenants, oldest lease first, at most so many, and how many there are."""
+        if self._lprp is None:
+            return [], 0
+        sizes = self._lprp.sizes()
+        return self._lprp.tenants(monotonic_now(), count_max), sizes["tenants"] + sizes["leases_kept"]
 
     def ready(self) -> bool:
         """Return whether peers are served: listeners bound, store writable, not draining."""
@@ -232,6 +244,7 @@ class NodeServer:
                 self._identity(),
                 lambda: self._listeners.ports(),  # noqa: PLW0108 - there are none yet
                 self._mesh_view if self._merk is not None else None,
+                self._lprp.info if self._lprp is not None else None,
             ),
             monotonic_now,
             static=static,
@@ -273,7 +286,7 @@ class NodeServer:
     # While serving
 
     def _admits_identity(self, identity: PublicKey) -> bool:
-        return not self._bans.refuses(f"id:{identity.hex()}", time.time_ns() // 1_000)
+        return not len(self._bans) or not self._bans.refuses(f"id:{identity.hex()}", time.time_ns() // 1_000)
 
     def _on_committed(self) -> None:
         self._hub.release_committed()
@@ -333,6 +346,8 @@ class NodeServer:
             self._strata.set_wall(now, wall_us)
         if self._merk is not None:
             self._merk.set_wall(now, wall_us)
+        if self._lprp is not None:
+            self._lprp.set_wall(now, wall_us)
         self._recorder.use_key(self._home.reference_key(datetime.datetime.now(datetime.UTC)).key)
 
     # Closing
@@ -348,6 +363,7 @@ class NodeServer:
         await _until(self._node.settled, self._config.node.drain_ms / 1_000)
         self._node.shut(monotonic_now())
         self._hub.plan_turn()
+        await asyncio.sleep(0)  # that turn: answers to datagrams have no pipe that would be waited for
         if not await _until(self._hub.idle, _CLOSE_S):
             self._hub.abort_all()
             await _until(self._hub.idle, _CLOSE_S)

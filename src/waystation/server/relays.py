@@ -10,8 +10,9 @@ from waystation.core.errors import ConfigError, RemoteError
 from waystation.core.ids import PublicKey
 from waystation.core.records import Store
 from waystation.crypto.signing import KeyPair
-from waystation.engine.node import Relay
+from waystation.engine.node import DatagramRelay, Relay
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.directory import StaticKey
 from waystation.protocols.strata.relay import StrataRelay
@@ -27,7 +28,7 @@ def build_relays(
     store: Store,
     rng: random.Random,
     admits: Callable[[PublicKey], bool],
-) -> dict[str, Relay]:
+) -> dict[str, Relay | DatagramRelay]:
     """Return the relays that are switched on, by protocol.
 
     Args:
@@ -39,11 +40,14 @@ def build_relays(
 
     Raises:
         ConfigError: A DID document of the operator is none.
+        HostError: What a relay finds in the store is damaged.
     """
     rate_limits = config.limits.enabled
-    relays: dict[str, Relay] = {}
+    relays: dict[str, Relay | DatagramRelay] = {}
     if config.bhumi_listen.enabled:
         relays["bhumi"] = BhumiRelay(config.bhumi, rng, rate_limits=rate_limits, admits=admits)
+    if config.lprp_listen.enabled:
+        relays["lprp"] = LprpRelay(config.lprp, key_pair, store, rate_limits=rate_limits, admits=admits)
     if config.merk_listen.enabled:
         relays["merk"] = MerkRelay(config.merk, key_pair, store, rng, rate_limits=rate_limits, admits=admits)
     if config.strata_listen.enabled:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, setting
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.lprp.settings import LprpSettings
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.protocols.strata.settings import StrataSettings
 
@@ -27,6 +28,7 @@ __all__ = [
     "JournalSettings",
     "LimitSettings",
     "ListenSettings",
+    "LprpListenSettings",
     "MerkListenSettings",
     "NodeSettings",
     "Part",
@@ -172,6 +174,14 @@ class BhumiListenSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LprpListenSettings:
+    """``[lprp]``, listener part; the protocol part stands in ``protocols.lprp.settings``."""
+
+    enabled: bool = setting(default=True, help="Run the LPRP host.")
+    udp: Address | None = setting(Address("0.0.0.0", 4810), "UDP; [::] takes IPv4 and IPv6.")  # noqa: S104
+
+
+@dataclass(frozen=True, slots=True)
 class StrataListenSettings:
     """``[strata]``, listener part; the protocol part stands in ``protocols.strata.settings``."""
 
@@ -202,7 +212,7 @@ class MerkListenSettings:
 
 
 ListenSettings = BhumiListenSettings | MerkListenSettings | StrataListenSettings
-"""Listener part of any protocol."""
+"""Listener part of a protocol over connections."""
 
 
 def merk_paths(listen: MerkListenSettings) -> list[str]:
@@ -238,6 +248,8 @@ PARTS: Final = (
     Part("admin", "admin", AdminSettings),
     Part("bhumi", "bhumi_listen", BhumiListenSettings),
     Part("bhumi", "bhumi", BhumiSettings),
+    Part("lprp", "lprp_listen", LprpListenSettings),
+    Part("lprp", "lprp", LprpSettings),
     Part("merk", "merk_listen", MerkListenSettings),
     Part("merk", "merk", MerkSettings),
     Part("strata", "strata_listen", StrataListenSettings),
@@ -248,7 +260,7 @@ PARTS: Final = (
 PlainValue = bool | int | str | list[str] | list[dict[str, str]] | dict[str, str]
 """What a setting is in the file."""
 
-TABLES_TO_COME: Final = ("lprp", "bsp")
+TABLES_TO_COME: Final = ("bsp",)
 """Tables of protocols that this version does not have; they take ``enabled = false`` and nothing else."""
 
 

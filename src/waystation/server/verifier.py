@@ -47,9 +47,9 @@ class _Question:
         self.missing = count
         self.then = then
 
-    def answer(self, index: int, answer: int) -> None:
-        self.answers[index] = answer
-        self.missing -= 1
+    def answer(self, first: int, answers: Sequence[int]) -> None:
+        self.answers[first : first + len(answers)] = answers
+        self.missing -= len(answers)
 
 
 class _Batch:
@@ -59,21 +59,31 @@ class _Batch:
 
     def __init__(self) -> None:
         self.checks: list[SignatureCheck] = []
-        self.places: list[tuple[_Question, int]] = []
+        self.places: list[tuple[_Question, int, int]] = []
+        """Runs of checks: whose they are, the first one's index there, how many follow each other."""
         self.size_bytes = 0
 
-    def add(self, check: SignatureCheck, question: _Question, index: int) -> None:
-        self.checks.append(check)
-        self.places.append((question, index))
-        self.size_bytes += len(check.message)
+    def add(self, checks: Sequence[SignatureCheck], question: _Question, first: int) -> int:
+        """Take checks from ``first`` on until the batch is full or one is malformed; return how many."""
+        count = 0
+        for check in checks[first : first + BATCH_CHECKS_MAX - len(self.checks)]:
+            if self.size_bytes >= BATCH_BYTES_MAX or not _well_formed(check):
+                break
+            self.size_bytes += len(check.message)
+            count += 1
+        self.checks += checks[first : first + count]
+        self.places.append((question, first, count))
+        return count
 
     @property
     def full(self) -> bool:
         return len(self.checks) >= BATCH_CHECKS_MAX or self.size_bytes >= BATCH_BYTES_MAX
 
     def resolve(self, answers: Sequence[int]) -> None:
-        for (question, index), answer in zip(self.places, answers, strict=True):
-            question.answer(index, answer)
+        position = 0
+        for question, first, count in self.places:
+            question.answer(first, answers[position : position + count])
+            position += count
 
     def check_here(self) -> None:
         self.resolve([verify_any(*check) for check in self.checks])
@@ -86,11 +96,11 @@ class Verifier:
         """Prepare; the first process starts with the first batch that is worth one.
 
         Args:
-            workers_max: How many processes there may be; 0 checks everything here, None means one per core but one, and
-                at least one.
+            workers_max: How many processes there may be; 0 checks everything here, None means one per core but one: on
+                a single core a process beside this one only costs the way to it.
             command: What to start; for tests.
         """
-        self._workers_max = max(1, _cores() - 1) if workers_max is None else workers_max
+        self._workers_max = _cores() - 1 if workers_max is None else workers_max
         self._command = tuple(command)
         self._loop = asyncio.get_running_loop()
         self._gathered: list[tuple[_Question, Sequence[SignatureCheck]]] = []
@@ -286,13 +296,15 @@ def _packed(gathered: Sequence[tuple[_Question, Sequence[SignatureCheck]]]) -> l
     """Return batches of all checks in their order; what no worker could read is answered: nobody signed it."""
     batches: list[_Batch] = []
     for question, checks in gathered:
-        for index, check in enumerate(checks):
-            if not _well_formed(check):
-                question.answer(index, -1)
+        first = 0
+        while first < len(checks):
+            if not _well_formed(checks[first]):
+                question.answer(first, (-1,))
+                first += 1
                 continue
             if not batches or batches[-1].full:
                 batches.append(_Batch())
-            batches[-1].add(check, question, index)
+            first += batches[-1].add(checks, question, first)
     return batches
 
 

@@ -38,6 +38,7 @@ class WellKnown:
         identity: Mapping[str, str],
         ports: Callable[[], Mapping[str, int]],
         mesh: Callable[[], Mapping[str, Any]] | None = None,
+        lprp: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         """Describe a node.
 
@@ -46,11 +47,13 @@ class WellKnown:
             identity: The node's public names.
             ports: Returns the port of each listener that is open, by name.
             mesh: Returns what the MERK relay knows of its mesh; None without one.
+            lprp: Returns what a client of the LPRP host must know; None without one.
         """
         self._config = config
         self._identity = dict(identity)
         self._ports = ports
         self._mesh = mesh
+        self._lprp = lprp
 
     def has(self, path: str) -> bool:
         """Return whether there is a document at ``path`` (without its query)."""
@@ -72,6 +75,8 @@ class WellKnown:
         protocols: dict[str, Any] = {}
         if config.bhumi_listen.enabled:
             protocols["bhumi"] = self._bhumi()
+        if self._lprp is not None:
+            protocols["lprp"] = self._lprp_host(self._lprp())
         if config.merk_listen.enabled:
             protocols["merk"] = self._merk()
         if config.strata_listen.enabled:
@@ -96,6 +101,13 @@ class WellKnown:
                 "response_ttl_ms": settings.response_ttl_ms,
             },
         }
+
+    def _lprp_host(self, host: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what clients must know, and the address to hand out, in which ``HOST`` stands for this node's name."""
+        port = self._ports().get("lprp")
+        query = f"lease_ms={host['lease_ms']}&byte_order={host['byte_order']}"
+        address = f"lprp://{self._identity['id52']}@HOST:{port}?{query}"
+        return {"url": None, "port": port, "address": address, **host}
 
     def _merk(self) -> dict[str, Any]:
         listen, settings = self._config.merk_listen, self._config.merk
