@@ -19,7 +19,7 @@ from waystation.store.sqlite import SqliteStore
 
 RUNNER = CliRunner()
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
-FREE = ["--set", "bhumi.tls=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"]
+FREE = ["--set", "bhumi.tls=127.0.0.1:0", "--set", "lprp.udp=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"]
 
 
 @pytest.fixture
@@ -157,6 +157,28 @@ def test_each_port_is_looked_at_once(home, free_port, settings, named):
     ports = [finding["says"] for finding in findings if ".ws" in finding["says"]]
 
     assert ports == [f"{name.format(free=free_port)} is free" for name in named]
+
+
+def test_port_of_datagrams_is_looked_at_as_one(home):
+    """A program on the same number of TCP is not in the way, one on that of UDP is."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken, socket.create_server(("127.0.0.1", 0)) as other:
+        taken.bind(("127.0.0.1", 0))
+        addresses = [Address("127.0.0.1", each.getsockname()[1]) for each in (taken, other)]
+        (bad,), (good,) = ([*check_ports({"lprp.udp": address}, home)] for address in addresses)
+
+    assert (bad.good, good.good) == (False, True)
+    assert f"lprp.udp {addresses[0]}: Address already in use" in bad.says
+
+
+def test_host_that_is_off_needs_no_port(home):
+    """The port of LPRP has a line when it is on, and none when it is not."""
+    said = [
+        [finding["says"] for finding in json.loads(result.output)["findings"] if "lprp" in finding["says"]]
+        for flags in ([], ["--set", "lprp.enabled=false"])
+        for result in [RUNNER.invoke(app, ["doctor", "--json", "--home", str(home.path), *FREE, *flags])]
+    ]
+
+    assert said == [["lprp.udp 127.0.0.1:0 is free"], []]
 
 
 @pytest.fixture

@@ -28,7 +28,13 @@ class Node:
 
     def start(self):
         command = [sys.executable, "-m", "waystation", "serve", "--home", str(self.home), "--log-level", "error"]
-        off = ("merk.enabled=false", "strata.enabled=false", "admin.listen=", "limits.enabled=false")
+        off = (
+            "lprp.enabled=false",
+            "merk.enabled=false",
+            "strata.enabled=false",
+            "admin.listen=",
+            "limits.enabled=false",
+        )
         for setting in (f"bhumi.tls={self.address}", *off):
             command += ["--set", setting]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.home)

@@ -28,7 +28,13 @@ class Node:
     def start(self):
         self.home.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "waystation", "serve", "--home", str(self.home), "--log-level", "error"]
-        off = ("bhumi.enabled=false", "strata.enabled=false", "admin.listen=", "limits.enabled=false")
+        off = (
+            "bhumi.enabled=false",
+            "lprp.enabled=false",
+            "strata.enabled=false",
+            "admin.listen=",
+            "limits.enabled=false",
+        )
         for setting in (*off, f"merk.ws={self.address}", *self._settings):
             command += ["--set", setting]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.home)

@@ -12,13 +12,11 @@ import typer
 import typer.core
 import typer.main
 
-from waystation.cli.output import WANTS_JSON, exit_code_of, report_error
+from waystation.cli.output import EXIT_INTERRUPTED, WANTS_JSON, exit_code_of, report_error
 from waystation.core.errors import WaystationError
 from waystation.version import __version__
 
 __all__ = ["COMMANDS", "app", "main"]
-
-_INTERRUPTED_EXIT_CODE: Final = 130  # what shells report for a program that Ctrl-C ended
 
 
 class _Listed(NamedTuple):
@@ -34,6 +32,7 @@ COMMANDS: Final = {
     "config": _Listed("config", "Show settings, where they come from, and the sample file."),
     "demo": _Listed("demo", "Watch a node, two devices and the report at work."),
     "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
+    "lprp": _Listed("lprp", "Leave messages at an LPRP host, and get those left for you."),
     "strata": _Listed("strata", "Publish and read Strata packets."),
     "merk": _Listed("merk", "Send and receive encrypted messages over MERK relays."),
     "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
@@ -76,7 +75,7 @@ class _Commands(typer.core.TyperGroup):
             report_error(error, as_json=ctx.meta[WANTS_JSON])
             raise typer.Exit(exit_code_of(error)) from error
         except KeyboardInterrupt as error:
-            raise typer.Exit(_INTERRUPTED_EXIT_CODE) from error
+            raise typer.Exit(EXIT_INTERRUPTED) from error
 
 
 app = typer.Typer(

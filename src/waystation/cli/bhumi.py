@@ -24,7 +24,7 @@ import segno
 import typer
 import typer.core
 
-from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
+from waystation.cli.output import EXIT_FAILURE, EXIT_INTERRUPTED, JsonOption, print_json
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
@@ -58,7 +58,6 @@ _DEFAULT_HOME: Final = Path("bhumi-me")
 _DASHED_TOKEN: Final = re.compile(r"-[A-Za-z0-9_-]{85}")  # one token in 64 begins like an option
 _CANCEL_AGAIN_S: Final = 0.4  # a cancellation that met another event is lost; asyncio.wait_for of 3.11 does that
 _HARD_END_S: Final = 0.9  # a signal ends the program within a second
-_INTERRUPTED_EXIT_CODE: Final = 130  # what shells report for a program that Ctrl-C ended
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="Listen and send as a Bhumi device."
@@ -286,7 +285,7 @@ class _Listener:
     def _stop(self, number: int) -> None:
         self._interrupted = number == signal.SIGINT
         # A name lookup runs in a thread that cannot be cancelled, and the loop would wait for it.
-        hard_end = threading.Timer(_HARD_END_S, os._exit, (_INTERRUPTED_EXIT_CODE if self._interrupted else 0,))
+        hard_end = threading.Timer(_HARD_END_S, os._exit, (EXIT_INTERRUPTED if self._interrupted else 0,))
         hard_end.daemon = True
         hard_end.start()
         self._enough.set()

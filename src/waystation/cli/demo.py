@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from waystation.cli.demo_lprp import LprpDemo
 from waystation.cli.demo_merk import MerkDemo
 from waystation.cli.demo_strata import StrataDemo
 from waystation.core.errors import HostError, WaystationError
@@ -31,7 +32,8 @@ from waystation.protocols.bhumi.messages import Status
 from waystation.sdk.bhumi import BhumiState, Device, Invite, Listening, Request, Sender, encode_invite
 from waystation.sdk.errors import OfflineError
 from waystation.sdk.link import Link, now
-from waystation.transport.dial import RelayUrl
+from waystation.sdk.lprp import HostUrl, parse_key
+from waystation.transport.dial import DATAGRAM_SCHEMES, RelayUrl
 from waystation.transport.tls import client_context
 
 __all__ = ["app"]
@@ -55,7 +57,7 @@ def demo(
     report: Annotated[bool, typer.Option(help="Run the Spark pipeline at the end.")] = True,
     stay: Annotated[bool, typer.Option(help="Leave two linked nodes and the page open until Ctrl-C.")] = False,
 ) -> None:
-    """Show nodes at work: Bhumi devices, Strata packets, MERK messages, what goes wrong on purpose, and the report.
+    """Show nodes at work: Bhumi devices, LPRP mail, Strata packets, MERK messages, faults on purpose, and the report.
 
     Ends by itself and leaves no process behind; the folder with the journal and the report stays.
 
@@ -96,7 +98,7 @@ class _Demo:
 
     async def run(self) -> list[str]:
         """Run all steps; return what went wrong."""
-        async with self._node() as (strata, merk):
+        async with self._node() as (lprp, strata, merk):
             thermometer, lamp, visitor = (self._state(name) for name in ("thermometer", "lamp", "visitor"))
             async with self._device("thermometer", thermometer), self._device("lamp", lamp) as lamp_task:
                 await self._pair(thermometer, visitor, "thermometer")
@@ -107,6 +109,7 @@ class _Demo:
                 await self._replay(thermometer)
             for state in (thermometer, lamp, visitor):
                 state.close()
+            await LprpDemo(self._folder, _say, self._expect, lprp).run()
             await self._strata(strata)
             await self._merk(merk)
         return self._failures
@@ -114,16 +117,20 @@ class _Demo:
     # The cast
 
     @contextlib.asynccontextmanager
-    async def _node(self) -> AsyncIterator[tuple[str, str]]:
-        """Run the node; yield the addresses of its Strata and MERK relays."""
+    async def _node(self) -> AsyncIterator[tuple[HostUrl, str, str]]:
+        """Run the node; yield the addresses of its LPRP host and its Strata and MERK relays."""
         home = self._folder / "node"
-        settings = ("bhumi.tls=127.0.0.1:0", "merk.ws=127.0.0.1:0", "strata.ws=127.0.0.1:0", "admin.listen=127.0.0.1:0")
+        listeners = ("bhumi.tls", "lprp.udp", "merk.ws", "strata.ws", "admin.listen")
+        # Mail goes again after moments, so that nobody who watches waits for what was sent to somebody asleep.
+        settings = [*(f"{name}=127.0.0.1:0" for name in listeners), "lprp.retry_ms=200"]
         process, ready = await self._serve(home, settings)
         try:
             self._relay = ready["listeners"]["bhumi"]
             self._tls = client_context(home / "tls" / "ca.pem")
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
-            yield ready["listeners"]["strata"], ready["listeners"]["merk"]
+            place = RelayUrl.parse(ready["listeners"]["lprp"], DATAGRAM_SCHEMES)
+            lprp = HostUrl(parse_key(ready["node"]["public_key"]), place.host, place.port)
+            yield lprp, ready["listeners"]["strata"], ready["listeners"]["merk"]
         finally:
             await self._stop(process)
         self._expect(process.returncode == 0, f"the node ended with {process.returncode}, not 0")
@@ -144,7 +151,8 @@ class _Demo:
 
     async def _strata(self, relay: str) -> None:
         """Play the Strata steps with a second relay that will be stopped."""
-        settings = ("bhumi.enabled=false", "merk.enabled=false", "strata.ws=127.0.0.1:0", "admin.listen=")
+        off = ("bhumi.enabled=false", "lprp.enabled=false", "merk.enabled=false", "admin.listen=")
+        settings = (*off, "strata.ws=127.0.0.1:0")
         process, ready = await self._serve(self._folder / "other-node", settings)
         try:
             plot = StrataDemo(self._folder, _say, self._expect, relay, ready["listeners"]["strata"])
@@ -156,6 +164,7 @@ class _Demo:
         """Play the MERK steps with a second node that is linked with the first."""
         settings = (
             "bhumi.enabled=false",
+            "lprp.enabled=false",
             "strata.enabled=false",
             "merk.ws=127.0.0.1:0",
             f"merk.peers={near}",

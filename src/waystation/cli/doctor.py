@@ -37,6 +37,7 @@ app = typer.Typer(rich_markup_mode=None)
 _PYTHON_LEAST: Final = (3, 11)
 _SQLITE_LEAST: Final = (3, 24, 0)  # first with "ON CONFLICT DO UPDATE", which the store uses
 _STORE_WAY_OUT: Final = "put a copy back, or move it away to begin without bans"
+_DATAGRAM_LISTENERS: Final = ("lprp.udp",)
 _RENEW: Final = datetime.timedelta(days=30)
 
 
@@ -126,7 +127,8 @@ def check_ports(listeners: "dict[str, Address]", home: "Home") -> Iterator[Findi
     """Look whether each address can be bound; the ports of a node that runs on ``home`` are taken by right."""
     pid = home.locked_by() if home.path.exists() else None
     for name, address in listeners.items():
-        reason = _cannot_bind(address)
+        kind = socket.SOCK_DGRAM if name in _DATAGRAM_LISTENERS else socket.SOCK_STREAM
+        reason = _cannot_bind(address, kind)
         if reason is None:
             yield Finding("port", good=True, says=f"{name} {address} is free")
         elif pid is not None:
@@ -167,6 +169,8 @@ def _listeners(config: "Config") -> "dict[str, Address]":
     named = {"admin.listen": config.admin.listen}
     if relay.enabled:
         named |= {"bhumi.tls": relay.tls, "bhumi.plain": relay.plain}
+    if config.lprp_listen.enabled:
+        named |= {"lprp.udp": config.lprp_listen.udp}
     if config.merk_listen.enabled:
         named |= {"merk.ws": config.merk_listen.ws}
     if config.strata_listen.enabled and not config.shares_port:
@@ -192,10 +196,13 @@ def _check_sqlite() -> Finding:
     return Finding("sqlite", good=good, says=f"{sqlite3.sqlite_version} ({least} or newer)")
 
 
-def _cannot_bind(address: "Address") -> str | None:
+def _cannot_bind(address: "Address", kind: int) -> str | None:
     try:
-        family, kind, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=kind)[0]
         with socket.socket(family, kind) as probe:
+            if kind == socket.SOCK_DGRAM:  # the option that frees a port of TCP would share one of UDP
+                probe.bind(place)
+                return None
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
             # Binding alone succeeds beside a listener on some systems; listening does not.

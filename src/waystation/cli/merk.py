@@ -5,10 +5,7 @@ Results go to stdout (with --json one object a line), everything else to stderr.
 
 import asyncio
 import json
-import os
-import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,6 +15,7 @@ import typer
 from waystation.cli.merk_keys import KeyAction, ServerAction, act_on_keys, act_on_servers
 from waystation.cli.merk_show import ConnectionNews, ProgressBars, show_message, show_servers
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json, visible
+from waystation.cli.signals import until_signal
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import HostError, LocalError
 from waystation.sdk.merk import (
@@ -40,8 +38,6 @@ __all__ = ["app"]
 
 _DEFAULT_HOME: Final = Path("merk-me")
 _DEFAULT_RELAY: Final = "ws://127.0.0.1:8080/merk"  # design.md, Outside face
-_HARD_END_S: Final = 1.9  # a signal ends the program within two seconds, the closing handshake included
-_INTERRUPTED_EXIT_CODE: Final = 130  # what shells report for a program that Ctrl-C ended
 _EXPORTED: Final = (
     "whoever has this is you and reads what is sent to you; `waystation merk keys import -` takes it back"
 )
@@ -95,7 +91,7 @@ def listen(
                 keep_trying=True,
                 on_event=news.show,
             ) as merk:
-                await _until_signal(_print_messages(merk, save, count, as_json=as_json))
+                await until_signal(_print_messages(merk, save, count, as_json=as_json))
 
         asyncio.run(main())
 
@@ -254,28 +250,6 @@ async def _keep(message: Message, save: Path | None) -> Path | None:
         typer.echo(visible(f"waystation: {error}"), err=True)
         message.content.discard()
         return None
-
-
-async def _until_signal(work: Awaitable[None]) -> None:
-    """Do the work until it ends, or SIGTERM or SIGINT come; raises KeyboardInterrupt on SIGINT."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    came: list[int] = []
-
-    def stop(number: int) -> None:
-        came.append(number)
-        task.cancel()
-        # A name lookup runs in a thread that cannot be cancelled, and the loop would wait for it.
-        hard_end = threading.Timer(_HARD_END_S, os._exit, (_INTERRUPTED_EXIT_CODE if number == signal.SIGINT else 0,))
-        hard_end.daemon = True
-        hard_end.start()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
-    await asyncio.wait([task])
-    if signal.SIGINT in came:
-        raise KeyboardInterrupt
-    if not task.cancelled():
-        task.result()
 
 
 def _run(

@@ -14,6 +14,7 @@ from waystation.core.errors import ConfigError, HostError, LocalError, Waystatio
 __all__ = [
     "EXIT_CONFIG",
     "EXIT_FAILURE",
+    "EXIT_INTERRUPTED",
     "EXIT_USAGE",
     "WANTS_JSON",
     "ConfigOption",
@@ -30,6 +31,7 @@ __all__ = [
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_CONFIG: Final = 3
+EXIT_INTERRUPTED: Final = 130  # what shells report for a program that Ctrl-C ended
 
 WANTS_JSON: Final = "waystation.json"
 """Key in the click context's ``meta``: whether the command was called with --json."""

@@ -29,7 +29,7 @@ _HASH_CHARS_SHOWN: Final = 16
 @app.command()
 def sim(
     protocol: Annotated[
-        str, typer.Option("--protocol", help="Whose world to run: bhumi, merk, strata, or all of them.")
+        str, typer.Option("--protocol", help="Whose world to run: bhumi, lprp, merk, strata, or all of them.")
     ] = "bhumi",
     seed: Annotated[int, typer.Option("--seed", help="The first seed; it decides everything.")] = 1,
     hours: Annotated[float, typer.Option("--hours", help="Simulated hours of traffic and faults per seed.")] = 1.0,
