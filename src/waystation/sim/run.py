@@ -11,6 +11,7 @@ from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.sim.bhumi import BhumiTown
 from waystation.sim.invariants import ViolationError
+from waystation.sim.lprp import LprpTown
 from waystation.sim.merk import MerkTown
 from waystation.sim.schedule import LivelockError, Schedule
 from waystation.sim.strata import StrataTown
@@ -47,7 +48,12 @@ class Scenario(Protocol):
 
 MakeScenario = Callable[[Schedule, random.Random, Trace], Scenario]
 
-SCENARIOS: Final[dict[str, MakeScenario]] = {"bhumi": BhumiTown, "merk": MerkTown, "strata": StrataTown}
+SCENARIOS: Final[dict[str, MakeScenario]] = {
+    "bhumi": BhumiTown,
+    "lprp": LprpTown,
+    "merk": MerkTown,
+    "strata": StrataTown,
+}
 """Scenarios by protocol."""
 
 

@@ -9,26 +9,42 @@ comes back with nothing but its store.
 import random
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from waystation.core.effects import Append, Close, Commit, Dial, Effect, Hold, Peer, Send, SendMany, Verify
+from waystation.core.effects import (
+    Address,
+    Append,
+    Close,
+    Commit,
+    Datagram,
+    Dial,
+    Effect,
+    Hold,
+    Peer,
+    Send,
+    SendMany,
+    SendTo,
+    Verify,
+)
 from waystation.core.ids import PublicKey
-from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.core.instant import MICROSECONDS_PER_MS
 from waystation.core.records import Change, Store
 from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
-from waystation.engine.node import Node, Relay
+from waystation.engine.node import DatagramRelay, Node, Relay
 from waystation.engine.recorder import Recorder
 from waystation.journal.events import Event
 from waystation.sim.link import End, LinkSettings, Port, Stream
+from waystation.sim.node_end import NodeEnd
+from waystation.sim.outbox import Outbox
 from waystation.sim.schedule import Schedule
 from waystation.sim.trace import Notes
 from waystation.store.memory import MemoryStore
 
-__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "World", "WorldSettings", "make_store"]
+__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "TakeDatagram", "World", "WorldSettings", "make_store"]
 
 WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
 LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
@@ -36,12 +52,15 @@ PROGRESS_US: Final = 1_000 * MICROSECONDS_PER_MS  # as in the server's hub
 VERSION: Final = "simulated"
 _KEY_BYTES: Final = 32
 
-MakeRelays = Callable[[random.Random, Callable[[PublicKey], bool]], Mapping[str, Relay]]
+MakeRelays = Callable[[random.Random, Callable[[PublicKey], bool]], Mapping[str, Relay | DatagramRelay]]
 """Makes fresh relays by protocol name, from entropy and from what asks whether an identity is admitted."""
 
 
 Dialler = Callable[["World", str, Dial], None]
 """Carries out what a node of a ``World`` wants dialled: gets the world, the protocol and the effect."""
+
+TakeDatagram = Callable[[Address, bytes], None]
+"""Takes a datagram that a node sends, and where to."""
 
 
 def make_store(epoch: bytes) -> Store:
@@ -76,6 +95,7 @@ class World:
         on_event: Callable[[Event], None] = lambda _event: None,
         on_life: Callable[[int], None] = lambda _life: None,
         dialler: Dialler | None = None,
+        on_datagram: TakeDatagram = lambda _address, _data: None,
     ) -> None:
         """Start a node.
 
@@ -89,6 +109,7 @@ class World:
             on_event: Gets every journal event.
             on_life: Told the number of each life that begins, 1 for the first.
             dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
+            on_datagram: The network behind ``SendTo``; without one every datagram is lost.
         """
         self.schedule = schedule
         self.trace = trace
@@ -104,9 +125,10 @@ class World:
         self.settings = settings or WorldSettings()
         self._on_event = on_event
         self._on_life = on_life
+        self._on_datagram = on_datagram
         self._dialler = dialler or (lambda world, protocol, dial: world.dial_failed(protocol, dial.name))
-        self._ends: dict[Peer, _NodeEnd] = {}
-        self._outgoing: dict[_NodeEnd, None] = {}
+        self._ends: dict[Peer, NodeEnd] = {}
+        self._outgoing: dict[NodeEnd, None] = {}
         """Ends that we dialled and that are not over."""
         self._streams: dict[int, Stream] = {}
         self._dialled = 0
@@ -137,7 +159,7 @@ class World:
             settings: What the connection is like.
             door: Which door of the node it comes through, as in ``Node.connect``.
         """
-        node_end = _NodeEnd(self)
+        node_end = NodeEnd(self)
         stream = Stream(self.schedule, self._rng, settings, end, node_end)
         node_end.port = stream.node
         self._dialled += 1
@@ -162,7 +184,7 @@ class World:
             settings: What the connection is like.
             over: Called once when the connection is over, with whether it ever stood; never when the node dies first.
         """
-        node_end = _NodeEnd(self)
+        node_end = NodeEnd(self)
         node_end.over = over
         node_end.port = reach(node_end)
         self._outgoing[node_end] = None
@@ -175,6 +197,16 @@ class World:
             self.trace.note(self.schedule.now, f"unreachable {protocol} {name}")
             self._node.dial_failed(protocol, name, self.schedule.now)
             self.plan_turn()
+
+    def receive_datagrams(self, protocol: str, datagrams: Sequence[Datagram]) -> None:
+        """Hand datagrams that arrived together to the engine; while the node is down nobody hears them."""
+        if self._node is None:
+            return
+        now = self.schedule.now
+        for data, (host, port) in datagrams:
+            self.trace.note(now, f"in {host}:{port} {len(data)} {zlib.crc32(data):08x}")
+        self._node.receive_datagrams(protocol, datagrams, WALL_START_US + now, now)
+        self.plan_turn()
 
     def crash(self, down_us: int) -> None:
         """Kill the node: connections break, soft state and uncommitted records are gone; it is back later."""
@@ -227,7 +259,7 @@ class World:
         )
         self._node = Node(relays, Admission(), bans, self._recorder)
         self._recorder.node_started(now, VERSION)
-        self._outbox = _Outbox()
+        self._outbox = Outbox()
 
     def _end_life(self, down_us: int) -> None:
         for number in (self._outbox.turn_number, self._outbox.timer_number, self._outbox.progress_number):
@@ -242,7 +274,7 @@ class World:
 
     # What streams report
 
-    def _accept(self, protocol: str, host: str, end: "_NodeEnd", door: str) -> None:
+    def _accept(self, protocol: str, host: str, end: NodeEnd, door: str) -> None:
         now = self.schedule.now
         if self._node is None or not end.port.is_open:
             end.port.abort()
@@ -255,7 +287,7 @@ class World:
         self.trace.note(now, f"connect {end.peer} {protocol} {host}{f' by {door}' if door else ''}")
         self._join(end, end.peer)
 
-    def _stand(self, protocol: str, name: str, end: "_NodeEnd") -> None:
+    def _stand(self, protocol: str, name: str, end: NodeEnd) -> None:
         """A connection that we dialled stands, unless its other side has ended it already."""
         if self._node is not None and end in self._outgoing:
             now = self.schedule.now
@@ -263,7 +295,7 @@ class World:
             self.trace.note(now, f"connect {end.peer} {protocol} to {name}")
             self._join(end, end.peer)
 
-    def _join(self, end: "_NodeEnd", peer: Peer) -> None:
+    def _join(self, end: NodeEnd, peer: Peer) -> None:
         """Note an end that stands, and hand over what came before it did."""
         self._ends[peer] = end
         self.plan_turn()
@@ -271,7 +303,7 @@ class World:
         for data in waiting:
             self.received(end, data)
 
-    def received(self, end: "_NodeEnd", data: bytes) -> None:
+    def received(self, end: NodeEnd, data: bytes) -> None:
         """Hand bytes to the engine; called by ends of the node."""
         if self._node is None or end.peer is None:
             end.early.append(data)
@@ -281,7 +313,7 @@ class World:
         self._node.receive(end.peer, data, now)
         self.plan_turn()
 
-    def congested(self, end: "_NodeEnd") -> None:
+    def congested(self, end: NodeEnd) -> None:
         """Tell the engine, and watch whether the peer takes anything; called by ends of the node."""
         if self._node is not None and end.peer in self._ends:
             end.waiting_bytes = end.port.unsent_bytes
@@ -290,14 +322,14 @@ class World:
                 self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
             self.plan_turn()
 
-    def drained(self, end: "_NodeEnd") -> None:
+    def drained(self, end: NodeEnd) -> None:
         """Tell the engine that nothing waits any more; called by ends of the node."""
         if self._node is not None and end.peer in self._ends:
             end.waiting_bytes = 0
             self._node.drained(end.peer, self.schedule.now)
             self.plan_turn()
 
-    def ended(self, end: "_NodeEnd") -> None:
+    def ended(self, end: NodeEnd) -> None:
         """Tell the engine that a client is gone; called by ends of the node."""
         if self._node is not None and end.peer is not None and self._ends.pop(end.peer, None) is not None:
             self.trace.note(self.schedule.now, f"lost {end.peer}")
@@ -305,7 +337,7 @@ class World:
             self.plan_turn()
         self._tell_over(end)
 
-    def _tell_over(self, end: "_NodeEnd") -> None:
+    def _tell_over(self, end: NodeEnd) -> None:
         """Tell whoever dialled that his connection is over, once."""
         if end in self._outgoing:
             del self._outgoing[end]
@@ -379,6 +411,10 @@ class World:
                 self._outbox.outgoing.setdefault(end, []).extend(chunks)
                 if isinstance(effect, Send) and effect.receipt:
                     self._outbox.receipts.append(end)
+        elif isinstance(effect, SendTo):
+            (host, port), data = effect.address, effect.data
+            self.trace.note(self.schedule.now, f"out {host}:{port} {len(data)} {zlib.crc32(data):08x}")
+            self._on_datagram(effect.address, data)
         elif isinstance(effect, Close):
             self._outbox.closing.append(effect)
         elif isinstance(effect, Hold):
@@ -447,54 +483,3 @@ class World:
         if waiting:
             self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
         self.plan_turn()
-
-
-@dataclass(slots=True)
-class _Outbox:
-    """What one life of the node still has to do; a crash forgets all of it."""
-
-    behind: dict[str, deque[Effect | int]] = field(default_factory=dict)
-    """Effects that wait for records, by protocol; a number stands for the record that has it."""
-    uncommitted: list[Change] = field(default_factory=list)
-    commits: deque[tuple[int, str, int]] = field(default_factory=deque)
-    """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
-    appended: int = 0
-    committed: int = 0
-    outgoing: "dict[_NodeEnd, list[bytes]]" = field(default_factory=dict)
-    receipts: "list[_NodeEnd]" = field(default_factory=list)
-    closing: list[Close] = field(default_factory=list)
-    turn_number: int | None = None
-    timer_number: int | None = None
-    timer_at: Instant | None = None
-    progress_number: int | None = None
-
-
-class _NodeEnd:
-    """The node's end of one stream."""
-
-    __slots__ = ("_world", "early", "over", "peer", "port", "waiting_bytes")
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.peer: Peer | None = None
-        self.port: Port
-        self.early: list[bytes] = []
-        """What arrived before the connection stood."""
-        self.waiting_bytes = 0
-        self.over: Callable[[bool], None] = lambda _stood: None
-
-    def received(self, data: bytes) -> None:
-        """Pass bytes on."""
-        self._world.received(self, data)
-
-    def congested(self) -> None:
-        """Pass on that bytes wait."""
-        self._world.congested(self)
-
-    def drained(self) -> None:
-        """Pass on that nothing waits."""
-        self._world.drained(self)
-
-    def ended(self) -> None:
-        """Pass the end on."""
-        self._world.ended(self)
