@@ -35,7 +35,7 @@ def server(kind: str, home: Path) -> Iterator[tuple[str, int]]:
     """Run a node or a forwarder on the first core; yield its URL and process id."""
     if kind == "node":
         quiet = ["--set", "admin.listen=", "--set", "limits.enabled=false", "--set", "strata.enabled=false"]
-        quiet += ["--set", "merk.enabled=false", "--log-level", "error"]
+        quiet += ["--set", "lprp.enabled=false", "--set", "merk.enabled=false", "--log-level", "error"]
         command = ["serve", "--home", str(home), "--set", "bhumi.tls=127.0.0.1:0", *quiet]
         arguments = ["-m", "waystation", *command]
     else:

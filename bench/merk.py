@@ -58,7 +58,7 @@ def command_of(kind: str, home: Path, peer: str) -> list[str]:
     if kind != "node":
         return [sys.executable, "-m", "bench.merk_floor", kind]
     settings = {"merk.ws": "127.0.0.1:0", "bhumi.enabled": "false", "strata.enabled": "false", "admin.listen": ""}
-    settings |= {"limits.enabled": "false"} | ({"merk.peers": peer} if peer else {})
+    settings |= {"lprp.enabled": "false", "limits.enabled": "false"} | ({"merk.peers": peer} if peer else {})
     flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     return [sys.executable, "-m", "waystation", "serve", "--home", str(home), *flags, "--log-level", "error"]
 

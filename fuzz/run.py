@@ -19,6 +19,10 @@ from fuzz.fuzz_journal import JournalTarget
 from fuzz.fuzz_payloads import EnvelopeTarget, InviteTarget, PayloadTarget
 from fuzz.fuzz_session import SessionTarget
 from fuzz.fuzz_wire import WireTarget
+from fuzz.lprp_client import LprpClientTarget
+from fuzz.lprp_fragments import LprpFragmentsTarget
+from fuzz.lprp_host import LprpHostTarget
+from fuzz.lprp_wire import LprpWireTarget
 from fuzz.merk_client import MerkClientTarget
 from fuzz.merk_contents import MerkContentsTarget
 from fuzz.merk_sessions import MerkRelayTarget
@@ -44,6 +48,10 @@ TARGETS: Final[dict[str, Target]] = {
         CanonicalTarget(),
         StrataRelayTarget(),
         StrataClientTarget(),
+        LprpWireTarget(),
+        LprpHostTarget(),
+        LprpClientTarget(),
+        LprpFragmentsTarget(),
         MerkWireTarget(),
         MerkContentsTarget(),
         MerkRelayTarget(),

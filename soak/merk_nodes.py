@@ -29,6 +29,7 @@ class MerkNode(ServedNode):
         self.url = address_of(self.port)
         lines = [
             "[strata]\nenabled = false",
+            "[lprp]\nenabled = false",
             f"[merk]\nws = '127.0.0.1:{self.port}'\npublic_url = '{self.url}'\nallow_private_peers = true",
             f"peers = {json.dumps(list(peers))}",
         ]

@@ -146,6 +146,7 @@ class StrataNode(ServedNode):
         self.url = f"ws://127.0.0.1:{self.port}/strata"
         lines = [
             "[merk]\nenabled = false",
+            "[lprp]\nenabled = false",
             f"[strata]\nws = '127.0.0.1:{self.port}'",
             *(f"{name} = {json.dumps(value)}" for name, value in strata.items()),
             *(f"[[strata.upstreams]]\nurl = '{url}'\nrelay_id = '{did}'" for url, did in upstreams),
