@@ -34,6 +34,7 @@ soak: $(READY) $(BROWSER)
 	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
 	$(BIN)/waystation sim --protocol strata --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol merk --seed 1 --seeds 1000 --hours 0.03 --jobs 2
+	$(BIN)/waystation sim --protocol lprp --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/python -m fuzz.run --inputs 1000000 --seed 1
 	$(BIN)/python -m pytest -m slow --timeout 7200
 	$(BIN)/python -m soak.run
@@ -42,6 +43,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.bhumi
 	$(BIN)/python -m bench.strata
 	$(BIN)/python -m bench.merk
+	$(BIN)/python -m bench.lprp
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape

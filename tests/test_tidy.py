@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.docs import REFUSALS, commands, drifted, refusals
+from tools.docs import commands, drifted
+from tools.refusals import REFUSALS, refusals
 from tools.shape import mirror_of
 from waystation.version import __version__
 
@@ -18,6 +19,7 @@ BODY_LINES_MAX = 60
 UNMIRRORED = {
     "cli/__init__.py": "tests/cli/test_main.py, named after the function",
     "cli/demo.py": "`make demo` runs it; it checks what each step gives and ends with 1 when that is something else",
+    "cli/demo_lprp.py": "part of `make demo`, as above",
     "cli/demo_merk.py": "part of `make demo`, as above",
     "cli/demo_strata.py": "part of `make demo`, as above",
     "core/answers.py": "declares a tuple; the tests of websocket and of strata/pages try it",
@@ -47,7 +49,7 @@ NOT_IN_TESTS = {
 }
 FILES_EVERYWHERE = re.compile(r"\.(py|md|toml|lock|json|sh)$|Makefile$|/run$")
 
-DECISION = re.compile(r"\b((?:BHUMI|MERK|NODE|STRATA)-(?!BREP\b)(?:[A-Z]+\d*|\d+))\b")
+DECISION = re.compile(r"\b((?:BHUMI|LPRP|MERK|NODE|STRATA)-(?!BREP\b)(?:[A-Z]+\d*|\d+))\b")
 
 
 def tracked():

@@ -91,6 +91,7 @@ def merk_node(home, **settings):
         **{
             "bhumi__tls": "",
             "bhumi__plain": "",
+            "lprp__udp": "",
             "merk__ws": "127.0.0.1:0",
             "strata__ws": "",
             "limits__enabled": "false",

@@ -1,0 +1,311 @@
+"""The page of refusals: each protocol's closed set of reasons, joined with what the other side sees."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from waystation.engine.admission import AdmissionRefusal
+from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.lprp.refusals import Refusal as LprpRefusal
+from waystation.protocols.merk.refusals import Refusal as MerkRefusal
+from waystation.protocols.strata.refusals import Code, End
+
+__all__ = ["REFUSALS", "refusals", "table"]
+
+_CLOSED: Final = "The connection closes without a frame."
+_STAYS: Final = "Nothing; it is counted and the connection stays."
+_AT_ONCE: Final = "The connection closes before the TLS handshake."
+
+
+def _error(code: str, extra: str = "") -> str:
+    return f"ERROR `{code}`{f' with {extra}' if extra else ''}; the connection stays."
+
+
+_BHUMI: Final[dict[Enum, tuple[str, str]]] = {
+    Refusal.TRUNCATED: ("A frame is shorter than the structure it announces.", _CLOSED),
+    Refusal.TRAILING_BYTES: ("Bytes follow the structure inside its frame.", _CLOSED),
+    Refusal.INNER_LENGTH: ("An inner length disagrees with the frame's.", _CLOSED),
+    Refusal.OVERSIZE: ("The header announces more than this type may carry.", _CLOSED),
+    Refusal.WRONG_DIRECTION: ("A frame that only the other side may send.", _CLOSED),
+    Refusal.UNKNOWN_TYPE: ("A type below 0x40 that no version has.", _CLOSED),
+    Refusal.TOO_MANY_COMMITS: ("More than 4 096 commits in one frame.", _CLOSED),
+    Refusal.BAD_VERSION: ("HELLO names a version that we do not speak; only a client refuses this.", _CLOSED),
+    Refusal.END_INSIDE_FRAME: ("The stream ends in the middle of a frame.", "Nothing; it has closed already."),
+    Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
+    Refusal.OTHER_IDENTITY: ("A second I_AM names somebody else.", _CLOSED),
+    Refusal.IDENTITY_BANNED: ("The operator has banned the identity.", _CLOSED),
+    Refusal.ACK_STRIKES: ("The sixteenth ACK for a number that was never sent.", _CLOSED),
+    Refusal.FRAME_TIMEOUT: ("A frame took longer than 10 s from its first to its last byte.", _CLOSED),
+    Refusal.IDLE_TIMEOUT: ("Silence for 120 s, or for 60 s without an identity or anything outstanding.", _CLOSED),
+    Refusal.WRITE_TIMEOUT: ("The peer took none of its bytes for 10 s.", "The connection is cut; cached answers stay."),
+    Refusal.REPLACED: ("The same identity has identified itself on a newer connection.", _CLOSED),
+    Refusal.SHUTDOWN: ("The node stops.", "The connection closes after what was sent has left."),
+    Refusal.UNSOLICITED_ACK: ("An ACK for a number that was never sent to this identity.", _STAYS),
+    Refusal.COMMITS_WITHOUT_IDENTITY: ("UPDATE_COMMITS before I_AM.", _STAYS),
+    Refusal.COMMITS_OVER_LIMIT: ("Commits beyond 4 096 of one identity.", _STAYS),
+    Refusal.CARRIED_OVER_QUOTA: ("Carried answers beyond the quotas of one I_AM or one identity.", _STAYS),
+    Refusal.CARRIED_DUPLICATE: ("A carried answer for a preimage that has one.", _STAYS),
+    Refusal.LATE_OVER_LIMIT: ("No room to remember a delivery whose ACK is late.", _STAYS),
+    Refusal.UNKNOWN_EXTENSION: ("An extension frame (0x40 and above) that this relay does not know.", _STAYS),
+    Refusal.RECIPIENT_QUEUE_FULL: (
+        "The recipient has 32 deliveries without an ACK.",
+        "SEND_RESULT 1; the commit stays.",
+    ),
+    Refusal.TOO_MANY_JOINERS: ("More than four SENDs wait for one exchange under way.", "SEND_RESULT 2."),
+}
+_STRATA: Final[dict[Enum, tuple[str, str]]] = {
+    Code.INVALID_SIGNATURE: ("The id is wrong, or no key of the author signed.", _error("invalid_signature")),
+    Code.INVALID_SCHEMA: ("A frame, message or packet is malformed.", _error("invalid_schema")),
+    Code.PACKET_TOO_LARGE: (
+        "The canonical packet is larger than this relay takes.",
+        _error("packet_too_large", "max_bytes"),
+    ),
+    Code.RATE_LIMITED: (
+        "An allowance or the budget of trust edges is spent.",
+        _error("rate_limited", "retry_after, limit, remaining, window_seconds") + " HTTP answers 429.",
+    ),
+    Code.BLOCKED_AUTHOR: ("The operator declines the author.", _error("blocked_author")),
+    Code.UNAUTHENTICATED: ("The connection lacks a capability, or its AUTH failed.", _error("unauthenticated")),
+    Code.INTERNAL_ERROR: ("The node stops and takes no new packets.", _error("internal_error")),
+    Code.INVALID_PROVENANCE: ("Device or model did not sign what the header claims.", _error("invalid_provenance")),
+    Code.MISSING_PROOF: ("A claim of device or model without its proof.", _error("missing_proof")),
+    Code.INVALID_ISSUER_CHAIN: ("The chain does not lead to a root of this relay.", _error("invalid_issuer_chain")),
+    Code.INVALID_ATTESTATION: ("Evidence that no verifier here understands.", _error("invalid_attestation")),
+    Code.INVALID_CURSOR: (
+        "The cursor is unreadable, or of another filter, order or store.",
+        _error("invalid_cursor") + " An older subscription of that id stays.",
+    ),
+    Code.KEY_EXPIRED: ("The key that signed was past its end.", _error("key_expired")),
+    Code.KEY_REVOKED: ("The key that signed was revoked.", _error("key_revoked")),
+    Code.KEY_NOT_YET_VALID: ("The key that signed had not begun.", _error("key_not_yet_valid")),
+    Code.INVALID_TIMESTAMP: ("The packet is outside the accepted time.", _error("invalid_timestamp", "server_time")),
+    Code.BLOCKED_CONTENT: ("The operator declines the packet or its media.", _error("blocked_content")),
+    Code.TOO_MANY_SUBSCRIPTIONS: (
+        "32 subscriptions of one connection stand.",
+        _error("too_many_subscriptions", "limit"),
+    ),
+    Code.UNSUPPORTED_PROFILE: ("A replication profile that is not offered.", _error("unsupported_profile")),
+}
+_STRATA_ENDS: Final[dict[Enum, tuple[str, str]]] = {
+    End.SHUTDOWN: ("The node stops.", "Close 1001, after what was sent has left."),
+    End.INVALID_TEXT: ("A text frame is no UTF-8.", "Close 1007."),
+    End.MALFORMED: ("20 malformed frames in a row.", "The last ERROR, then close 1008."),
+    End.AUTH_FAILURES: ("5 failed AUTHs of one connection.", "The last ERROR, then close 1008."),
+    End.LIMIT_IGNORED: ("100 requests in a row beyond allowance or capability.", "The last ERROR, then close 1008."),
+    End.NOT_READING: ("The peer has taken no byte for 60 s.", "The connection is cut; 1013 if it still reads."),
+    End.IDENTITY_BANNED: ("The operator has banned the identity.", "Close 1008, after an ERROR when it was an AUTH."),
+    End.INTEGRITY_VIOLATION: ("An upstream sent what an honest relay could not.", "We close with 1008."),
+    End.UPSTREAM_FAILED: ("An upstream does not let us in, or is banned for now.", "We close with 1000."),
+}
+_STRATA_DETAILS: Final = {
+    Code.INVALID_SIGNATURE: {
+        "packet_id_mismatch": "the id is not the hash of the packet",
+        "bad_signature": "no key of the author verifies",
+        "unresolved_author": "nobody can say what the author's keys are",
+        "did_conflict": "two heads of documents, or revocations that undo each other",
+        "recovery_key_not_allowed": "recovery keys sign key events and approvals only",
+        "recovery_threshold": "the policy asks for more recovery keys than there are",
+    },
+    Code.INVALID_SCHEMA: {
+        "bad_json": "no JSON object, or data behind it",
+        "bad_utf8": "no UTF-8; the connection closes",
+        "duplicate_key": "a member stands twice",
+        "not_ijson": "a number or text that I-JSON has no form for",
+        "too_deep": "more than 64 levels in a packet",
+        "not_an_object": "the frame is JSON, but no object",
+        "unknown_message_type": "a type of message that this relay does not know",
+        "binding": "what is said about an identity is not said by it",
+        "provenance_header_required": "media without provenance header",
+        "key_events_max": "the author's room for key events is used up",
+        "a field's name": "that field is missing or wrong; `version` for another version",
+    },
+    Code.PACKET_TOO_LARGE: {
+        "canonical_size": "`max_bytes` is the limit",
+        "frame": "no packet in it can be small enough, so it was not parsed; `client_msg_id` is not echoed",
+        "key_event": "a key event has at most 8 KiB",
+    },
+    Code.RATE_LIMITED: {
+        "publish, subscribe, auth, bytes": "which allowance of a minute",
+        "trust_edges": "20 strong or 100 weak ones in 24 h",
+    },
+    Code.UNAUTHENTICATED: {
+        "missing_capability": "AUTH first, or this relay does not give it",
+        "challenge_unknown": "not the challenge of this connection, or used",
+        "challenge_expired": "a new one has been sent",
+        "no_capability": "nothing that was asked for is given",
+        "already_authenticated": "the session stays as it is",
+        "banned": "the connection closes",
+    },
+    Code.INTERNAL_ERROR: {"shutting_down": "publish elsewhere or later"},
+    Code.INVALID_PROVENANCE: {
+        "device_signature": "malformed or wrong signature",
+        "issuer_signature": "absent or wrong signature of the model",
+    },
+    Code.MISSING_PROOF: {"device_id, device_signature, issuer_chain": "which part is absent"},
+    Code.INVALID_ISSUER_CHAIN: {
+        "malformed_chain, chain_too_long": "not a list of 1 to 8 entries with subject, issuer and certificate",
+        "broken_link, name_mismatch": "names do not follow each other, or are not the certificate's",
+        "unknown_root": "the last issuer is not one of `strata.roots`",
+        "bad_certificate, certificate_too_large": "unreadable, or above 16 384 characters",
+        "not_an_authority": "an issuer without the CA flag, or with `authority: false`",
+        "certificate_not_valid, bad_certificate_signature": "outside its time, or not signed by its issuer",
+        "device_not_bound": "the leaf is not the device",
+    },
+    Code.INVALID_ATTESTATION: {"unsupported_format": "no format of evidence has a verifier here"},
+    Code.INVALID_CURSOR: {
+        "unreadable, checksum, too_long": "not a cursor of any relay of this kind",
+        "other_store": "this store never gave it",
+        "other_filter": "it belongs to other filters, or to the other order",
+    },
+    Code.INVALID_TIMESTAMP: {
+        "future": "more than 300 s ahead of `server_time`",
+        "too_old": "older than `max_age_s`; replication `max_backfill_s`",
+        "expired": "`expires_at` is not in the future",
+    },
+    Code.TOO_MANY_SUBSCRIPTIONS: {"filters": "8 000 authors and types on one connection"},
+    Code.BLOCKED_CONTENT: {"packet_id, media_hash": "which list names it"},
+}
+"""What ``detail`` says beside a wire code of Strata."""
+
+
+_MERK_ENDS: Final[dict[MerkRefusal, str]] = {
+    MerkRefusal.SHORT: "A message of less than 120 bytes.",
+    MerkRefusal.BAD_MAGIC: "Its first byte is not 0x58.",
+    MerkRefusal.BAD_VERSION: "Its second byte is not 1.",
+    MerkRefusal.BAD_LENGTH: "The header tells another length than the message has.",
+    MerkRefusal.TOO_BIG: "Larger than `merk.max_frame_bytes`.",
+    MerkRefusal.FRAME_BEFORE_AUTH: "Any frame but the answer to the challenge.",
+    MerkRefusal.BAD_ANSWER: "Another challenge, or a signature that does not hold.",
+    MerkRefusal.MISPLACED_HANDSHAKE: "A HANDSHAKE frame after the handshake.",
+    MerkRefusal.AUTH_TIMEOUT: "No answer within 5 s; at `/mesh` no challenge within 2 s.",
+    MerkRefusal.REPLACED: "The same key has connected anew.",
+    MerkRefusal.IDENTITY_BANNED: "The operator has banned the key.",
+    MerkRefusal.CONNECT_RATE: "More than 10 connections a second of one address, 64 at once.",
+    MerkRefusal.BAD_PEER_AUTH: "A HELLO of another key, or a proof that does not hold or come.",
+    MerkRefusal.WRONG_PEER_KEY: "A node that we dialled has another key than we were told.",
+    MerkRefusal.SELF_LINK: "A node that we dialled is ourselves.",
+    MerkRefusal.DOUBLE_LINK: "There is another link to this node.",
+    MerkRefusal.PEERS_FULL: "64 nodes are linked.",
+    MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
+    MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
+    MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
+    MerkRefusal.STRIKES: "Sixteen broken rules on one connection.",
+    MerkRefusal.NOT_READING: "Too much waits for it, or it has taken nothing for 60 s.",
+    MerkRefusal.SHUTDOWN: "The node stops.",
+}
+"""When a connection ends; each with the status of its reason."""
+
+_MERK: Final[dict[Enum, tuple[str, str]]] = {
+    **{refusal: (when, f"Close status {refusal.status}.") for refusal, when in _MERK_ENDS.items()},
+    MerkRefusal.FORGED_SENDER: ("The sender is not the connection's key.", _STAYS),
+    MerkRefusal.NO_TARGET: ("Content with a payload of less than 32 bytes.", _STAYS),
+    MerkRefusal.UNKNOWN_TYPE: ("A type of frame that no version has, or not from this side.", _STAYS),
+    MerkRefusal.MALFORMED_INFO: ("NODE_INFO with a wrong layout.", _STAYS),
+    MerkRefusal.INFO_NOT_ALLOWED: ("NODE_INFO that this side may not say, or not again.", _STAYS),
+    MerkRefusal.UNASKED_ANSWER: ("An answer to a question that was not put to this connection.", _STAYS),
+    MerkRefusal.LYING_PEER: ("A node speaks for another one.", _STAYS),
+    MerkRefusal.BAD_ADVERT: ("A key advert of somebody else, of the future, or not signed by its key.", _STAYS),
+    MerkRefusal.REPLAYED_FORWARD: ("A forwarded frame whose number has been seen.", _STAYS),
+    MerkRefusal.PRIVATE_ADDRESS: ("A peer names an address that must not be dialled.", _STAYS),
+    MerkRefusal.RATE: ("Frames beyond the allowance.", "DELIVERY 5 to who asked for notices; the connection stays."),
+    MerkRefusal.QUEUE_FULL: ("Only in clients: too much waits to be read, so a message was dropped.", "Nothing."),
+    MerkRefusal.NOT_FOR_US: ("Only in clients: a frame with another target.", "Nothing."),
+    MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
+    MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),
+    MerkRefusal.BAD_CONTENT: ("Only in clients: content that is not what its type byte says.", "Nothing."),
+    MerkRefusal.DUPLICATE: ("Only in clients: signed content that has come before.", "Nothing."),
+}
+
+_LPRP_WHEN: Final[dict[LprpRefusal, str]] = {
+    LprpRefusal.LENGTH: "Fewer than 144 or more than 508 bytes.",
+    LprpRefusal.UNKNOWN_COMMAND: "A command that no version has.",
+    LprpRefusal.WRONG_DIRECTION: "A command that only the other side may send.",
+    LprpRefusal.COMMAND_LENGTH: "A payload of a length that the command does not allow.",
+    LprpRefusal.CLOCK: "A time more than 2^19 ms (8.7 min) from the reader's clock.",
+    LprpRefusal.WRONG_HOST: "Addressed to another host.",
+    LprpRefusal.SMALL_ORDER_KEY: "A sender's key for which anybody can sign.",
+    LprpRefusal.NOT_A_TENANT: "A command of tenants from a key without a lease.",
+    LprpRefusal.IDENTITY_BANNED: "The operator has banned the key.",
+    LprpRefusal.VERIFY_FAILURES: "Too many wrong signatures of this network lately; none of this address was accepted.",
+    LprpRefusal.VERIFY_RATE: "More than 4 000 signatures a second of one network (/24, IPv6 /56).",
+    LprpRefusal.VERIFY_BACKLOG: "Too many packets wait for their signature check.",
+    LprpRefusal.BAD_SIGNATURE: "The signature does not hold.",
+    LprpRefusal.NOT_NEWER: "A state of the sender that is as new or newer is known.",
+    LprpRefusal.REBIND_CONFLICT: "The time of the last packet came again from another address.",
+    LprpRefusal.UNKNOWN_CHALLENGE: "Work for a challenge that this key was not given, or that is done.",
+    LprpRefusal.UNKNOWN_RELAY: "A confirmation of a packet that does not wait for this tenant.",
+    LprpRefusal.NO_CREDIT: "The answer is longer than what came from this network: it goes to a repeated request.",
+    LprpRefusal.REFUSAL_RATE: "More than 10 refusals of this kind a second to one network; this one was not sent.",
+    LprpRefusal.TOO_FEW_BITS: "The work is less than this challenge demands.",
+    LprpRefusal.CHALLENGE_EXPIRED: "The challenge is older than 2^19 ms (8.7 min).",
+    LprpRefusal.NO_LEASE: "The recipient holds no lease here.",
+    LprpRefusal.QUEUE_FULL: "256 packets wait for the recipient.",
+    LprpRefusal.STRANGERS_FULL: "64 packets of strangers wait for the recipient, or 16 of this one.",
+    LprpRefusal.STORE_FULL: "512 MiB of mail wait in all.",
+    LprpRefusal.TENANTS_FULL: "`lprp.tenants_max` keys hold a lease.",
+    LprpRefusal.LEASES_CLOSED: 'No lease for newcomers while `lprp.leases` is "closed".',
+    LprpRefusal.LEASE_BANNED: "The operator has banned the key.",
+    LprpRefusal.WHITELIST_HASH: "The whitelist after the update would not have the hash that the packet names.",
+    LprpRefusal.WHITELIST_FULL: "The whitelist would have more than 256 keys.",
+    LprpRefusal.ZERO_KEY: "An update that toggles the key of 32 zero bytes.",
+    LprpRefusal.OVERTAKEN: "A newer change came while the work for this one was done.",
+    LprpRefusal.UNASKED_ANSWER: "Only in clients: an answer to nothing that is under way.",
+    LprpRefusal.NOT_FOR_US: "Only in clients: addressed to another key.",
+    LprpRefusal.DUPLICATE: "A packet that has come before, or whose first copy is still being judged.",
+}
+
+_LPRP: Final[dict[Enum, tuple[str, str]]] = {
+    refusal: (when, f"Command {refusal.command:x}." if refusal.command is not None else "Nothing.")
+    for refusal, when in _LPRP_WHEN.items()
+}
+"""Most are dropped in silence: whoever answers a datagram that proves nothing becomes a reflector."""
+
+_DOOR: Final[dict[Enum, tuple[str, str]]] = {
+    AdmissionRefusal.FULL: ("10 000 connections stand.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_FULL: ("64 connections of one address (IPv6: one /64) stand.", _AT_ONCE),
+    AdmissionRefusal.HANDSHAKES_FULL: ("256 handshakes are under way.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_HANDSHAKES_FULL: ("16 handshakes of one address are under way.", _AT_ONCE),
+    AdmissionRefusal.ADDRESSLESS_FULL: ("256 connections without an address stand.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_BANNED: ("The operator has banned the address.", f"{_AT_ONCE} Datagrams are dropped."),
+    AdmissionRefusal.RETIRING: ("The node drains before it stops.", _AT_ONCE),
+}
+
+REFUSALS: Final = (
+    ("At the door, for every protocol", AdmissionRefusal, _DOOR),
+    ("bhumi", Refusal, _BHUMI),
+    ("lprp", LprpRefusal, _LPRP),
+    ("merk", MerkRefusal, _MERK),
+    ("strata", Code, _STRATA),
+    ("strata: why a connection ends", End, _STRATA_ENDS),
+)
+"""Heading, closed set of reasons, and what each means and shows."""
+
+_REFUSALS_HEAD: Final = """\
+# Refusals
+
+Every way in which a node says no. The reason is what the journal (kind `refused`, column `reason`), the counter
+`waystation_refusals_total` and the logs show; the last column is all that the other side sees.
+"""
+
+
+def refusals() -> str:
+    """Return docs/refusals.md."""
+    parts = [_REFUSALS_HEAD]
+    for heading, reasons, meanings in REFUSALS:
+        rows = [(f"`{reason.value}`", *meanings[reason]) for reason in reasons]
+        parts.append(f"## {heading}\n\n{table(('reason', 'when', 'what the other side sees'), rows)}")
+    return "\n".join([*parts, _strata_details()])
+
+
+def _strata_details() -> str:
+    rows = [
+        (f"`{code.value}`", ", ".join(f"`{name}`" if " " not in name else name for name in detail.split(", ")), means)
+        for code, details in _STRATA_DETAILS.items()
+        for detail, means in details.items()
+    ]
+    return f"## strata: details\n\n{table(('code', 'detail', 'means'), rows)}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
