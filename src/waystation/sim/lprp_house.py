@@ -196,6 +196,7 @@ class House:
         waiting, self._waiting = self._waiting, []
         if not waiting or not self.world.is_up:
             return
+        self._commons.observe(seen.Sized(self.number, self._relay.sizes()))
         for data, address in waiting:
             self._observe_heard(data, address)
         self.world.receive_datagrams(PROTOCOL, waiting)

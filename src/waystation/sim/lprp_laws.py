@@ -222,14 +222,19 @@ class Bounded(Invariant):
 
     def handlers(self) -> Handlers:
         """Look at sizes."""
-        return {seen.Measured: self._on_measured}
+        return {seen.Sized: self._on_sized, seen.Measured: self._on_measured}
 
-    def _on_measured(self, measured: seen.Measured, _now: Instant) -> None:
-        sizes = measured.sizes
+    def _on_sized(self, sized: seen.Sized, _now: Instant) -> None:
+        """Look at every step."""
+        sizes = sized.sizes
         limits = {**LIMITS, "packets": QUEUE_MAX * (sizes["tenants"] + sizes["leases_kept"])}
         for name, limit in limits.items():
             if sizes[name] > limit:
-                raise self.broken(f"{name} of host {measured.host} is {sizes[name]}, at most {limit}")
+                raise self.broken(f"{name} of host {sized.host} is {sizes[name]}, at most {limit}")
+
+    def _on_measured(self, measured: seen.Measured, now: Instant) -> None:
+        sizes = measured.sizes
+        self._on_sized(seen.Sized(measured.host, sizes), now)
         for key, view in measured.views.items():
             if view["queue"] > QUEUE_MAX or view["whitelist"] > QUEUE_MAX:
                 raise self.broken(f"{key.hex()[:16]} has {view['queue']} packets and {view['whitelist']} keys")

@@ -24,6 +24,7 @@ __all__ = [
     "Measured",
     "Said",
     "Sending",
+    "Sized",
     "WhitelistTold",
 ]
 
@@ -147,6 +148,13 @@ class AppKept(NamedTuple):
 
     key: bytes
     signature: bytes
+
+
+class Sized(NamedTuple):
+    """How much a host has of everything, before it hears the next datagrams."""
+
+    host: int
+    sizes: dict[str, int]
 
 
 class Measured(NamedTuple):
