@@ -117,7 +117,7 @@ def test_database_is_durable(state):
     database = sqlite3.connect(state.home / "bhumi.db")
 
     assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert state._one("PRAGMA synchronous") == (2,)
+    assert state.first("PRAGMA synchronous") == (2,)
     database.close()
 
 

@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from waystation.sdk.private_database import open_private_database
+from waystation.core.errors import HostError
+from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase, open_private_database
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS t (x); CREATE TABLE IF NOT EXISTS u (y)"
 
@@ -43,3 +44,42 @@ def test_what_is_no_database_is_refused(tmp_path):
     with pytest.raises(sqlite3.DatabaseError):
         open_private_database(path, SCHEMA)
     assert path.read_bytes().startswith(b"not a database")
+
+
+def opened(tmp_path):
+    return PrivateDatabase(tmp_path / "x.db", "CREATE TABLE IF NOT EXISTS t (v)")
+
+
+def insert(database, *values):
+    """Put values in one transaction; None fails behind them."""
+    with database.transaction():
+        for value in values:
+            if value is None:
+                raise KeyError
+            database.run("INSERT INTO t VALUES (?)", value)
+
+
+def test_transaction_is_all_or_nothing(tmp_path):
+    """What was changed inside one that fails is gone, and what it failed with comes out."""
+    database = opened(tmp_path)
+    insert(database, 1, 2)
+    with pytest.raises(KeyError):
+        insert(database, 3, None)
+
+    assert database.all("SELECT v FROM t") == [(1,), (2,)]
+    assert database.first("SELECT v FROM t WHERE v = ?", 2) == (2,)
+    assert database.first("SELECT v FROM t WHERE v = 3") is None
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "use", [lambda database: database.all("SELECT v FROM t"), lambda database: insert(database, 1)]
+)
+def test_disk_that_says_no_is_told(tmp_path, use):
+    """A file that cannot be used any more is an error that names it, with the exit code of stores."""
+    database = opened(tmp_path)
+    database.close()
+
+    with pytest.raises(HostError, match=r"x\.db") as caught:
+        use(database)
+    assert caught.value.exit_code == EXIT_STORE == 5

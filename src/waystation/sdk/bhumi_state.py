@@ -12,7 +12,7 @@ import random
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -24,7 +24,7 @@ from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
 from waystation.sdk.errors import UnknownPeerError
-from waystation.sdk.private_database import open_private_database
+from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 
 __all__ = [
     "INVITES_MAX",
@@ -44,7 +44,6 @@ INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one ide
 ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
 SPENT_PER_PEER_MAX: Final = 4_096  # ours: far more requests than a relay keeps answers of for 300 s
 _EXIT_PERMISSION: Final = 4
-_EXIT_STORE: Final = 5
 _OTHERS: Final = 0o077
 _PEER_QUERY: Final = """
 SELECT id, alias, url, gives_spares,
@@ -147,7 +146,7 @@ class HandshakeFacts:
     """32-byte preimage by which we may reach it, when it comes with the facts."""
 
 
-class BhumiState:
+class BhumiState(PrivateDatabase):
     """The folder of one participant; close it when done."""
 
     def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -161,60 +160,56 @@ class BhumiState:
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.key_pair = _read_or_make_key(home / "node.key")
-            self._database = open_private_database(home / "bhumi.db", _SCHEMA)
+            super().__init__(home / "bhumi.db", _SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise HostError(f"cannot use {home}: {error}", exit_code=_EXIT_STORE) from error
+            raise HostError(f"cannot use {home}: {error}", exit_code=EXIT_STORE) from error
 
     @property
     def identity(self) -> PublicKey:
         """The 32-byte public key of this participant."""
         return self.key_pair.public
 
-    def close(self) -> None:
-        """Release the database."""
-        self._database.close()
-
     def changes(self) -> tuple[int, int]:
         """Return a value that differs after anybody, in this process or another, has written."""
-        (version,) = self._one("PRAGMA data_version")
-        return int(version), self._database.total_changes
+        (version,) = self.first("PRAGMA data_version")
+        return int(version), self.changes_count
 
     # What we give out.
 
     def add_invite(self, alias: str, rng: random.Random) -> bytes:
         """Make and keep the preimage of a new invite; raises LocalError when there are too many unused ones."""
         preimage = rng.randbytes(PREIMAGE_BYTES)
-        with self._transaction():
-            (count,) = self._one("SELECT count(*) FROM invites")
+        with self.transaction():
+            (count,) = self.first("SELECT count(*) FROM invites")
             if count >= INVITES_MAX:
                 raise LocalError(f"{count} invites wait to be used already; that is the limit")
-            self._run("INSERT INTO invites VALUES (?, ?, ?, ?)", preimage, hint_of(preimage), alias, self._clock())
+            self.run("INSERT INTO invites VALUES (?, ?, ?, ?)", preimage, hint_of(preimage), alias, self._clock())
         return preimage
 
     def withdraw(self, preimage: bytes) -> None:
         """Forget a preimage that was given out: it never reached its peer, or was wasted on nonsense."""
-        with self._transaction():
-            self._run("DELETE FROM issued WHERE preimage = ?", preimage)
-            self._run("DELETE FROM invites WHERE preimage = ?", preimage)
+        with self.transaction():
+            self.run("DELETE FROM issued WHERE preimage = ?", preimage)
+            self.run("DELETE FROM invites WHERE preimage = ?", preimage)
 
     def preimages(self) -> list[bytes]:
         """Return every preimage somebody may still use to reach us: issued ones first, newest first."""
-        rows = self._all("SELECT preimage FROM issued ORDER BY position DESC")
-        rows += self._all("SELECT preimage FROM invites ORDER BY created DESC")
+        rows = self.all("SELECT preimage FROM issued ORDER BY position DESC")
+        rows += self.all("SELECT preimage FROM invites ORDER BY created DESC")
         return [row[0] for row in rows]
 
     def grant_of(self, preimage: bytes) -> Grant | None:
         """Return what a preimage was given out for, or None when it is unknown or spent."""
-        row = self._first("SELECT peer FROM issued WHERE preimage = ?", preimage)
+        row = self.first("SELECT peer FROM issued WHERE preimage = ?", preimage)
         if row is not None:
             return Grant(preimage=preimage, peer=PublicKey(row[0]))
-        row = self._first("SELECT alias FROM invites WHERE preimage = ?", preimage)
+        row = self.first("SELECT alias FROM invites WHERE preimage = ?", preimage)
         return None if row is None else Grant(preimage=preimage, peer=None, alias=row[0])
 
     def find_by_hint(self, hint: bytes) -> bytes | None:
         """Return the preimage, given out or answered lately, whose 8-byte hint this is."""
         for table in ("issued", "invites", "last_response"):
-            row = self._first(f"SELECT preimage FROM {table} WHERE hint = ?", hint)  # noqa: S608 - names from above
+            row = self.first(f"SELECT preimage FROM {table} WHERE hint = ?", hint)  # noqa: S608 - names from above
             if row is not None:
                 return bytes(row[0])
         return None
@@ -233,10 +228,10 @@ class BhumiState:
             issued: Preimages that the answer hands to the peer.
             joined: What the peer said of itself, when the request was its handshake.
         """
-        with self._transaction():
-            self._run("DELETE FROM issued WHERE preimage = ?", preimage)
-            self._run("DELETE FROM invites WHERE preimage = ?", preimage)
-            self._run(
+        with self.transaction():
+            self.run("DELETE FROM issued WHERE preimage = ?", preimage)
+            self.run("DELETE FROM invites WHERE preimage = ?", preimage)
+            self.run(
                 "INSERT OR REPLACE INTO last_response VALUES (?, ?, ?, ?, ?)",
                 peer, preimage, hint_of(preimage), response, self._clock(),
             )  # fmt: skip
@@ -246,12 +241,12 @@ class BhumiState:
 
     def response_to(self, preimage: bytes) -> bytes | None:
         """Return the answer given to ``preimage``, if it was the last one to its peer."""
-        row = self._first("SELECT response FROM last_response WHERE preimage = ?", preimage)
+        row = self.first("SELECT response FROM last_response WHERE preimage = ?", preimage)
         return None if row is None else bytes(row[0])
 
     def recent_responses(self) -> list[RecentResponse]:
         """Return the answers a relay may still be asked for, newest first, one a peer. Spec: 6.6."""
-        rows = self._all(
+        rows = self.all(
             "SELECT preimage, response FROM last_response WHERE created > ? ORDER BY created DESC",
             self._clock() - RESPONSE_TTL_S,
         )
@@ -261,8 +256,8 @@ class BhumiState:
 
     def begin_handshake(self, preimage: bytes, peer: bytes, payload: bytes, alias: str, back: bytes) -> None:
         """Record a handshake before it leaves, and issue ``back``, by which the inviter may reach us."""
-        with self._transaction():
-            self._run(
+        with self.transaction():
+            self.run(
                 "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)",
                 preimage, peer, PendingKind.HANDSHAKE.value, payload, alias, self._clock(),
             )  # fmt: skip
@@ -270,26 +265,26 @@ class BhumiState:
 
     def next_right(self, peer: bytes) -> bytes | None:
         """Return the oldest preimage we hold for ``peer``, or None."""
-        row = self._first("SELECT preimage FROM theirs WHERE peer = ? ORDER BY position LIMIT 1", peer)
+        row = self.first("SELECT preimage FROM theirs WHERE peer = ? ORDER BY position LIMIT 1", peer)
         return None if row is None else bytes(row[0])
 
     def begin_message(self, preimage: bytes, peer: bytes, payload: bytes) -> None:
         """Record a request before it leaves; its preimage can be used for nothing else from now on."""
-        with self._transaction():
-            self._run("DELETE FROM theirs WHERE preimage = ?", preimage)
+        with self.transaction():
+            self.run("DELETE FROM theirs WHERE preimage = ?", preimage)
             self._spend(preimage, peer)
-            self._run(
+            self.run(
                 "INSERT INTO pending VALUES (?, ?, ?, ?, '', ?)",
                 preimage, peer, PendingKind.MESSAGE.value, payload, self._clock(),
             )  # fmt: skip
 
     def give_back(self, preimage: bytes, peer: bytes) -> None:
         """Note that a request was certainly not delivered: its preimage is the next to be used again."""
-        with self._transaction():
-            self._run("DELETE FROM pending WHERE preimage = ?", preimage)
-            self._run("DELETE FROM spent WHERE preimage = ?", preimage)
-            (first,) = self._one("SELECT coalesce(min(position), 0) FROM theirs")
-            self._run("INSERT OR IGNORE INTO theirs VALUES (?, ?, ?)", first - 1, preimage, peer)
+        with self.transaction():
+            self.run("DELETE FROM pending WHERE preimage = ?", preimage)
+            self.run("DELETE FROM spent WHERE preimage = ?", preimage)
+            (first,) = self.first("SELECT coalesce(min(position), 0) FROM theirs")
+            self.run("INSERT OR IGNORE INTO theirs VALUES (?, ?, ?)", first - 1, preimage, peer)
 
     def finish(
         self, preimage: bytes, peer: bytes, gained: Iterable[bytes], joined: HandshakeFacts | None = None
@@ -302,38 +297,38 @@ class BhumiState:
             gained: Preimages that came with the answer; none when it failed for good.
             joined: What the peer said of itself, when the request was a handshake that it accepted.
         """
-        with self._transaction():
-            self._run("DELETE FROM pending WHERE preimage = ?", preimage)
+        with self.transaction():
+            self.run("DELETE FROM pending WHERE preimage = ?", preimage)
             if joined is not None:
-                self._run("INSERT OR IGNORE INTO accepted VALUES (?, ?)", preimage, peer)
+                self.run("INSERT OR IGNORE INTO accepted VALUES (?, ?)", preimage, peer)
                 self._meet(peer, joined)
             self._gain(peer, gained)
 
     def gain(self, peer: bytes, preimages: Sequence[bytes]) -> None:
         """Keep preimages by which ``peer`` lets us send to it; those that were ours before are left out."""
-        with self._transaction():
+        with self.transaction():
             self._gain(peer, preimages)
 
     def inviter_of(self, preimage: bytes) -> PeerRecord | None:
         """Return the peer whose invite this was, once the handshake with it is complete; None before."""
-        row = self._first("SELECT peer FROM accepted WHERE preimage = ?", preimage)
+        row = self.first("SELECT peer FROM accepted WHERE preimage = ?", preimage)
         return None if row is None else self.peer(row[0])
 
     def pending(self) -> list[Pending]:
         """Return the requests without an outcome, oldest first."""
-        rows = self._all("SELECT preimage, peer, kind, payload, alias, created FROM pending ORDER BY created")
+        rows = self.all("SELECT preimage, peer, kind, payload, alias, created FROM pending ORDER BY created")
         return [Pending(row[0], PublicKey(row[1]), PendingKind(row[2]), *row[3:]) for row in rows]
 
     # Whom we know.
 
     def peers(self) -> list[PeerRecord]:
         """Return every peer, by alias."""
-        rows = self._all(f"{_PEER_QUERY} ORDER BY alias, id")
+        rows = self.all(f"{_PEER_QUERY} ORDER BY alias, id")
         return [_peer_of(row) for row in rows]
 
     def peer(self, identity: bytes) -> PeerRecord | None:
         """Return the peer with this 32-byte key, or None."""
-        row = self._first(f"{_PEER_QUERY} WHERE id = ?", identity)
+        row = self.first(f"{_PEER_QUERY} WHERE id = ?", identity)
         return None if row is None else _peer_of(row)
 
     def find_peer(self, name: str) -> PeerRecord:
@@ -355,11 +350,11 @@ class BhumiState:
 
     def stop_spares(self, peer: bytes) -> None:
         """Remember that a peer does not know spare preimages."""
-        with self._transaction():
-            self._run("UPDATE peers SET gives_spares = 0 WHERE id = ?", peer)
+        with self.transaction():
+            self.run("UPDATE peers SET gives_spares = 0 WHERE id = ?", peer)
 
     def _meet(self, peer: bytes, facts: HandshakeFacts) -> None:
-        self._run(
+        self.run(
             "INSERT INTO peers VALUES (?, ?, ?, 1, ?) ON CONFLICT (id) DO UPDATE SET"
             " url = excluded.url, alias = CASE excluded.alias WHEN '' THEN alias ELSE excluded.alias END",
             peer, facts.alias, facts.url, self._clock(),
@@ -370,7 +365,7 @@ class BhumiState:
     def _gain(self, peer: bytes, preimages: Iterable[bytes]) -> None:
         # A relay or a device may repeat an old answer; what it gave out then must not become a right again.
         for each in preimages:
-            self._run(
+            self.run(
                 "INSERT OR IGNORE INTO theirs (preimage, peer) SELECT ?1, ?2 WHERE NOT EXISTS"
                 " (SELECT 1 FROM spent WHERE preimage = ?1) AND NOT EXISTS"
                 " (SELECT 1 FROM accepted WHERE preimage = ?1)",
@@ -378,8 +373,8 @@ class BhumiState:
             )  # fmt: skip
 
     def _spend(self, preimage: bytes, peer: bytes) -> None:
-        self._run("INSERT OR IGNORE INTO spent (preimage, peer) VALUES (?, ?)", preimage, peer)
-        self._run(
+        self.run("INSERT OR IGNORE INTO spent (preimage, peer) VALUES (?, ?)", preimage, peer)
+        self.run(
             "DELETE FROM spent WHERE position <="
             " (SELECT position FROM spent WHERE peer = ? ORDER BY position DESC LIMIT 1 OFFSET ?) AND peer = ?",
             peer, SPENT_PER_PEER_MAX, peer,
@@ -387,44 +382,12 @@ class BhumiState:
 
     def _issue(self, peer: bytes, preimages: Sequence[bytes]) -> None:
         for preimage in preimages:
-            self._run("INSERT INTO issued (preimage, hint, peer) VALUES (?, ?, ?)", preimage, hint_of(preimage), peer)
-        self._run(
+            self.run("INSERT INTO issued (preimage, hint, peer) VALUES (?, ?, ?)", preimage, hint_of(preimage), peer)
+        self.run(
             "DELETE FROM issued WHERE peer = ? AND position NOT IN"
             " (SELECT position FROM issued WHERE peer = ? ORDER BY position DESC LIMIT ?)",
             peer, peer, ISSUED_PER_PEER_MAX,
         )  # fmt: skip
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        try:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._refused(error) from error
-
-    def _run(self, statement: str, *values: Any) -> None:
-        self._database.execute(statement, values)
-
-    def _all(self, query: str, *values: Any) -> list[Any]:
-        try:
-            return self._database.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._refused(error) from error
-
-    def _first(self, query: str, *values: Any) -> Any:
-        rows = self._all(query, *values)
-        return rows[0] if rows else None
-
-    def _one(self, query: str, *values: Any) -> Any:
-        return self._all(query, *values)[0]
-
-    def _refused(self, error: sqlite3.Error) -> HostError:
-        return HostError(f"cannot use {self.home / 'bhumi.db'}: {error}", exit_code=_EXIT_STORE)
 
 
 def _check_private(path: Path) -> None:

@@ -11,16 +11,16 @@ import contextlib
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS, Kind
 from waystation.protocols.lprp.whitelist import WHITELIST_KEYS_MAX, ZERO_KEY
-from waystation.sdk.private_database import open_private_database
+from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 from waystation.sdk.private_file import read_private, write_private
 
 __all__ = ["KEY_FILE", "Lease", "LprpState", "WhitelistWish"]
@@ -30,7 +30,6 @@ CLOCK_RESERVE_MS: Final = 250
 """How far ahead of what was used the clock on disk is: one write a quarter of a second, not one a packet."""
 _DATABASE_FILE: Final = "lprp.db"
 _FOREIGN: Final = "lprp.db beside it is that of one key: put that key back, or move lprp.db away"
-_EXIT_STORE: Final = 5
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS leases (
@@ -83,7 +82,7 @@ class WhitelistWish(NamedTuple):
     """Why the last attempt to agree failed, "" when it did not."""
 
 
-class LprpState:
+class LprpState(PrivateDatabase):
     """The folder of one participant; close it when done."""
 
     def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -102,11 +101,11 @@ class LprpState:
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (home / _DATABASE_FILE).exists() and not (home / KEY_FILE).exists():
-                raise HostError(f"{home / KEY_FILE} is gone; {_FOREIGN}", exit_code=_EXIT_STORE)
+                raise HostError(f"{home / KEY_FILE} is gone; {_FOREIGN}", exit_code=EXIT_STORE)
             self.key_pair = _read_or_make_key(home / KEY_FILE)
-            self._database = open_private_database(home / _DATABASE_FILE, _SCHEMA)
+            super().__init__(home / _DATABASE_FILE, _SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise HostError(f"cannot use {home}: {error}", exit_code=_EXIT_STORE) from error
+            raise HostError(f"cannot use {home}: {error}", exit_code=EXIT_STORE) from error
         self._claim()
 
     def _claim(self) -> None:
@@ -117,16 +116,12 @@ class LprpState:
                 self.run("INSERT OR REPLACE INTO facts VALUES ('identity', ?)", self.identity)
         elif row[0] != self.identity:
             self.close()
-            raise HostError(f"{self.home / KEY_FILE} holds another key; {_FOREIGN}", exit_code=_EXIT_STORE)
+            raise HostError(f"{self.home / KEY_FILE} holds another key; {_FOREIGN}", exit_code=EXIT_STORE)
 
     @property
     def identity(self) -> PublicKey:
         """The 32-byte public key of this participant."""
         return self.key_pair.public
-
-    def close(self) -> None:
-        """Release the database."""
-        self._database.close()
 
     def now_ms(self) -> int:
         """Return the time of day, Unix milliseconds."""
@@ -255,41 +250,6 @@ class LprpState:
         agreed = None if wish.agreed is None else b"".join(sorted(wish.agreed))
         wanted = b"".join(sorted(wish.wanted))
         self.run("INSERT OR REPLACE INTO whitelists VALUES (?, ?, ?, ?)", host, wanted, agreed, wish.failure)
-
-    # The database, for this file and lprp_mail
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Make what is ``run`` inside durable together at its end, or none of it; raises HostError."""
-        try:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._refused(error) from error
-
-    def run(self, statement: str, *values: Any) -> int:
-        """Change something inside ``transaction``; return how many rows it was."""
-        return self._database.execute(statement, values).rowcount
-
-    def all(self, query: str, *values: Any) -> list[Any]:
-        """Return all rows of a query; raises HostError."""
-        try:
-            return self._database.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._refused(error) from error
-
-    def first(self, query: str, *values: Any) -> Any:
-        """Return the first row of a query, or None; raises HostError."""
-        rows = self.all(query, *values)
-        return rows[0] if rows else None
-
-    def _refused(self, error: sqlite3.Error) -> HostError:
-        return HostError(f"cannot use {self.home / _DATABASE_FILE}: {error}", exit_code=_EXIT_STORE)
 
 
 def _keys(joined: bytes) -> frozenset[bytes]:

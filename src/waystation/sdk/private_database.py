@@ -1,11 +1,17 @@
 """A client's own SQLite file: made for its owner alone, in WAL mode, with a schema that may be run again."""
 
+import contextlib
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["open_private_database"]
+from waystation.core.errors import HostError
+
+__all__ = ["EXIT_STORE", "PrivateDatabase", "open_private_database"]
+
+EXIT_STORE: Final = 5
 
 _BUSY_TIMEOUT_S: Final = 10.0  # another program of the same user may be writing
 _OTHERS: Final = 0o077
@@ -38,3 +44,54 @@ def open_private_database(path: Path, schema: str, *, synchronous: str = "FULL")
         database.close()
         raise
     return database
+
+
+class PrivateDatabase:
+    """Such a file in use: changes in transactions, and a disk that says no as HostError (exit code 5)."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        """Open the file; arguments and errors as for ``open_private_database``."""
+        self._path = path
+        self._database = open_private_database(path, schema)
+
+    def close(self) -> None:
+        """Release the database."""
+        self._database.close()
+
+    @property
+    def changes_count(self) -> int:
+        """How many rows were changed here since the file was opened."""
+        return self._database.total_changes
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make what is ``run`` inside durable together at its end, or none of it; raises HostError."""
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
+    def run(self, statement: str, *values: Any) -> int:
+        """Change something inside ``transaction``; return how many rows it was."""
+        return self._database.execute(statement, values).rowcount
+
+    def all(self, query: str, *values: Any) -> list[Any]:
+        """Return all rows of a query; raises HostError."""
+        try:
+            return self._database.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
+    def first(self, query: str, *values: Any) -> Any:
+        """Return the first row of a query, or None; raises HostError."""
+        rows = self.all(query, *values)
+        return rows[0] if rows else None
+
+    def _refused(self, error: sqlite3.Error) -> HostError:
+        return HostError(f"cannot use {self._path}: {error}", exit_code=EXIT_STORE)
