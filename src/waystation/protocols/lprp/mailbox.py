@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from waystation.core.instant import Instant
-from waystation.protocols.lprp.messages import WINDOW_PACKETS
+from waystation.protocols.lprp.messages import RECIPIENT, SENDER, WINDOW_PACKETS
 from waystation.protocols.lprp.refusals import Refusal
 
 __all__ = ["PER_STRANGER_MAX", "QUEUE_MAX", "STRANGERS_MAX", "Letter", "Mailbox"]
@@ -57,12 +57,12 @@ class Letter:
     @property
     def sender(self) -> bytes:
         """Key of 32 bytes."""
-        return self.data[72:104]
+        return self.data[SENDER]
 
     @property
     def recipient(self) -> bytes:
         """Key of 32 bytes."""
-        return self.data[104:136]
+        return self.data[RECIPIENT]
 
 
 class Mailbox:

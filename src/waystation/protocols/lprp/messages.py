@@ -20,8 +20,10 @@ __all__ = [
     "PACKET_BYTES_MAX",
     "PACKET_BYTES_MIN",
     "PAYLOAD_BYTES_MAX",
+    "RECIPIENT",
     "REFERENCE_BYTES",
     "REPLY_BYTES",
+    "SENDER",
     "SIGNATURE_BYTES",
     "SOLUTION_BYTES_MAX",
     "STALE_ADDRESS_MS",
@@ -41,6 +43,8 @@ PAYLOAD_BYTES_MAX: Final = PACKET_BYTES_MAX - HEADER_BYTES  # 364, LPRP-D3
 REFERENCE_BYTES: Final = SIGNATURE_BYTES  # a predecessor is named by its signature
 REPLY_BYTES: Final = HEADER_BYTES + REFERENCE_BYTES  # 208: every answer but 200
 SOLUTION_BYTES_MAX: Final = 300
+SENDER: Final = slice(72, 104)  # where a packet has its sender's key
+RECIPIENT: Final = slice(104, 136)
 UPDATE_KEYS_MAX: Final = 10  # keys in one 108
 
 CLOCK_WINDOW_MS: Final = 1 << 19  # packet time against the host's clock; exactly this much passes

@@ -25,6 +25,7 @@ from waystation.protocols.lprp.listing import Listing
 from waystation.protocols.lprp.messages import (
     HEADER_BYTES,
     REPLY_BYTES,
+    SENDER,
     SIGNATURE_BYTES,
     Command,
 )
@@ -268,7 +269,7 @@ class LprpRelay:
             return Refusal.DUPLICATE
         answer = self._answers.find(data)
         if answer is not None and self._still_holds(answer, source, now):
-            return self._repeat(answer, self._tenants.find(data[72:104], wall_ms), source)
+            return self._repeat(answer, self._tenants.find(data[SENDER], wall_ms), source)
         arrival = self._intake.consider(data, source, wall_ms)
         if isinstance(arrival, Refusal):
             return self._beat_again(data, source, wall_ms) if arrival is Refusal.NOT_NEWER else arrival
@@ -293,7 +294,7 @@ class LprpRelay:
 
     def _beat_again(self, data: bytes, source: Source, wall_ms: int) -> Refusal | None:
         """Answer the last accepted heartbeat of a tenant again (LPRP-C3)."""
-        tenant = self._tenants.find(data[72:104], wall_ms)
+        tenant = self._tenants.find(data[SENDER], wall_ms)
         if tenant is None or tenant.heartbeat is None or tenant.heartbeat[0] != data:
             return Refusal.NOT_NEWER
         return self._repeat(tenant.heartbeat[1], tenant, source)
