@@ -12,6 +12,7 @@ from waystation.protocols.lprp.messages import CHALLENGE_LIFE_MS, CLOCK_WINDOW_M
 from waystation.protocols.lprp.refusals import Refusal
 from waystation.protocols.lprp.replies import Demand, Reply
 from waystation.protocols.lprp.whitelist import whitelist_hash
+from waystation.protocols.lprp.working import MADE_MAX
 
 ASKED = sealed(VISITOR, HOST, Command.ASK_LEASE, bytes(64))
 UPDATE = sealed(TENANT, HOST, Command.UPDATE_WHITELIST, whitelist_hash(FRIENDS) + b"".join(FRIENDS), NOW_MS + 1)
@@ -88,6 +89,19 @@ def test_time_of_demands(back_ms, made_ms):
 
     assert again.time_ms == made_ms
     assert (challenge.address is None) == (again == job.packet) == (made_ms == NOW_MS)
+
+
+def test_a_clock_that_stands_still_fills_no_memory():
+    """Behind 1,024 demands of one millisecond comes the next one, whatever the clock says, so none is made twice."""
+    parts = Parts()
+    job = Job(parts=parts)
+    times = [job.packet.time_ms]
+    for number in range(1, 2 * MADE_MAX + 1):
+        about = sealed(VISITOR, HOST, Command.ASK_LEASE, bytes(64), NOW_MS + number)
+        demand = Demand(Kind.LEASE, about, VISITOR.public, 0.0)
+        times.append(BIG.read(parts.working.demand(demand, job.source, START, NOW_MS)).time_ms)
+
+    assert [times.count(NOW_MS + later) for later in range(3)] == [MADE_MAX, MADE_MAX, 1]
 
 
 def test_challenge_that_is_pushed_out_is_made_anew():

@@ -1,6 +1,7 @@
 """Demands for work, and what is done once they are met. Spec: lprp 4 (101), 6 (LPRP-D6, LPRP-D7, LPRP-D18), 8."""
 
 from collections.abc import Callable
+from typing import Final
 
 from waystation.core.facts import Fact, WorkJudged
 from waystation.core.instant import Instant
@@ -21,7 +22,9 @@ from waystation.protocols.lprp.tenants import Tenants
 from waystation.protocols.lprp.wire import Codec
 from waystation.protocols.lprp.work import is_enough
 
-__all__ = ["Working"]
+__all__ = ["MADE_MAX", "Working"]
+
+MADE_MAX: Final = 1_024  # a millisecond brings a dozen; one that a clock set back does not end is ended by the next
 
 
 class Working:
@@ -54,7 +57,7 @@ class Working:
         self._note = note
         self._made_ms = 0
         self._made: set[bytes] = set()
-        """Signatures of the challenges of this very millisecond, pushed out ones too."""
+        """Signatures of the challenges of this very millisecond, pushed out ones too; at most ``MADE_MAX``."""
 
     def demand(self, demand: Demand, source: Source, now: Instant, wall_ms: int) -> bytes:
         """Make the 602, 604 or 608; from now on the packet it is about gets the same bytes whenever it comes again."""
@@ -86,7 +89,7 @@ class Working:
         Whoever has seen a challenge pushed out could else have the same bytes made again for another address
         (LPRP-PROOF).
         """
-        made_ms = max(wall_ms, self._made_ms)
+        made_ms = max(wall_ms, self._made_ms + (len(self._made) >= MADE_MAX))
         if made_ms - wall_ms > CLOCK_WINDOW_MS // 2:
             made_ms = wall_ms  # the clock was set back so far that nobody would take our packets
         if made_ms != self._made_ms:
