@@ -17,6 +17,8 @@ class _Oven:
     mode: str = setting("bake", "What it does.", choices=("bake", "grill"))
     label: str = setting("", "What it is called.")
     trays: list[str] = setting(["low"], "Which trays.")
+    cooks: list[dict[str, str]] = setting([], "Who may cook.")
+    menus: list[dict[str, str | list[str]]] = setting([], "What is cooked.")
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,8 @@ class _Oven:
         ("label", "mine"),
         ("trays", []),
         ("trays", ["a", "b"]),
+        ("cooks", [{"name": "Ann"}, {}]),
+        ("menus", [{"name": "Monday", "courses": ["soup", "bread"]}, {"courses": []}]),
     ],
 )
 def test_allowed_value_passes(name, value):
@@ -54,6 +58,11 @@ def test_allowed_value_passes(name, value):
         ("label", 3),
         ("trays", "low"),
         ("trays", [1]),
+        ("cooks", {"name": "Ann"}),
+        ("cooks", [{"name": ["Ann"]}]),
+        ("menus", [{"courses": ["soup", 2]}]),
+        ("menus", [{"courses": {"first": "soup"}}]),
+        ("menus", ["soup"]),
     ],
 )
 def test_other_value_is_refused_with_what_is_allowed(name, value):
@@ -74,6 +83,8 @@ def test_other_value_is_refused_with_what_is_allowed(name, value):
         ("mode", 'one of "bake", "grill"'),
         ("label", "text"),
         ("trays", "a list of text"),
+        ("cooks", "a list of tables, each of names with texts"),
+        ("menus", "a list of tables, each of names with texts or lists of text"),
     ],
 )
 def test_allowed_values_in_words(name, words):

@@ -4,6 +4,8 @@ from waystation.crypto.hashing import (
     REFERENCE_BYTES,
     blake2b_256,
     blake2b_256_begun,
+    blake2s_256,
+    blake2s_256_begun,
     hkdf_sha256,
     keyed_reference,
     sha256,
@@ -53,3 +55,19 @@ def test_begun_hash_is_gone_on_with_in_copies():
 
     assert copy.digest() == blake2b_256(b"begin" * 50 + b"end")
     assert begun.digest() == blake2b_256(b"begin" * 50)
+
+
+def test_blake2s_of_nothing_and_of_abc():
+    """The second is the vector of RFC 7693 appendix B."""
+    assert blake2s_256(b"").hex() == "69217a3079908094e11121d042354a7c1f55b6482ca1a51e1b250dfd1ed0eef9"
+    assert blake2s_256(b"abc").hex() == "508c5e8c327c14e2e1a72ba34eeb452f37458b209ed63a294d999b4c86675982"
+
+
+def test_begun_blake2s_is_gone_on_with_in_copies():
+    """As with its larger sister, a copy leaves the state where it was."""
+    begun = blake2s_256_begun(b"begin" * 50)
+    copy = begun.copy()
+    copy.update(b"end")
+
+    assert copy.digest() == blake2s_256(b"begin" * 50 + b"end")
+    assert begun.digest() == blake2s_256(b"begin" * 50)

@@ -17,6 +17,9 @@ __all__ = [
     "LeaseChanged",
     "LinkEnded",
     "LookupFinished",
+    "MessageChanged",
+    "MessageHeld",
+    "MessageStored",
     "Outcome",
     "PacketJudged",
     "PacketStored",
@@ -27,6 +30,8 @@ __all__ = [
     "SubscriptionOpened",
     "WorkJudged",
     "make_finished",
+    "make_held",
+    "make_stored",
 ]
 
 
@@ -218,6 +223,60 @@ class WorkJudged(NamedTuple):
     """Since the demand was made."""
 
 
+class MessageStored(NamedTuple):
+    """A message of a group is durable for the first time."""
+
+    protocol: str
+    group: bytes
+    """32-byte identifier."""
+    message_id: bytes
+    """32 bytes."""
+    source: bytes | None
+    """32-byte public key of the peer that it came from, None for one of our own."""
+    state: str
+    """``delivered``, ``waiting`` or ``invalid``; a ``MessageChanged`` follows when that is not its last state."""
+    dependencies: tuple[bytes, ...]
+    """Identifiers of messages, 32 bytes each."""
+    created_ms: int
+    """The author's clock, Unix milliseconds."""
+    size_bytes: int
+    """Of the body."""
+    order: int
+    """Place in the group's order of delivery, from 1; 0 when it is not delivered."""
+
+
+class MessageChanged(NamedTuple):
+    """A message that is stored became something else, or why it is invalid."""
+
+    protocol: str
+    group: bytes
+    message_id: bytes
+    state: str
+    """``delivered``, ``invalid`` or ``deleted``."""
+    reason: str
+    """Value of the protocol's refusal enum for an invalid one, else empty."""
+    order: int
+    """As in ``MessageStored``."""
+
+
+class MessageHeld(NamedTuple):
+    """A peer has told us that it holds a message of ours."""
+
+    protocol: str
+    group: bytes
+    message_id: bytes
+    peer: bytes
+    """32-byte public key."""
+    copies: int
+    """How often it was offered or sent to the peer."""
+    offered_us: int | None
+    """How long ago it was offered last, None for never; so are the others."""
+    requested_us: int | None
+    """How long ago the peer asked for it last."""
+    sent_us: int | None
+    """How long ago its body left last."""
+
+
 class Refused(NamedTuple):
     """Something was turned down. ``identity`` is None for anonymous peers, and never a sender of a delivery."""
 
@@ -234,6 +293,15 @@ make_finished: Final = cast(
 )
 """Build a ``DeliveryFinished`` from one tuple, as ``effects.make_send`` does: one belongs to every exchange."""
 
+make_stored: Final = cast(
+    "Callable[[tuple[str, bytes, bytes, bytes | None, str, tuple[bytes, ...], int, int, int]], MessageStored]",
+    partial(tuple.__new__, MessageStored),
+)
+"""As ``make_finished``: one belongs to every message of a group."""
+
+make_held: Final = cast("Callable[[tuple[object, ...]], MessageHeld]", partial(tuple.__new__, MessageHeld))
+"""As ``make_finished``: one belongs to every message of a group and every peer."""
+
 Fact = (
     PeerIdentified
     | PeerLeft
@@ -247,5 +315,8 @@ Fact = (
     | LinkEnded
     | LeaseChanged
     | WorkJudged
+    | MessageStored
+    | MessageChanged
+    | MessageHeld
     | Refused
 )

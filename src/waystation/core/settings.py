@@ -6,7 +6,7 @@ with a value in words an operator can act on.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from waystation.core.errors import LocalError
 
@@ -58,7 +58,7 @@ def describe_allowed(owner: type[Any], name: str) -> str:
     if kind is int:
         return _describe_range(field)
     if get_origin(kind) is list:
-        return "a list of text" if get_args(kind) == (str,) else "a list of tables, each of names with texts"
+        return _LISTS.get(get_args(kind)[0], "a list of tables, each of names with texts or lists of text")
     return "a table of names with texts" if get_origin(kind) is dict else "text"
 
 
@@ -87,10 +87,21 @@ def check(owner: type[Any], name: str, value: object) -> None:
         raise LocalError(f"{name} = {value!r} is not allowed; allowed: {allowed}")
 
 
+_LISTS: Final = {str: "a list of text", dict[str, str]: "a list of tables, each of names with texts"}
+
+
 def _is_item(entry: object, kind: Any) -> bool:
-    if get_origin(kind) is dict:
-        return isinstance(entry, dict) and all(isinstance(value, str) for value in entry.values())
-    return isinstance(entry, kind)
+    if get_origin(kind) is not dict:
+        return isinstance(entry, kind)
+    _, value_kind = get_args(kind)
+    takes_lists = value_kind is not str
+    return isinstance(entry, dict) and all(
+        isinstance(value, str) or (takes_lists and _is_list_of_text(value)) for value in entry.values()
+    )
+
+
+def _is_list_of_text(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
 
 
 def _field(owner: type[Any], name: str) -> dataclasses.Field[Any]:

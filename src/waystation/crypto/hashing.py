@@ -10,6 +10,8 @@ __all__ = [
     "REFERENCE_BYTES",
     "blake2b_256",
     "blake2b_256_begun",
+    "blake2s_256",
+    "blake2s_256_begun",
     "blake3_256",
     "hkdf_sha256",
     "keyed_reference",
@@ -49,6 +51,16 @@ def blake2b_256(data: bytes) -> bytes:
 def blake2b_256_begun(data: bytes) -> hashlib.blake2b:
     """Return the state of ``blake2b_256`` after ``data``; copy it to hash many texts that begin alike."""
     return hashlib.blake2b(data, digest_size=_BLAKE2B_256_BYTES)
+
+
+def blake2s_256(data: bytes) -> bytes:
+    """Return the 32-byte BLAKE2s of ``data``, unkeyed."""
+    return hashlib.blake2s(data).digest()
+
+
+def blake2s_256_begun(data: bytes) -> hashlib.blake2s:
+    """Return the state of ``blake2s_256`` after ``data``; copy it to hash many texts that begin alike."""
+    return hashlib.blake2s(data)
 
 
 _BLAKE2B_256_BYTES: Final = 32
