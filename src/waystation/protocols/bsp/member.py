@@ -1,0 +1,66 @@
+"""One group that this device is a member of: its graph, what it weighs, and who shares it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from waystation.core.ids import PublicKey
+from waystation.protocols.bsp.flags import Sharing
+from waystation.protocols.bsp.formats import ClientFormat
+from waystation.protocols.bsp.graph import MessageGraph, State, Vertex
+from waystation.protocols.bsp.groups import Group
+
+__all__ = ["Membership", "Usage"]
+
+
+class Usage(NamedTuple):
+    """What a group weighs on this device."""
+
+    live_count: int
+    """Messages whose body is here."""
+    live_bytes: int
+    """Their bodies together."""
+    tombstones: int
+    """Messages whose body is gone."""
+
+
+class Membership:
+    """What a device keeps of one group, without bodies."""
+
+    __slots__ = ("emptied", "form", "graph", "group", "hasher", "live_bytes", "live_count", "next_seq", "sharings")
+
+    def __init__(
+        self, group: Group, graph: MessageGraph, form: ClientFormat, hasher: Callable[[int, bytes], bytes]
+    ) -> None:
+        self.group = group
+        self.graph = graph
+        self.form = form
+        self.hasher = hasher
+        """Makes an identifier of timestamp and body."""
+        self.sharings: dict[PublicKey, Sharing] = {}
+        self.emptied: set[bytes] = set()
+        """Messages that were deleted before they were delivered."""
+        self.next_seq = 0
+        self.live_count = 0
+        self.live_bytes = 0
+
+    def usage(self) -> Usage:
+        """Return what the group weighs."""
+        return Usage(self.live_count, self.live_bytes, len(self.graph.vertices) - self.live_count)
+
+    def number(self, vertex: Vertex) -> None:
+        """Give a new vertex its place among the flags."""
+        vertex.seq = self.next_seq
+        self.next_seq += 1
+
+    def weigh(self, vertex: Vertex, sign: int) -> None:
+        """Count a body that came (1) or went (-1)."""
+        self.live_count += sign
+        self.live_bytes += sign * vertex.size_bytes
+
+    def ordered(self) -> list[Vertex]:
+        """Return all messages: delivered ones in their order, then the others by age."""
+        return sorted(self.graph.vertices.values(), key=_place)
+
+
+def _place(vertex: Vertex) -> tuple[bool, int, int, bytes]:
+    return vertex.state is not State.DELIVERED, vertex.order, vertex.timestamp, vertex.message_id

@@ -1,0 +1,87 @@
+"""Why BSP says no.
+
+The protocol has no refusing record: it closes the connection, keeps silent, or withholds an acknowledgement so that the
+author keeps trying. A status byte (``Refusal.status``) exists only where bsp+tls answers a proof.
+
+``MalformedError`` is the one exception of this protocol's parsers; machines turn it into a close.
+"""
+
+from enum import Enum
+from typing import Final
+
+from waystation.core.errors import RemoteError
+
+__all__ = ["MalformedError", "Refusal"]
+
+
+class Refusal(Enum):
+    """Closed set of reasons; the value is what journal, metrics and logs show."""
+
+    # A stream that cannot be read on: closed at the record, what stood before it counts (BSP-D4, -D5, -D6).
+    VERSION = "version"
+    EMPTY_LIST = "empty_list"
+    LIST_LENGTH = "list_length"
+    TOO_MANY_IDS = "too_many_ids"
+    MESSAGE_LENGTH = "message_length"
+    TIMESTAMP = "timestamp"
+    VERSIONS_LENGTH = "versions_length"
+    PRIORITY_LENGTH = "priority_length"
+    TRUNCATED = "truncated"
+    STALLED = "stalled"
+    # The handshake of bsp+tls and bsp+wss.
+    HANDSHAKE = "handshake"
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+    BAD_SIGNATURE = "bad_signature"
+    WRONG_PEER = "wrong_peer"
+    UNKNOWN_PEER = "unknown_peer"
+    REFUSED_BY_PEER = "refused_by_peer"
+    BUSY = "busy"
+    # Connections that are over without anybody's fault.
+    REPLACED = "replaced"
+    HALF_CLOSED = "half_closed"
+    DRAINING = "draining"
+    IDENTITY_BANNED = "identity_banned"
+    SEND_STALLED = "send_stalled"
+    # Messages that are not taken: no acknowledgement, nothing stored.
+    UNSHARED_GROUP = "unshared_group"
+    PENDING_FULL = "pending_full"
+    GROUP_FULL = "group_full"
+    DEVICE_FULL = "device_full"
+    QUOTA_FULL = "quota_full"
+    # Messages that are acknowledged and then marked invalid.
+    UNPARSABLE = "unparsable"
+    TOO_MANY_DEPENDENCIES = "too_many_dependencies"
+    NAMES_ITSELF = "names_itself"
+    INVALID_DEPENDENCY = "invalid_dependency"
+    INVALID_IN_CONTEXT = "invalid_in_context"
+    # Files and datagrams (bsp 5, bsp file).
+    FILE_FORM = "file_form"
+    FILE_NOT_FOR_US = "file_not_for_us"
+    FILE_SENDER = "file_sender"
+    FILE_SIGNATURE = "file_signature"
+    FILE_SEAL = "file_seal"
+    FILE_TOO_LARGE = "file_too_large"
+    # A mailbox's owner asked for what it does not get.
+    MAILBOX_COMMAND = "mailbox_command"
+    MAILBOX_GROUP_ID = "mailbox_group_id"
+    MAILBOX_GROUPS_FULL = "mailbox_groups_full"
+
+    @property
+    def status(self) -> int | None:
+        """Return the status byte that tells the other side of a handshake, or None where nothing is said."""
+        return _STATUSES.get(self)
+
+
+_STATUSES: Final = {Refusal.UNKNOWN_PEER: 1, Refusal.BUSY: 2}
+
+
+class MalformedError(RemoteError):
+    """Bytes that are not what they should be.
+
+    Attributes:
+        refusal: Which rule they break.
+    """
+
+    def __init__(self, refusal: Refusal, detail: str) -> None:
+        super().__init__(f"{refusal.value}: {detail}")
+        self.refusal = refusal
