@@ -122,3 +122,14 @@ def test_pool_of_handshakes_is_bounded_whoever_begins_them(per_address):
 
     assert handshakes.begin("203.0.113.1") is AdmissionRefusal.HANDSHAKES_FULL
     assert handshakes.total == HANDSHAKES_MAX
+
+
+def test_ceilings_can_be_others():
+    """A smaller place has smaller ones, on the total and on each address."""
+    admission = Admission(connections_max=3, per_address_max=2)
+    fill(admission, "192.0.2.1", 2)
+    second = admission.admit("192.0.2.1")
+    fill(admission, "192.0.2.2", 1)
+    third = admission.admit("192.0.2.3")
+
+    assert (second, third) == (AdmissionRefusal.ADDRESS_FULL, AdmissionRefusal.FULL)

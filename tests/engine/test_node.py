@@ -381,3 +381,36 @@ def test_bhumi_asks_nothing():
     assert isinstance(rig.relay, AsksNothing)
     with pytest.raises(AssertionError):
         rig.node.committed("bhumi", 1, rig.now)
+
+
+class Seeing(Asker):
+    """One that is told certificates, and hears of the end of one half."""
+
+    def connect_upstream(self, peer, name, now, certificate=b""):
+        self.told.append(("upstream", peer, name, certificate))
+
+    def half_closed(self, peer, now):
+        self.told.append(("half", peer, now))
+
+
+def test_certificate_is_told_where_one_was_seen():
+    """A relay gets the hash with the connection; where nothing was seen it is called as any other."""
+    node, askers, _ = asking_node()
+    askers["a"].__class__ = Seeing
+    first = node.connect_out("a", "name", SECOND, b"c" * 32)
+    second = node.connect_out("a", "name", SECOND)
+
+    assert askers["a"].told == [("upstream", first, "name", b"c" * 32), ("upstream", second, "name", b"")]
+
+
+def test_end_of_one_half_is_told_to_who_hears_of_it():
+    """Such a relay goes on writing; for any other, and for a connection that is over, there is nothing to stay for."""
+    node, askers, _ = asking_node()
+    askers["a"].__class__ = Seeing
+    for protocol in ("a", "b"):
+        assert node.open(protocol, "192.0.2.1", WALL, SECOND)
+    patient, other = (node.connect(protocol, "192.0.2.1", SECOND) for protocol in ("a", "b"))
+    stays = [node.half_closed(peer, SECOND) for peer in (patient, other, Peer(99))]
+
+    assert stays == [True, False, False]
+    assert ("half", patient, SECOND) in askers["a"].told

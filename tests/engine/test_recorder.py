@@ -138,6 +138,7 @@ def test_totals_count_what_is_noted_even_without_a_journal():
         "lookups": {},
         "leases": {},
         "work": {},
+        "messages": {},
     }
 
 

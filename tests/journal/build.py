@@ -12,6 +12,9 @@ from waystation.journal.events import (
     LeaseChanged,
     MeshLinkEnded,
     MeshLookup,
+    MessageChanged,
+    MessageHeld,
+    MessageStored,
     NodeStarted,
     NodeStopped,
     PacketJudged,
@@ -66,6 +69,12 @@ ONE_OF_EACH: tuple[Event, ...] = (
     MeshLinkEnded(NOON_US + 11, "merk", b"n" * 16, 1, 60_000_000, 5, 6, 700, 800),
     LeaseChanged(NOON_US + 12, "lprp", b"t" * 16, "expired", 7),
     WorkJudged(NOON_US + 13, "lprp", b"w" * 16, "lease", "accepted", 20, 550_000),
+    MessageStored(
+        *(NOON_US + 14, "bsp", b"p" * 16, "delivered", 1_000, b"g" * 16, b"m" * 16),
+        *(b"d" * 16 + b"e" * 16, 1_780_055_999_000, 3),
+    ),
+    MessageChanged(NOON_US + 15, "bsp", "invalid", "invalid_dependency", b"g" * 16, b"m" * 16, 0),
+    MessageHeld(NOON_US + 16, "bsp", b"p" * 16, b"g" * 16, b"m" * 16, 2, 300, 200, 100),
 )
 
 

@@ -56,7 +56,7 @@ def test_nothing_forbidden_is_declared() -> None:
 
 def test_every_reference_is_pseudonymous() -> None:
     """Whatever refers to a peer, a connection or an attempt has the class that expires."""
-    classes = {entry.privacy for entry in (*COLUMNS, *ATTRIBUTES) if entry.name.endswith("_ref")}
+    classes = {entry.privacy for entry in (*COLUMNS, *ATTRIBUTES) if entry.name.endswith(("_ref", "_refs"))}
 
     assert classes == {Privacy.PSEUDONYMOUS}
 
@@ -95,4 +95,7 @@ def test_kind_of_an_event_is_found_by_its_type() -> None:
         "mesh_link_ended",
         "lease_changed",
         "work_judged",
+        "message_stored",
+        "message_changed",
+        "message_held",
     ]

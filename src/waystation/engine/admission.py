@@ -108,17 +108,31 @@ class Handshakes(_Tally):
 class Admission(_Tally):
     """Counts open connections."""
 
-    def __init__(self, *, per_address: bool = True) -> None:
-        """Make an empty count; ``per_address`` False lifts the ceilings per address, not the one on the total."""
+    def __init__(
+        self,
+        *,
+        per_address: bool = True,
+        connections_max: int = CONNECTIONS_MAX,
+        per_address_max: int = PER_ADDRESS_MAX,
+    ) -> None:
+        """Make an empty count.
+
+        Args:
+            per_address: False lifts the ceilings per address, not the one on the total.
+            connections_max: The ceiling on the total.
+            per_address_max: The ceiling of each address.
+        """
         super().__init__(per_address=per_address)
+        self._connections_max = connections_max
+        self._per_address_max = per_address_max
 
     def admit(self, key: str) -> AdmissionRefusal | None:
         """Count a connection in, or say why not."""
-        if self.total >= CONNECTIONS_MAX:
+        if self.total >= self._connections_max:
             return AdmissionRefusal.FULL
         if self.per_address and not key and self._count(key) >= ADDRESSLESS_MAX:
             return AdmissionRefusal.ADDRESSLESS_FULL
-        if self.per_address and key and self._count(key) >= PER_ADDRESS_MAX:
+        if self.per_address and key and self._count(key) >= self._per_address_max:
             return AdmissionRefusal.ADDRESS_FULL
         self._enter(key)
         return None

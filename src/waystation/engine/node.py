@@ -31,7 +31,18 @@ from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes,
 from waystation.engine.bans import BanList
 from waystation.engine.recorder import Recorder, Traffic
 
-__all__ = ["KEYS_MAX", "DatagramRelay", "DialsOut", "HasDoors", "Node", "Relay", "Service", "TakesMany"]
+__all__ = [
+    "KEYS_MAX",
+    "DatagramRelay",
+    "DialsOut",
+    "HasDoors",
+    "HearsHalf",
+    "Node",
+    "Relay",
+    "SeesCertificates",
+    "Service",
+    "TakesMany",
+]
 
 KEYS_MAX: Final = 65_536  # hosts whose address key is remembered while there are bans; as many as LPRP knows sources
 _FIRST_PEER: Final = 1
@@ -76,6 +87,21 @@ class DialsOut(Protocol):
 
     def upstream_failed(self, name: str, now: Instant) -> None:
         """The other side could not be reached."""
+
+
+class SeesCertificates(Protocol):
+    """What the node asks of a relay whose upstreams prove themselves by the certificate that they show."""
+
+    def connect_upstream(self, peer: Peer, name: str, now: Instant, certificate: bytes) -> None:
+        """As ``DialsOut``; ``certificate`` is the SHA-256 of the one that was seen."""
+
+
+@runtime_checkable
+class HearsHalf(Protocol):
+    """What a relay may have besides: it goes on writing to who has ended only their own half of a connection."""
+
+    def half_closed(self, peer: Peer, now: Instant) -> None:
+        """The other side sends no more; the relay closes the connection when it has said all."""
 
 
 @runtime_checkable
@@ -187,17 +213,21 @@ class Node:
             link.relay.connect(peer, now, address)
         return peer
 
-    def connect_out(self, protocol: str, name: str, now: Instant) -> Peer:
+    def connect_out(self, protocol: str, name: str, now: Instant, certificate: bytes | None = None) -> Peer:
         """A connection that we dialled stands; return its number.
 
         Args:
             protocol: One whose relay has upstreams.
             name: What the relay calls the other side.
             now: Monotonic time.
+            certificate: SHA-256 of the one that the other side has shown, for a relay that ``SeesCertificates``.
         """
         peer, link = self._link(protocol, None, now)
         assert isinstance(link.relay, DialsOut)
-        link.relay.connect_upstream(peer, name, now)
+        if certificate is None:
+            link.relay.connect_upstream(peer, name, now)
+        else:
+            cast("SeesCertificates", link.relay).connect_upstream(peer, name, now, certificate)
         return peer
 
     def dial_failed(self, protocol: str, name: str, now: Instant) -> None:
@@ -251,6 +281,14 @@ class Node:
         if link is not None:
             link.relay.disconnect(peer, now)
             self._drop(peer, link)
+
+    def half_closed(self, peer: Peer, now: Instant) -> bool:
+        """The other side sends no more; return whether its relay goes on writing, else the connection is over."""
+        link = self._links.get(peer)
+        if link is None or not isinstance(link.relay, HearsHalf):
+            return False
+        link.relay.half_closed(peer, now)
+        return True
 
     def congested(self, peer: Peer, now: Instant) -> None:
         """Bytes wait for this peer, or fewer wait than at the last call."""

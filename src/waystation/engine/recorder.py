@@ -5,7 +5,7 @@ themselves are counted per minute and appear nowhere else; since a Bhumi sender 
 names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
 each, so that a flood of bad frames becomes one row and not a full disk. What becomes of packets and subscriptions
 stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``, of leases and work
-in ``lease_records``.
+in ``lease_records``, of messages of groups in ``graph_records``.
 
 Totals by outcome, reason, verdict and result serve the metrics; their keys come from closed enums.
 """
@@ -13,13 +13,14 @@ Totals by outcome, reason, verdict and result serve the metrics; their keys come
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from waystation.core import facts
 from waystation.core.facts import Fact, Outcome
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import AdmissionRefusal
+from waystation.engine.graph_records import GraphRecords
 from waystation.engine.lease_records import LeaseRecords
 from waystation.engine.mesh_records import MeshRecords
 from waystation.engine.packet_records import PacketRecords
@@ -86,6 +87,17 @@ class Recorder:
         self._packets = PacketRecords(append, archive, self._reference, self._reference_once)
         self._mesh = MeshRecords(append, self._reference)
         self._leases = LeaseRecords(append, self._reference)
+        self._graphs = GraphRecords(append, self._reference)
+        self._at_once: dict[type, Callable[[Any, int], None]] = {
+            facts.MessageStored: self._graphs.stored,
+            facts.MessageHeld: self._graphs.held,
+            facts.MessageChanged: self._graphs.changed,
+            facts.PacketStored: self._packets.stored,
+            facts.LookupFinished: self._mesh.looked_up,
+            facts.LinkEnded: self._mesh.link_ended,
+            facts.LeaseChanged: self._leases.changed,
+        }
+        """Who takes a fact that needs no more than the time of day."""
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
@@ -100,8 +112,8 @@ class Recorder:
     def totals(self) -> dict[str, dict[tuple[str, str], int]]:
         """Return counts since the start, by protocol and word.
 
-        Deliveries are counted by outcome, refusals by reason, packets by verdict, look-ups by result, leases by what
-        became of them, work by verdict.
+        Deliveries are counted by outcome, refusals by reason, packets by verdict, look-ups by result, leases and
+        messages of groups by what became of them, work by verdict.
         """
         deliveries = {(protocol, outcome.value): n for (protocol, outcome), n in self._delivery_totals.items()}
         return {
@@ -111,6 +123,7 @@ class Recorder:
             "lookups": self._mesh.totals(),
             "leases": self._leases.lease_totals(),
             "work": self._leases.work_totals(),
+            "messages": self._graphs.totals(),
         }
 
     # What the node tells
@@ -224,20 +237,15 @@ class Recorder:
 
     def _hand_on(self, fact: Fact, now: Instant) -> None:
         wall_us = now + self._wall_offset
-        if type(fact) is facts.PacketJudged:
+        take = self._at_once.get(type(fact))
+        if take is not None:
+            take(fact, wall_us)
+        elif type(fact) is facts.PacketJudged:
             self._packets.judged(fact, now, wall_us)
-        elif type(fact) is facts.PacketStored:
-            self._packets.stored(fact, wall_us)
         elif type(fact) is facts.SubscriptionOpened:
             self._packets.opened(fact, self._connections.get(fact.peer), now, wall_us)
         elif type(fact) is facts.SubscriptionEnded:
             self._packets.ended(fact, self._connections.get(fact.peer), now, wall_us)
-        elif type(fact) is facts.LookupFinished:
-            self._mesh.looked_up(fact, wall_us)
-        elif type(fact) is facts.LinkEnded:
-            self._mesh.link_ended(fact, wall_us)
-        elif type(fact) is facts.LeaseChanged:
-            self._leases.changed(fact, wall_us)
         elif type(fact) is facts.WorkJudged:
             self._leases.judged(fact, now, wall_us)
 

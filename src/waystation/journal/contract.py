@@ -147,6 +147,13 @@ ATTRIBUTES: Final = (
     Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection or a link."),
     Attribute("closed", _PUBLIC, "Connections closed in the minute that never identified themselves."),
     Attribute("content_type", _OPERATIONAL, "Type of a packet's content out of the known ones, or `other`."),
+    Attribute("copies", _OPERATIONAL, "How often a message of a group was offered or sent to a peer."),
+    Attribute("created_ms", _OPERATIONAL, "Time of a message of a group by its author's clock, Unix milliseconds."),
+    Attribute(
+        "dependency_refs",
+        _PSEUDONYMOUS,
+        "Keyed hashes of the messages that one depends on, 32 hexadecimal digits each.",
+    ),
     Attribute("dialled", _OPERATIONAL, "1 when this node opened a link, 0 when the other did."),
     Attribute("downgrade", _OPERATIONAL, "Why a claimed origin counts as unknown."),
     Attribute("duration_us", _OPERATIONAL, "How long a subscription or a link lasted, microseconds."),
@@ -155,20 +162,26 @@ ATTRIBUTES: Final = (
     Attribute("found", _OPERATIONAL, "How many nodes said that they have a client."),
     Attribute("frames_in", _OPERATIONAL, "Frames of clients that another node handed over."),
     Attribute("frames_out", _OPERATIONAL, "Frames of clients that were handed to another node."),
+    Attribute("group_ref", _PSEUDONYMOUS, "Keyed hash of a group's id, 32 hexadecimal digits."),
     Attribute("history_events", _OPERATIONAL, "Stored packets that a subscription was sent."),
     Attribute("lags", _OPERATIONAL, "How often a subscription's reader fell behind."),
     Attribute("live_events", _OPERATIONAL, "New packets that a subscription was sent."),
+    Attribute("message_ref", _PSEUDONYMOUS, "Keyed hash of a group message's id, 32 hexadecimal digits."),
     Attribute("n", _OPERATIONAL, "How often it happened."),
     Attribute("node_id", _PUBLIC, "Node that wrote the segment, 16 hexadecimal digits."),
+    Attribute("offered_us", _OPERATIONAL, "How long ago a message was last offered to a peer, microseconds."),
     Attribute("opened", _PUBLIC, "Connections opened in the minute, identified later or not."),
+    Attribute("order", _OPERATIONAL, "Place of a message in its group's order of delivery, 0 before that."),
     Attribute("origin", _OPERATIONAL, "Origin that a packet claims, out of a closed set."),
     Attribute("packet_ref", _PSEUDONYMOUS, "Keyed hash of a packet's id, 32 hexadecimal digits."),
     Attribute("packet_ts", _OPERATIONAL, "Time of a packet by its author's clock, Unix seconds."),
     Attribute("received_at", _OPERATIONAL, "Earliest time at which a packet was seen, Unix seconds."),
     Attribute("relay_ref", _PSEUDONYMOUS, "Keyed hash of the relay that delivered a packet, 32 hexadecimal digits."),
     Attribute("replicates", _OPERATIONAL, "Subscriptions that were opened by relays."),
+    Attribute("requested_us", _OPERATIONAL, "How long ago a peer last asked for a message, microseconds."),
     Attribute("rows", _PUBLIC, "Lines in the segment, first and last included."),
     Attribute("segment", _PUBLIC, "Name of the segment."),
+    Attribute("sent_us", _OPERATIONAL, "How long ago a message last left for a peer, microseconds."),
     Attribute("source", _OPERATIONAL, "Who delivered a packet: `client` or `peer`."),
     Attribute("store_seq", _OPERATIONAL, "Place of a packet in the node's store."),
     Attribute("tries", _OPERATIONAL, "How many requests one outcome answered, or attempts it stands for."),
@@ -179,6 +192,7 @@ ATTRIBUTES: Final = (
 
 _TS: Final = {"ts_us": "ts"}
 _ATTEMPT: Final = {"attempt_ref": "attempt_ref"}
+_MESSAGE: Final = {"group_ref": "group_ref", "message_ref": "message_ref"}
 
 KINDS: Final = (
     Kind(
@@ -290,6 +304,33 @@ KINDS: Final = (
         "Somebody answered a demand for work; what was turned down is gathered by the second.",
         {**_TS, "verdict": "outcome"},
         {"work": "work", "bits": "bits", "times": "n"},
+    ),
+    Kind(
+        "message_stored",
+        events.MessageStored,
+        "A message of a group is on disk, and what it is as it comes there.",
+        {**_TS, "state": "outcome", "size_bytes": "bytes"},
+        {**_MESSAGE, "dependency_refs": "dependency_refs", "created_ms": "created_ms", "order": "order"},
+    ),
+    Kind(
+        "message_changed",
+        events.MessageChanged,
+        "A stored message of a group was delivered, found invalid, or deleted.",
+        {**_TS, "state": "outcome"},
+        {**_MESSAGE, "order": "order"},
+    ),
+    Kind(
+        "message_held",
+        events.MessageHeld,
+        "A peer has told that it holds a message of a group.",
+        _TS,
+        {
+            **_MESSAGE,
+            "copies": "copies",
+            "offered_us": "offered_us",
+            "requested_us": "requested_us",
+            "sent_us": "sent_us",
+        },
     ),
     Kind(
         "anonymous_counted",

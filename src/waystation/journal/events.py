@@ -17,6 +17,9 @@ __all__ = [
     "LeaseChanged",
     "MeshLinkEnded",
     "MeshLookup",
+    "MessageChanged",
+    "MessageHeld",
+    "MessageStored",
     "NodeStarted",
     "NodeStopped",
     "PacketJudged",
@@ -231,6 +234,58 @@ class WorkJudged(NamedTuple):
     times: int = 1
 
 
+class MessageStored(NamedTuple):
+    """A message of a group is durable for the first time. Groups and messages have keyed references, like peers."""
+
+    ts_us: int
+    protocol: str
+    peer_ref: bytes | None
+    """Reference of the peer that it came from, None for one of the node's own."""
+    state: str
+    """``delivered``, ``waiting`` or ``invalid``, as it was when it became durable."""
+    size_bytes: int
+    group_ref: bytes
+    message_ref: bytes
+    dependency_refs: bytes
+    """References of the messages that it depends on, 16 bytes each, one behind the other."""
+    created_ms: int
+    """The author's clock, Unix milliseconds."""
+    order: int
+    """Place in the group's order of delivery, from 1; 0 when it was not delivered."""
+
+
+class MessageChanged(NamedTuple):
+    """A message that is stored became something else; of an invalid one also why."""
+
+    ts_us: int
+    protocol: str
+    state: str
+    """``delivered``, ``invalid`` or ``deleted``."""
+    reason: str | None
+    """Value of the protocol's refusal enum; None for one that is not invalid."""
+    group_ref: bytes
+    message_ref: bytes
+    order: int
+
+
+class MessageHeld(NamedTuple):
+    """A peer has told that it holds a message."""
+
+    ts_us: int
+    protocol: str
+    peer_ref: bytes
+    group_ref: bytes
+    message_ref: bytes
+    copies: int
+    """How often the message was offered or sent to the peer."""
+    offered_us: int | None
+    """How long before ``ts_us`` it was offered last, None for never; so are the others."""
+    requested_us: int | None
+    """How long before ``ts_us`` the peer asked for it last."""
+    sent_us: int | None
+    """How long before ``ts_us`` its body left last."""
+
+
 class AnonymousCounted(NamedTuple):
     """Connections of one minute that begins at ``ts_us``, counted and never named.
 
@@ -288,6 +343,9 @@ Event = (
     | MeshLinkEnded
     | LeaseChanged
     | WorkJudged
+    | MessageStored
+    | MessageChanged
+    | MessageHeld
     | AnonymousCounted
     | Refused
     | SegmentOpened
