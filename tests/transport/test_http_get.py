@@ -4,7 +4,7 @@ import contextlib
 import pytest
 
 from waystation.core.errors import HostError, LocalError
-from waystation.transport.http_get import http_get
+from waystation.transport.http_get import http_get, http_request
 
 
 def fetch(answer, **options):
@@ -91,3 +91,31 @@ def test_wrong_scheme_is_hinted_at():
 
     with pytest.raises(HostError, match="if it is a plain listener, try http://"):
         asyncio.run(secure())
+
+
+def test_request_carries_method_headers_and_body():
+    """What is sent is what the server gets; without a body there is none."""
+    heard = []
+
+    async def serve(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
+        heard.append((head, await reader.readexactly(length)))
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    async def run():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+            return [
+                await http_request("PUT", url, b"\x00body", {"Authorization": "Bearer a"}),
+                await http_request("DELETE", url),
+            ]
+
+    replies = asyncio.run(run())
+
+    assert replies == [(201, b"ok")] * 2
+    assert heard[0][0].startswith(b"PUT /x HTTP/1.1\r\n") and b"\r\nAuthorization: Bearer a\r\n" in heard[0][0]
+    assert heard[1][0].startswith(b"DELETE /x HTTP/1.1\r\n")
+    assert [body for _, body in heard] == [b"\x00body", b""]

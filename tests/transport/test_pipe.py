@@ -2,11 +2,17 @@
 
 import asyncio
 import contextlib
+import datetime
+import hashlib
 import socket
+import ssl
 
 import pytest
 
+from waystation.crypto.certificates import make_local_certificates
+from waystation.transport.dial import dial
 from waystation.transport.listen import Listener
+from waystation.transport.tls import client_context, leaf_sha256, server_context
 
 CHUNK = b"x" * 262_144
 
@@ -59,21 +65,36 @@ class SmallListener(Listener):
         super()._greet(accepted, host)
 
 
+class HalfSink(Sink):
+    """One that answers the other side's end with its last words, and may want to stay."""
+
+    def __init__(self, *, stays=True):
+        super().__init__()
+        self._stays = stays
+
+    def half_closed(self, pipe):
+        pipe.write([b"last words"])
+        self._note("half_closed")
+        return self._stays
+
+
 @contextlib.asynccontextmanager
-async def connection(listener_class=Listener):
-    """Give a sink with a pipe that stands, and the other side as a bare non-blocking socket."""
-    sink = Sink()
-    listener = listener_class(sink, lambda _: True, lambda _: None, None)
+async def connection(listener_class=Listener, sink=None, context=None):
+    """Give a sink with a pipe that stands (without TLS), and the other side as a bare non-blocking socket."""
+    sink = sink or Sink()
+    listener = listener_class(sink, lambda _: True, lambda _: None, context)
     await listener.open("127.0.0.1", 0)
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         other.setblocking(False)
         await asyncio.get_running_loop().sock_connect(other, ("127.0.0.1", listener.port))
-        await sink.until(lambda: sink.pipe is not None)
+        if context is None:
+            await sink.until(lambda: sink.pipe is not None)
         try:
             yield sink, other
         finally:
-            sink.pipe.abort()
+            if sink.pipe is not None:
+                sink.pipe.abort()
             listener.close()
 
 
@@ -203,3 +224,122 @@ def test_chunks_leave_as_one(chunks):
             return await read(other, len(b"".join(chunks)))
 
     assert asyncio.run(story()) == b"".join(chunks)
+
+
+def test_pipe_stays_open_behind_the_other_sides_half():
+    """What is written after the other side's end arrives, also later, and reading is neither paused nor resumed."""
+
+    async def story():
+        async with connection(sink=HalfSink()) as (sink, other):
+            other.shutdown(socket.SHUT_WR)
+            heard = await read(other, len(b"last words"))
+            sink.pipe.pause()
+            sink.pipe.resume()
+            sink.pipe.write([b" and more"])
+            heard += await read(other, len(b" and more"))
+            before = list(sink.reports)
+            sink.pipe.close()
+            end = await asyncio.get_running_loop().sock_recv(other, 1)
+            await sink.until(lambda: "lost" in sink.reports)
+            return heard, end, before
+
+    assert asyncio.run(story()) == (b"last words and more", b"", ["connected", "half_closed"])
+
+
+@pytest.mark.parametrize("sink", [Sink, lambda: HalfSink(stays=False)])
+def test_pipe_ends_with_the_other_sides_half(sink):
+    """A sink that does not hear of it, or does not want to stay, loses the pipe; what was written leaves."""
+
+    async def story():
+        async with connection(sink=sink()) as (sunk, other):
+            other.shutdown(socket.SHUT_WR)
+            await sunk.until(lambda: "lost" in sunk.reports)
+            return await asyncio.get_running_loop().sock_recv(other, 100), sunk.reports
+
+    said, reports = asyncio.run(story())
+
+    assert said == (b"last words" if "half_closed" in reports else b"")
+    assert reports[-1] == "lost"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Certificates for localhost."""
+    path = tmp_path_factory.mktemp("tls")
+    made = make_local_certificates(["localhost", "127.0.0.1"], datetime.datetime.now(datetime.UTC))
+    for name, pem in (("ca", made.ca_pem), ("cert", made.cert_pem), ("key", made.key_pem)):
+        (path / name).write_bytes(pem)
+    return path
+
+
+class Client:
+    """TLS over a bare socket by hand, so that it can end its half alone."""
+
+    def __init__(self, other):
+        self._other = other
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = client_context(verify=False).wrap_bio(self._incoming, self._outgoing)
+
+    async def _do(self, act):
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return act()
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(self._other, self._outgoing.read())
+                self._incoming.write(await loop.sock_recv(self._other, 65_536) or self._incoming.write_eof() or b"")
+
+    async def shake_hands(self):
+        await self._do(self._tls.do_handshake)
+        await asyncio.get_running_loop().sock_sendall(self._other, self._outgoing.read())
+
+    async def end_half(self):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        await asyncio.get_running_loop().sock_sendall(self._other, self._outgoing.read())
+
+    async def read(self):
+        async with asyncio.timeout(5):
+            return await self._do(lambda: self._tls.read(100))
+
+
+def test_tls_pipe_says_its_last_words_behind_the_other_sides_half(folder):
+    """Over TLS the pipe is lost right behind the word of the end, but what was written until then leaves."""
+
+    async def story():
+        context = server_context(folder / "cert", folder / "key")
+        async with connection(sink=HalfSink(), context=context) as (sink, other):
+            client = Client(other)
+            await client.shake_hands()
+            await sink.until(lambda: sink.pipe is not None)
+            await client.end_half()
+            heard = await client.read()
+            await sink.until(lambda: "half_closed" in sink.reports)
+            other.close()
+            await sink.until(lambda: "lost" in sink.reports)
+            return heard, sink.reports
+
+    assert asyncio.run(story()) == (b"last words", ["connected", "half_closed", "lost"])
+
+
+def test_certificate_is_known_to_who_dialled(folder):
+    """Who dials learns the hash of the leaf that was shown; who was dialled, and who speaks in plain, learn nothing."""
+
+    async def story(context):
+        theirs, ours = Sink(), Sink()
+        listener = Listener(theirs, lambda _: True, lambda _: None, context)
+        await listener.open("127.0.0.1", 0)
+        scheme = "tls" if context else "tcp"
+        pipe = await dial(f"{scheme}://127.0.0.1:{listener.port}", ours, client_context(verify=False), 5)
+        await theirs.until(lambda: theirs.pipe is not None)
+        facts = pipe.certificate_sha256, theirs.pipe.certificate_sha256, pipe.is_tls, theirs.pipe.is_tls
+        pipe.close()
+        await ours.until(lambda: "lost" in ours.reports)
+        listener.close()
+        return *facts, pipe.certificate_sha256
+
+    shown = hashlib.sha256(ssl.PEM_cert_to_DER_cert((folder / "cert").read_text().partition("\n\n")[0])).digest()
+
+    assert shown == leaf_sha256(folder / "cert")
+    assert asyncio.run(story(server_context(folder / "cert", folder / "key"))) == (shown, b"", True, True, b"")
+    assert asyncio.run(story(None)) == (b"", b"", False, False, b"")

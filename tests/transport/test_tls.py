@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import hashlib
 import ssl
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from waystation.core.errors import HostError
 from waystation.crypto.certificates import make_local_certificates
 from waystation.transport.listen import Listener
-from waystation.transport.tls import client_context, reload_certificate, server_context
+from waystation.transport.tls import client_context, leaf_sha256, reload_certificate, server_context
 
 
 class Echo:
@@ -180,3 +181,63 @@ def test_unverified_context_takes_any_certificate(first):
         return echoed
 
     assert asyncio.run(story()) == b"hello"
+
+
+def tls13(folder, *protocols):
+    """Return a listener's context that speaks nothing older than 1.3."""
+    return server_context(folder / "cert", folder / "key", only_tls13=True, protocols=protocols)
+
+
+@pytest.mark.parametrize(("asked", "agreed"), [(["other", "bsp/1"], "bsp/1"), (["other"], None), ([], None)])
+def test_name_of_the_protocol_is_agreed_on_where_it_is_asked_for(first, asked, agreed):
+    """Who names ours gets it; who names none, or another, is served all the same."""
+
+    async def story():
+        listener = await listening(tls13(first, "bsp/1"))
+        reader, writer = await dialled(listener.port, client_context(verify=False, only_tls13=True, protocols=asked))
+        echoed = await echo_once(reader, writer, b"hello")
+        tls = writer.get_extra_info("ssl_object")
+        facts = echoed, tls.selected_alpn_protocol(), tls.version(), tls.session_reused
+        writer.close()
+        listener.close()
+        return facts
+
+    assert asyncio.run(story()) == (b"hello", agreed, "TLSv1.3", False)
+
+
+def test_context_of_tls_13_refuses_12_on_either_side(first):
+    """A 1.2 client is turned away by such a listener, and such a client by a 1.2 listener."""
+
+    async def story(server, client):
+        listener = await listening(server)
+        with pytest.raises((ssl.SSLError, ConnectionResetError)):
+            await dialled(listener.port, client)
+        listener.close()
+
+    old_client = client_context(verify=False)
+    old_client.maximum_version = ssl.TLSVersion.TLSv1_2
+    old_server = server_context(first / "cert", first / "key")
+    old_server.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    asyncio.run(story(tls13(first), old_client))
+    asyncio.run(story(old_server, client_context(verify=False, only_tls13=True)))
+    assert tls13(first).num_tickets == 0
+
+
+def test_hash_is_that_of_the_leaf(first, tmp_path):
+    """The first certificate of a chain counts, as it stands on the wire; text around it does not."""
+    chain = tmp_path / "chain"
+    chain.write_bytes(b"leaf:\n" + (first / "cert").read_bytes() + (first / "ca").read_bytes())
+
+    assert leaf_sha256(chain) == leaf_sha256(first / "cert") == hashlib.sha256(der_of(first)).digest()
+
+
+@pytest.mark.parametrize("text", ["", "nothing"])
+def test_hash_of_what_is_no_certificate_is_one_sentence(tmp_path, text):
+    """A file that is missing or holds something else is named."""
+    (tmp_path / "cert").write_text(text)
+
+    with pytest.raises(HostError, match=r"cannot use the certificate .*cert"):
+        leaf_sha256(tmp_path / "cert")
+    with pytest.raises(HostError, match=r"cannot use the certificate .*nowhere"):
+        leaf_sha256(tmp_path / "nowhere")

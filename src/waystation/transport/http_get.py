@@ -1,4 +1,4 @@
-"""One plain HTTP GET with a bounded answer and a bounded time, for clients that look something up at a relay.
+"""One plain HTTP request with a bounded answer and a bounded time, for clients that look something up at a relay.
 
 No redirects, no proxies, no cookies: what a relay answers is what it answers.
 """
@@ -8,12 +8,13 @@ import contextlib
 import http.client
 import socket
 import ssl
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from waystation.core.errors import HostError, LocalError
 
-__all__ = ["BODY_BYTES_MAX", "HttpReply", "TlsContext", "http_get"]
+__all__ = ["BODY_BYTES_MAX", "HttpReply", "TlsContext", "http_get", "http_request"]
 
 TlsContext = ssl.SSLContext
 """What ``context`` arguments of this room take; rooms above name it without knowing TLS."""
@@ -50,10 +51,39 @@ async def http_get(
         LocalError: The text is no such URL.
         HostError: Nobody answers, the certificate is not trusted, the answer is too long or no HTTP.
     """
+    return await http_request("GET", url, context=context, body_bytes_max=body_bytes_max, timeout_s=timeout_s)
+
+
+async def http_request(
+    method: str,
+    url: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    context: ssl.SSLContext | None = None,
+    body_bytes_max: int = BODY_BYTES_MAX,
+    timeout_s: float = 10.0,
+) -> HttpReply:
+    """Send a request and return its answer, whatever status that has.
+
+    Args:
+        method: GET, PUT, POST or DELETE.
+        url: ``http://`` or ``https://``.
+        body: What is sent along; None for nothing.
+        headers: More of them, in ASCII.
+        context: TLS context for ``https`` (None means the system's authorities).
+        body_bytes_max: A longer answer is an error.
+        timeout_s: For everything together.
+
+    Raises:
+        LocalError: The text is no such URL.
+        HostError: Nobody answers, the certificate is not trusted, the answer is too long or no HTTP.
+    """
     connection, target = _connection(url, context, timeout_s)
+    said = {"Accept": "application/json", "Connection": "close", **(headers or {})}
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.to_thread(_fetch, connection, target, body_bytes_max)
+            return await asyncio.to_thread(_fetch, connection, method, target, body, said, body_bytes_max)
     except TimeoutError as error:
         raise HostError(f"{url} did not answer within {timeout_s:g} s{_hint(url, error)}") from error
     except (OSError, http.client.HTTPException, UnicodeError) as error:
@@ -87,15 +117,22 @@ def _hint(url: str, error: Exception) -> str:
     return "; if it is a plain listener, try http://" if garbled else ""
 
 
-def _fetch(connection: http.client.HTTPConnection, target: str, body_bytes_max: int) -> HttpReply:
-    connection.request("GET", target, headers={"Accept": "application/json", "Connection": "close"})
-    body = bytearray()
+def _fetch(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    body_bytes_max: int,
+) -> HttpReply:
+    connection.request(method, target, body, headers)
+    answer = bytearray()
     with connection.getresponse() as response:
         while piece := response.read1(_PIECE_BYTES):
-            body += piece
-            if len(body) > body_bytes_max:
+            answer += piece
+            if len(answer) > body_bytes_max:
                 raise http.client.HTTPException(f"the answer is longer than {body_bytes_max} bytes")
-        return HttpReply(response.status, bytes(body))
+        return HttpReply(response.status, bytes(answer))
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:

@@ -43,7 +43,7 @@ class Listener:
 
     def __init__(
         self,
-        sink: Sink,
+        sink: Sink | None,
         admit: Callable[[str], bool],
         release: Callable[[str], None],
         context: ssl.SSLContext | None,
@@ -52,14 +52,14 @@ class Listener:
         """Describe a listener; ``open`` binds it.
 
         Args:
-            sink: Gets every pipe that stands, unless ``arrive`` leads newcomers elsewhere.
+            sink: Gets every pipe that stands, unless ``arrive`` leads newcomers elsewhere; may be None then.
             admit: Asked with the remote host before anything else; False closes at once.
             release: Told about an admitted host whose connection ended before it reached a sink.
             context: TLS context, or None for plain TCP.
             arrive: Makes the asyncio protocol of a newcomer from its host; a ``Pipe`` to ``sink`` when left out. It has
                 ``HANDSHAKE_TIMEOUT_S``, TLS included, to settle.
         """
-        self._arrive = arrive if arrive is not None else lambda host: Pipe(sink, host)
+        self._arrive = arrive if arrive is not None else partial(Pipe, cast("Sink", sink))
         self._admit = admit
         self._release = release
         self._context = context

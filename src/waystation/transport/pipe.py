@@ -7,11 +7,12 @@ zero: ``congested`` means that bytes wait in this process, ``drained`` that the 
 import array
 import asyncio
 import fcntl
+import hashlib
 import termios
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
-__all__ = ["Pipe", "Sink"]
+__all__ = ["HearsHalf", "Pipe", "Sink"]
 
 
 class Sink(Protocol):
@@ -33,18 +34,31 @@ class Sink(Protocol):
         """The connection is gone; last call for this pipe."""
 
 
+@runtime_checkable
+class HearsHalf(Protocol):
+    """What a sink may have besides: word that the other side has ended its half."""
+
+    def half_closed(self, pipe: "Pipe") -> bool:
+        """No more bytes will arrive; return whether the pipe stays open for those that we still write.
+
+        Over TLS it does not, whatever is returned: the transport shuts down right behind this call, and only what was
+        written until then leaves. A TLS connection whose other side ends without saying so is lost at once.
+        """
+
+
 class Pipe(asyncio.Protocol):
     """The asyncio protocol of one connection.
 
     ``address`` is the other side's host, or "" when the transport has none.
     """
 
-    __slots__ = ("_sink", "_transport", "address", "peer", "stood", "waits")
+    __slots__ = ("_is_half", "_sink", "_transport", "address", "peer", "stood", "waits")
 
     def __init__(self, sink: Sink, address: str) -> None:
         """Make a pipe that reports to ``sink``."""
         self._sink = sink
         self._transport: asyncio.Transport | None = None
+        self._is_half = False
         self.address = address
         self.peer = -1
         """Free for the owner: the number by which it knows this pipe."""
@@ -66,6 +80,12 @@ class Pipe(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; called by the event loop."""
         self._sink.received(self, data)
+
+    def eof_received(self) -> bool:
+        """Report that the other side has ended its half, and say whether to stay; called by the event loop."""
+        self._is_half = True
+        stays = isinstance(self._sink, HearsHalf) and self._sink.half_closed(self)
+        return stays and not self.is_tls
 
     def pause_writing(self) -> None:
         """Note that bytes wait; called by the event loop."""
@@ -104,10 +124,22 @@ class Pipe(asyncio.Protocol):
         return self.unsent_bytes + waiting[0]
 
     @property
+    def is_tls(self) -> bool:
+        """Whether it speaks TLS itself; False once it is lost."""
+        return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+
+    @property
     def tls_version(self) -> str:
         """Name of the TLS version, or "" on a plain pipe."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return str(tls.version()) if tls is not None else ""
+
+    @property
+    def certificate_sha256(self) -> bytes:
+        """SHA-256, 32 bytes, of the certificate that the other side has shown; nothing when it has shown none."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        shown = tls.getpeercert(binary_form=True) if tls is not None else None
+        return hashlib.sha256(shown).digest() if shown else b""
 
     def write(self, chunks: Sequence[bytes]) -> None:
         """Write all chunks in one go; a lost pipe swallows them, its ``lost`` was or will be called."""
@@ -116,12 +148,12 @@ class Pipe(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading."""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._is_half and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Go on reading."""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._is_half and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def close(self, status: int = 0) -> None:  # noqa: ARG002 - plain bytes have no closing handshake

@@ -1,24 +1,39 @@
 """TLS contexts: what we offer, what we check, and how a certificate is replaced while peers stay connected."""
 
+import hashlib
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from waystation.core.errors import HostError
 
-__all__ = ["client_context", "reload_certificate", "server_context"]
+__all__ = ["client_context", "leaf_sha256", "reload_certificate", "server_context"]
+
+_PEM_END: Final = "-----END CERTIFICATE-----"
 
 
-def server_context(cert: Path, key: Path) -> ssl.SSLContext:
+def server_context(cert: Path, key: Path, *, only_tls13: bool = False, protocols: Sequence[str] = ()) -> ssl.SSLContext:
     """Return a context for listeners: TLS 1.2 and 1.3, with the PEM certificate chain and key.
 
     TLS 1.2 because MicroPython's mbedTLS has nothing newer (design.md, Identity and TLS).
+
+    Args:
+        cert: Chain in PEM, the leaf first.
+        key: Of the leaf, in PEM.
+        only_tls13: Whether 1.2 is refused, and no session tickets are handed out.
+        protocols: Names for ALPN (RFC 7301), the preferred one first; who names none, or none of them, is served too.
 
     Raises:
         HostError: A file cannot be read, or key and certificate do not belong together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if only_tls13 else ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if only_tls13:
+        context.num_tickets = 0
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     _load(context, cert, key)
     return context
 
@@ -33,17 +48,39 @@ def reload_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     _load(context, cert, key)
 
 
-def client_context(ca: Path | None = None, *, verify: bool = True) -> ssl.SSLContext:
+def leaf_sha256(cert: Path) -> bytes:
+    """Return the SHA-256, 32 bytes, of the first certificate in a PEM file as it stands on the wire.
+
+    Raises:
+        HostError: The file cannot be read or holds no certificate.
+    """
+    try:
+        text = cert.read_text(encoding="ascii", errors="replace")
+        leaf = text[text.index("-----BEGIN CERTIFICATE-----") :].partition(_PEM_END)[0] + _PEM_END
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest()
+    except (OSError, ValueError) as error:  # ValueError: no certificate, or no base64 in it
+        raise HostError(f"cannot use the certificate {cert}: {error}") from error
+
+
+def client_context(
+    ca: Path | None = None, *, verify: bool = True, only_tls13: bool = False, protocols: Sequence[str] = ()
+) -> ssl.SSLContext:
     """Return a context for dialling.
 
     Args:
         ca: PEM file of an authority to trust besides the system's.
         verify: False takes any certificate, for relays whose payload protection does not rest on TLS.
+        only_tls13: Whether 1.2 is refused.
+        protocols: Names for ALPN (RFC 7301), the preferred one first.
 
     Raises:
         HostError: The file cannot be read or holds no certificate.
     """
     context = ssl.create_default_context()
+    if only_tls13:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
