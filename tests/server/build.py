@@ -231,6 +231,7 @@ class NodeProcess:
         chosen = {
             "bhumi__tls": "127.0.0.1:0",
             "bhumi__plain": "127.0.0.1:0",
+            "bsp__tls": "127.0.0.1:0",
             "lprp__udp": "127.0.0.1:0",
             "merk__ws": "127.0.0.1:0",
             "strata__ws": "127.0.0.1:0",

@@ -12,6 +12,7 @@ from waystation.server.node import NodeServer
 OFF = {
     "bhumi.tls": "",
     "bhumi.plain": "127.0.0.1:0",
+    "bsp.tls": "",
     "lprp.udp": "",
     "merk.ws": "",
     "strata.ws": "",
@@ -28,10 +29,12 @@ def configured(home, config_path=None, **settings):
 def listeners_of(config):
     """Return the names of the listeners that a configuration asks for."""
     bhumi, merk, strata = config.bhumi_listen, config.merk_listen, config.strata_listen
-    lprp = config.lprp_listen
+    bsp, lprp = config.bsp_listen, config.lprp_listen
     asked = {
         "bhumi": bhumi.enabled and bhumi.tls,
         "bhumi_plain": bhumi.enabled and bhumi.plain,
+        "bsp": bsp.enabled and bsp.tls,
+        "bsp_plain": bsp.enabled and bsp.plain,
         "lprp": lprp.enabled and lprp.udp,
         "merk": merk.enabled and merk.ws,
         "strata": strata.enabled and strata.ws,

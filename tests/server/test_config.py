@@ -89,13 +89,10 @@ def test_every_kind_of_value_from_file_and_from_text(write):
         ('[store]\n# where\nurl = "postgresql://x"\n', 3, "PostgreSQL, which this version cannot use"),
         ('[store]\nurl = "mysql"\n', 2, 'allowed: one of "sqlite", "memory"'),
         ("[bhumi]\nrequire_binding = true\n", 2, "BIND extension, which this version does not have"),
-        ("[bsp]\nenabled = true\n", 2, "this version has no protocol bsp"),
-        ('[bsp]\ntls = "0.0.0.0:7443"\n', 2, "this version has no protocol bsp"),
         ("[lprp]\nudp = 4810\n", 2, 'text "host:port"'),
         ('[lprp]\nbyte_order = "middle"\n', 2, 'allowed: one of "big", "little"'),
         ("[lprp]\npow_base_bits_relay = 27\n", 2, "allowed: a whole number from 0 to 26 (bits)"),
-        ("[[bsp.groups]]\nformat = 'opaque'\n", 1, "this version has no protocol bsp"),
-        ("bsp = 1\n", 1, "this version has no protocol bsp"),
+        ("bsp = 1\n", 1, "bsp is a table; write [bsp]"),
         ('[bhumi]\nplain = "0.0.0.0:9000"\n', 2, "only a loopback address"),
         ('[bhumi]\nenabled = true\ncert = "a.pem"\n', 3, "give both, or neither"),
         ('[bhumi]\nkey = "a.pem"\n', 2, "give both, or neither"),
@@ -194,7 +191,7 @@ def test_missing_file_is_refused(tmp_path):
         ("WAYSTATION_BUMI__TLS", "x", "did you mean bhumi?"),
         ("WAYSTATION_BHUMI_TLS", "x", "did you mean WAYSTATION_BHUMI__TLS?"),
         ("WAYSTATION_LIMITS__ENABLED", "yes", "allowed: true or false"),
-        ("WAYSTATION_BSP__ENABLED", "true", "no protocol bsp"),
+        ("WAYSTATION_BSP__ENABLED", "yes", "allowed: true or false"),
     ],
 )
 def test_bad_variable_is_refused_by_name(name, value, says):
@@ -254,13 +251,6 @@ def test_bad_value_is_refused_even_where_a_flag_wins(write):
     error = _refusal(write("[bhumi]\nack_timeout_ms = 1\n"), overrides={"bhumi.ack_timeout_ms": "1000"})
 
     assert error.line == 2
-
-
-def test_protocols_to_come_may_be_switched_off(write):
-    """A file written for a later version loads when it switches those protocols off."""
-    path = write("[bsp]\nenabled = false\n")
-
-    assert load_config(path, {"WAYSTATION_BSP__ENABLED": "False"}, {"bsp.enabled": "false"}) == Config()
 
 
 def test_lprp_has_a_port_and_rules_of_its_own(write):

@@ -7,11 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.server.build import Echo, Rig, eventually
-from tests.transport.build import Site
+from tests.transport.build import Sink, Site, certificates
 from waystation.core.effects import Close, Dial, Peer, Send
 from waystation.protocols.bhumi import messages
 from waystation.server import dialler as module
+from waystation.server.bsp_outlet import BspOutlet
 from waystation.server.dialler import DIALS_MAX, Dialler
+from waystation.transport.listen import Listener
+from waystation.transport.tls import leaf_sha256, server_context
 from waystation.transport.websocket_out import Outlet
 
 
@@ -418,3 +421,48 @@ def test_memory_of_troubles_is_bounded(monkeypatch):
         return len(stage.dialler._told)
 
     assert run(story)[0] == 3
+
+
+class ProvenCaller(Caller):
+    """A relay that is told which certificate was seen."""
+
+    def connect_upstream(self, peer, name, now, certificate=b""):
+        super().connect_upstream(peer, name, now)
+        self.told.append((peer, certificate))
+
+
+def test_peer_of_bsp_is_dialled_with_any_certificate_and_that_is_told(tmp_path):
+    """TLS to a name that it does not have; what it said arrives, and its end is no refusal of the mesh."""
+    folder = certificates(tmp_path)
+
+    async def main():
+        theirs = Sink(echoes=True)
+        context = server_context(folder / "cert", folder / "key")
+        listener = Listener(theirs, lambda _: True, lambda _: None, context)
+        await listener.open("127.0.0.1", 0)
+        relay = ProvenCaller()
+        dialler = Dialler(Outlet(message_bytes_max=1_000), bsp_outlet=BspOutlet())
+        async with Rig("caller", relay, dialler=dialler) as rig:
+            relay.outbox.append(Dial("them", f"bsp+tls://localhost:{listener.port}", only_public=False))
+            rig.hub.plan_turn()
+            await eventually(lambda: relay.stands)
+            peer = relay.stands["them"]
+            relay.outbox.append(Send(Peer(peer), b"hello"))
+            rig.hub.plan_turn()
+            await eventually(lambda: len(relay.told) == 2)
+            theirs.pipe.abort()
+            await eventually(lambda: relay.calls)
+            relay.outbox.append(Dial("nobody", "bsp+tls://127.0.0.1:1", only_public=False))
+            relay.outbox.append(Dial("nonsense", "bsp+tls://", only_public=False))
+            rig.hub.plan_turn()
+            await eventually(lambda: len(relay.failed) == 2)
+        listener.close()
+        return relay, peer
+
+    with capture_logs() as lines:
+        relay, peer = asyncio.run(main())
+
+    assert relay.told == [(peer, leaf_sha256(folder / "cert")), (peer, b"hello")]
+    assert relay.calls == [("disconnect", peer)]
+    assert sorted(relay.failed) == ["nobody", "nonsense"]
+    assert {line["event"] for line in lines} == {"peer.connected", "peer.unreachable"}

@@ -29,11 +29,11 @@ from waystation.server.relays import build_relays
 from waystation.server.well_known import WellKnown
 from waystation.store.memory import MemoryStore
 from waystation.transport.http_get import http_get
-from waystation.transport.tls import client_context
+from waystation.transport.tls import client_context, leaf_sha256
 from waystation.transport.websocket_liveness import Patience
 
 PATIENCE_S = 5
-QUIET = {"bhumi.tls": "", "lprp.udp": "", "merk.ws": "", "strata.ws": ""}
+QUIET = {"bhumi.tls": "", "bsp.tls": "", "lprp.udp": "", "merk.ws": "", "strata.ws": ""}
 CHALLENGE_BYTES = 152  # specs/merk.md 2: a header of 120 bytes and a challenge of 32
 
 
@@ -311,3 +311,60 @@ def test_taken_port_is_refused(tmp_path):
     """The error names the address; what was bound before can still be closed."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="the port is taken"):
         told(tmp_path, None, bhumi__plain="127.0.0.1:0", merk__ws=f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_ports_of_bsp_have_their_names(tmp_path):
+    """TLS, bare records, and the path on each port of a WebSocket that speaks TLS, told under the first of them."""
+
+    async def story(listeners):
+        return listeners.urls(), listeners.ports(), len(list(listeners))
+
+    on = dict.fromkeys(("bsp__tls", "bsp__plain", "merk__ws", "strata__ws"), "127.0.0.1:0")
+    on |= {"bsp__plain_peer": "ab" * 32, "merk__tls": "true", "strata__tls": "true", "bsp__path": "/sync"}
+    urls, ports, count = told(tmp_path, story, **on)
+
+    assert urls["bsp"] == f"tls://127.0.0.1:{ports['bsp']}"
+    assert urls["bsp_plain"] == f"tcp://127.0.0.1:{ports['bsp_plain']}"
+    assert urls["bsp_wss"] == f"wss://127.0.0.1:{ports['merk']}/sync"
+    assert count == 4
+
+
+@pytest.mark.parametrize(
+    "flags", [{}, {"merk__tls": "true", "bsp__path": ""}, {"merk__tls": "true", "bsp__enabled": "false"}]
+)
+def test_web_port_without_tls_of_ours_does_not_carry_bsp(tmp_path, flags):
+    """A proof must cover the certificate that the peer sees, so where we do not know it the path is nobody's."""
+
+    async def story(listeners):
+        url = listeners.urls()["merk"].replace("127.0.0.1", "localhost")
+        context = client_context(tmp_path / "tls/ca.pem") if url.startswith("wss") else None
+        with pytest.raises(InvalidStatus) as refused:
+            await dial(f"{url}/bsp", ssl=context)
+        return listeners.urls(), refused.value.response.status_code
+
+    urls, status = told(tmp_path, story, merk__ws="127.0.0.1:0", **flags)
+
+    assert "bsp_wss" not in urls
+    assert status == 200  # what a plain GET of an unknown path gets here
+
+
+def test_each_door_of_bsp_has_the_hash_of_its_own_certificate(tmp_path):
+    """Tables may name different certificates; behind a foreign proxy it is the one that the operator tells."""
+    for name in ("merk", "new"):
+        Home(tmp_path / name).ensure()
+    merk, new = (Home(tmp_path / name) for name in ("merk", "new"))
+
+    async def story(listeners):
+        ours = load_config(None, {}, {"bsp.cert": str(new.cert_path), "bsp.key": str(new.tls_key_path)})
+        return listeners.bsp_certificates(listeners._config), listeners.bsp_certificates(ours)[""]
+
+    flags = dict.fromkeys(("bsp__tls", "merk__ws", "strata__ws"), "127.0.0.1:0")
+    flags |= {"merk__tls": "true", "merk__cert": str(merk.cert_path), "merk__key": str(merk.tls_key_path)}
+    hashes, reloaded = told(tmp_path, story, **flags, bsp__terminator_certificate="ab" * 32)
+
+    assert hashes == {
+        "": leaf_sha256(tmp_path / "tls/cert.pem"),
+        "wss_merk": leaf_sha256(merk.cert_path),
+        "wss_strata": b"\xab" * 32,
+    }
+    assert reloaded == leaf_sha256(new.cert_path)

@@ -72,7 +72,7 @@ class Ours:
 async def node(home, *peers, **merk):
     """Serve a node that dials ``peers``; more settings of ``[merk]`` by their names."""
     settings = {"node.home": str(home), "merk.ws": "127.0.0.1:0", "admin.listen": "", "store.url": "memory"}
-    settings |= {"bhumi.enabled": "false", "lprp.enabled": "false", "strata.enabled": "false"}
+    settings |= {f"{name}.enabled": "false" for name in ("bhumi", "bsp", "lprp", "strata")}
     settings |= {"merk.peers": ",".join(peers)} | {f"merk.{name}": value for name, value in merk.items()}
     place = Home(home)
     place.ensure()

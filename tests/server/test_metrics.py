@@ -7,7 +7,7 @@ from waystation.server.metrics import render_metrics
 
 def status(**changes):
     """Return a node's status document."""
-    names = ("deliveries", "refusals", "packets", "lookups", "leases", "work")
+    names = ("deliveries", "refusals", "packets", "lookups", "leases", "work", "messages")
     totals = {name: {} for name in names} | changes.pop("totals", {})
     return {"uptime_s": 12.5, "sizes": {}, "totals": totals, "traffic": {}, "datagrams": {}, "written": {}} | changes
 
@@ -33,6 +33,7 @@ def test_every_number_is_a_series():
             "lookups": {("merk", "found"): 4},
             "leases": {("lprp", "granted"): 5},
             "work": {("lprp", "too_few_bits"): 6},
+            "messages": {("bsp", "held"): 8},
         },
         traffic={"lprp": {"in": 1_000, "out": 2_000}},
         datagrams={"lprp": {"received": 10, "sent": 9, "waiting": 3, "dropped": 2, "failed": 1}},
@@ -49,6 +50,7 @@ def test_every_number_is_a_series():
         ("waystation_mesh_lookups_total", (("protocol", "merk"), ("result", "found"))): 4,
         ("waystation_leases_total", (("change", "granted"), ("protocol", "lprp"))): 5,
         ("waystation_work_total", (("protocol", "lprp"), ("verdict", "too_few_bits"))): 6,
+        ("waystation_messages_total", (("change", "held"), ("protocol", "bsp"))): 8,
         ("waystation_traffic_bytes_total", (("direction", "in"), ("protocol", "lprp"))): 1_000,
         ("waystation_traffic_bytes_total", (("direction", "out"), ("protocol", "lprp"))): 2_000,
         ("waystation_datagrams_total", (("fate", "received"), ("listener", "lprp"))): 10,

@@ -50,8 +50,8 @@ def test_status_names_the_node(tmp_path, capsys):
     assert ready
     assert status["node"] == line["node"]
     assert status["listeners"] == line["listeners"]
-    assert set(status["sizes"]) == {"bhumi", "lprp", "merk", "strata", "node"}
-    assert set(status["totals"]) == {"deliveries", "refusals", "packets", "lookups", "leases", "work"}
+    assert set(status["sizes"]) == {"bhumi", "bsp", "lprp", "merk", "strata", "node"}
+    assert set(status["totals"]) == {"deliveries", "refusals", "packets", "lookups", "leases", "work", "messages"}
 
 
 def test_public_port_tells_about_the_node(tmp_path):
@@ -398,7 +398,8 @@ def test_disabled_protocol_is_not_started(tmp_path):
         place.ensure()
         server = NodeServer(
             configured(
-                tmp_path, bhumi__enabled="false", lprp__enabled="false", merk__enabled="false", strata__enabled="false"
+                tmp_path,
+                **{f"{name}__enabled": "false" for name in ("bhumi", "bsp", "lprp", "merk", "strata")},
             ),
             place,
         )

@@ -7,11 +7,14 @@ import pytest
 
 from tests.protocols.strata.build import ALICE, BOB, NOW, did, packet_of, sign_bytes, signed, unsigned
 from tests.protocols.strata.build_keys import NAMED, document
-from waystation.core.effects import Peer
+from tests.server.bsp_stand_in import proof_bytes
+from waystation.core.effects import Close, Peer
 from waystation.core.errors import ConfigError
+from waystation.core.ids import encode_id52
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.crypto.signing import KeyPair
+from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bsp.relay import BspRelay
 from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.relay import StrataRelay
@@ -46,13 +49,52 @@ def answers_to(relay, *packets):
 
 def test_every_relay_that_is_on_is_built():
     """All by default, each off by itself."""
-    kinds = {"bhumi": BhumiRelay, "lprp": LprpRelay, "merk": MerkRelay, "strata": StrataRelay}
+    kinds = {"bhumi": BhumiRelay, "bsp": BspRelay, "lprp": LprpRelay, "merk": MerkRelay, "strata": StrataRelay}
     off = {f"{name}__enabled": "false" for name in kinds}
 
     assert {name: type(relay) for name, relay in built().items()} == kinds
     for name in kinds:
         assert list(built(**{f"{name}__enabled": "false"})) == [other for other in kinds if other != name]
     assert built(**off) == {}
+
+
+def test_bsp_has_the_identity_of_the_node_and_whom_the_operator_bans_is_turned_away():
+    """Its hello names the node's key, and every proven key is put to the same question as in other protocols."""
+    banned = KeyPair.from_seed(b"b" * 32)
+    asked = []
+    relay = built(asked.append, bsp__peers=f'[{{key="{banned.public.hex()}"}}]')["bsp"]
+    relay.use_certificate(b"c" * 32)
+    relay.connect(Peer(1), Instant(0))
+    (hello,) = relay.take()
+    nonce = b"n" * 32
+    proof = sign(banned, proof_bytes(b"client", hello.data[8:40], nonce, OWN.public, banned.public, b"c" * 32))
+    relay.receive(Peer(1), hello.data[:8] + nonce + banned.public + proof, Instant(1))
+    said = relay.take()
+
+    assert hello.data[40:] == OWN.public
+    assert asked == [banned.public]
+    assert [effect.reason.value for effect in said if isinstance(effect, Close)] == ["identity_banned"]
+
+
+@pytest.mark.parametrize("key", [OWN.public.hex(), encode_id52(OWN.public)], ids=["hexadecimal", "id52"])
+@pytest.mark.parametrize(("name", "value"), [("plain_peer", '"{}"'), ("owners", '["{}"]')])
+def test_bsp_takes_nobody_for_the_node_itself(tmp_path, name, value, key):
+    """An owner or peer of bare records with the node's own key is a mistake, told with its place in the file."""
+    path = tmp_path / "node.toml"
+    path.write_text(f"[bsp]\n{name} = {value.format(key)}\n")
+    config = load_config(path, {}, {})
+    with pytest.raises(ConfigError, match=f"bsp.{name} has the key of this node") as caught:
+        build_relays(config, OWN, MemoryStore(), random.Random(1), lambda _: True)
+
+    assert (caught.value.origin, caught.value.line) == (str(path), 2)
+
+
+def test_bsp_takes_other_keys():
+    """Those are what the settings are for; the node among its own peers is passed over."""
+    other = KeyPair.from_seed(b"b" * 32).public.hex()
+    relay = built(bsp__owners=other, bsp__plain_peer=other, bsp__peers=f'[{{key="{OWN.public.hex()}"}}]')["bsp"]
+
+    assert [peer["key"] for peer in relay.view()["peers"]] == [other]
 
 
 def test_lprp_has_the_identity_of_the_node_and_its_settings():

@@ -17,6 +17,7 @@ from waystation.core.ids import encode_id52
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages
+from waystation.server.home import Home
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.tls import client_context
 from waystation.version import __version__
@@ -62,6 +63,7 @@ def test_ready_line_names_everything(node):
     assert {name: urlsplit(url).scheme for name, url in listeners.items()} == {
         "bhumi": "tls",
         "bhumi_plain": "tcp",
+        "bsp": "tls",
         "lprp": "udp",
         "merk": "ws",
         "strata": "ws",
@@ -234,7 +236,7 @@ def test_two_nodes_run_side_by_side(node, own_node):
 
     assert status == messages.Status.NOT_CONNECTED
     assert node.ready["node"] != own_node.ready["node"]
-    assert len(set(ports)) == 12
+    assert len(set(ports)) == 14
 
 
 def test_same_home_twice_is_refused(node):
@@ -250,7 +252,7 @@ def test_same_home_twice_is_refused(node):
 def test_taken_port_is_one_sentence_and_exit_4(node, tmp_path, listener, setting):
     """A port that somebody has ends the start with exit code 4 and one plain sentence; nothing was announced."""
     taken = urlsplit(node.url(listener)).netloc
-    settings = {"bhumi.tls": "127.0.0.1:0", "lprp.udp": "", "admin.listen": ""} | {setting: taken}
+    settings = {"bhumi.tls": "127.0.0.1:0", "bsp.tls": "", "lprp.udp": "", "admin.listen": ""} | {setting: taken}
     refused = run_serve(tmp_path / "home", settings, "--log-level", "error")
 
     assert refused.returncode == 4
@@ -289,3 +291,16 @@ def test_stdout_has_the_ready_line_and_nothing_else(tmp_path):
     assert rest == ""
     assert "admin" not in node.ready["listeners"]
     assert json.loads(json.dumps(node.ready)) == node.ready
+
+
+def test_node_that_is_named_as_its_own_owner_is_exit_3(tmp_path):
+    """What only the node's key can tell is one sentence too, with file and line."""
+    home = Home(tmp_path / "home")
+    home.ensure()
+    config = tmp_path / "node.toml"
+    config.write_text(f"[bsp]\ntls = ''\nowners = ['{home.key_pair().public.hex()}']\n")
+    refused = run_serve(tmp_path / "home", {}, "--config", str(config), "--log-level", "error")
+
+    assert (refused.returncode, refused.stdout) == (3, "")
+    (sentence,) = refused.stderr.splitlines()
+    assert sentence.startswith(f"waystation: {config}:3: bsp.owners has the key of this node")

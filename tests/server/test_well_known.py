@@ -8,15 +8,17 @@ from waystation.server.config import load_config
 from waystation.server.well_known import WellKnown
 from waystation.version import __version__
 
-PORTS = {"bhumi": 1, "merk": 2, "strata": 3, "lprp": 4}
+PORTS = {"bhumi": 1, "bsp": 5, "merk": 2, "strata": 3, "lprp": 4}
 HOST = {"public_key": "11" * 32, "byte_order": "big", "lease_ms": 3_600_000, "leases": "open"}
+INFO_PATH = "/.well-known/waystation.json"
 IDENTITY = {"public_key": "00" * 32, "id52": "0" * 52, "did": "did:strata:x"}
 
 
-def documents(mesh=None, **flags):
+def documents(mesh=None, ports=None, **flags):
     """Return the documents of a configuration, ``merk__x="y"`` being merk.x = y."""
     config = load_config(None, {}, {name.replace("__", "."): value for name, value in flags.items()})
-    return WellKnown(config, IDENTITY, lambda: PORTS, mesh, (lambda: HOST) if config.lprp_listen.enabled else None)
+    lprp = (lambda: HOST) if config.lprp_listen.enabled else None
+    return WellKnown(config, IDENTITY, lambda: PORTS | (ports or {}), mesh, lprp)
 
 
 def info(**flags):
@@ -35,8 +37,8 @@ def test_info_names_the_node():
 
 def test_info_has_the_protocols_that_are_on():
     """What is switched off is not offered."""
-    assert list(info()["protocols"]) == ["bhumi", "lprp", "merk", "strata"]
-    off = {f"{name}__enabled": "false" for name in ("bhumi", "lprp", "merk")}
+    assert list(info()["protocols"]) == ["bhumi", "bsp", "lprp", "merk", "strata"]
+    off = {f"{name}__enabled": "false" for name in ("bhumi", "bsp", "lprp", "merk")}
     assert list(info(**off)["protocols"]) == ["strata"]
 
 
@@ -57,6 +59,7 @@ def test_info_says_what_a_client_of_lprp_must_know():
         ("strata", ("limits", "max_age_s"), "strata__max_age_s", 3_600),
         ("strata", ("url",), "strata__public_url", "wss://relay.example.org/strata"),
         ("strata", ("paths",), "strata__path", ["/s"]),
+        ("bsp", ("limits", "profile"), "bsp__profile", "briar"),
         ("bhumi", ("limits", "max_payload_bytes"), "bhumi__max_payload_bytes", 1_024),
         ("bhumi", ("limits", "ack_timeout_ms"), "bhumi__ack_timeout_ms", 50),
     ],
@@ -75,6 +78,23 @@ def test_info_follows_the_configuration(protocol, place, setting, value):
 def test_ports_are_those_that_are_bound():
     """A port that the configuration leaves to chance is told as it fell."""
     assert {name: protocol["port"] for name, protocol in info()["protocols"].items()} == PORTS
+
+
+def test_bsp_says_where_it_is_and_nothing_about_its_groups():
+    """The address to hand out has the node's key; the path of bsp+wss stands there when a port carries it."""
+    groups = f'[{{client_id = "{"01" * 32}", descriptor = "aa", name = "tea", share_with = ["{"22" * 32}"]}}]'
+    plain, web = info(bsp__groups=groups), json.loads(documents(ports={"bsp_wss": 6}).answer(INFO_PATH).body)
+
+    assert plain["protocols"]["bsp"]["address"] == f"bsp+tls://{'0' * 52}@HOST:5"
+    assert (plain["protocols"]["bsp"]["web_port"], plain["protocols"]["bsp"]["paths"]) == (None, [])
+    assert (web["protocols"]["bsp"]["web_port"], web["protocols"]["bsp"]["paths"]) == (6, ["/bsp"])
+    assert not any(word in json.dumps(plain) for word in ("tea", "22" * 32, "01" * 32))
+
+
+def test_features_tell_whether_the_node_is_a_mailbox():
+    """Without owners it keeps nothing for others, and does not claim to."""
+    assert info(bsp__owners="22" * 32)["protocols"]["bsp"]["features"] == ["mailbox"]
+    assert info()["protocols"]["bsp"]["features"] == []
 
 
 def test_features_tell_whether_the_mesh_is_open():

@@ -101,6 +101,7 @@ class AdminServer:
                 Route("/metrics", self._metrics),
                 Route("/admin/v1/status", self._status),
                 Route("/admin/v1/tenants", self._tenants),
+                Route("/admin/v1/bsp", self._bsp),
                 Route("/admin/v1/bans", self._bans, methods=["GET", "POST"]),
                 Route("/admin/v1/bans/{subject:path}", self._lift, methods=["DELETE"]),
             ]
@@ -139,6 +140,11 @@ class AdminServer:
                 return _refusal(401, "this is not the text in admin.token of the node's home")
             shown = [{name: value for name, value in view.items() if name != "address"} for view in shown]
         return JSONResponse({"ok": True, "count": count, "tenants": shown})
+
+    async def _bsp(self, _request: Request) -> Response:
+        """Answer with groups and peers of the BSP device."""
+        view = self._node.bsp()
+        return JSONResponse({"ok": True, **view}) if view is not None else _refusal(404, "[bsp] is not enabled")
 
     async def _bans(self, request: Request) -> Response:
         if request.method == "GET":

@@ -10,10 +10,11 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.lprp.settings import LprpSettings
 from waystation.protocols.merk.settings import MerkSettings, check_url
 from waystation.protocols.strata.settings import (
@@ -23,11 +24,12 @@ from waystation.protocols.strata.settings import (
     read_static_dids,
     read_upstreams,
 )
+from waystation.server.bsp_checks import checks_of
 from waystation.server.settings import (
     PARTS,
-    TABLES_TO_COME,
     AdminSettings,
     BhumiListenSettings,
+    BspListenSettings,
     BusSettings,
     JournalSettings,
     LimitSettings,
@@ -40,6 +42,7 @@ from waystation.server.settings import (
     StoreSettings,
     StrataListenSettings,
     admit,
+    allowed_values,
     fields_of,
     merk_paths,
     plain_value,
@@ -50,7 +53,7 @@ __all__ = ["Change", "Config", "Explained", "Origin", "changes", "explain", "loa
 
 _PREFIX: Final = "WAYSTATION_"
 _LIST_FORMS: Final = 'texts joined by commas, such as a,b, or a TOML array, such as ["a", "b"]'
-_TABLES: Final = (*dict.fromkeys(part.table for part in PARTS), *TABLES_TO_COME)
+_TABLES: Final = tuple(dict.fromkeys(part.table for part in PARTS))
 _PATH: Final = re.compile(r"/[!-\"$->@-~]*")
 _MERK_PATHS: Final = ("merk.paths", "merk.mesh_path")
 _SYNTAX_PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
@@ -104,6 +107,8 @@ class Config:
     admin: AdminSettings = field(default_factory=AdminSettings)
     bhumi_listen: BhumiListenSettings = field(default_factory=BhumiListenSettings)
     bhumi: BhumiSettings = field(default_factory=BhumiSettings)
+    bsp_listen: BspListenSettings = field(default_factory=BspListenSettings)
+    bsp: BspSettings = field(default_factory=BspSettings)
     lprp_listen: LprpListenSettings = field(default_factory=LprpListenSettings)
     lprp: LprpSettings = field(default_factory=LprpSettings)
     merk_listen: MerkListenSettings = field(default_factory=MerkListenSettings)
@@ -118,7 +123,25 @@ class Config:
 
     def listeners(self) -> dict[str, ListenSettings]:
         """Return the listener part of each protocol over connections by its table."""
-        return {"bhumi": self.bhumi_listen, "merk": self.merk_listen, "strata": self.strata_listen}
+        return {
+            "bhumi": self.bhumi_listen,
+            "bsp": self.bsp_listen,
+            "merk": self.merk_listen,
+            "strata": self.strata_listen,
+        }
+
+    @property
+    def bsp_sites(self) -> list[str]:
+        """Return the tables of the WebSocket listeners that carry bsp+wss: those whose certificate we know."""
+        listen = self.bsp_listen
+        sites: dict[str, MerkListenSettings | StrataListenSettings] = {
+            "merk": self.merk_listen,
+            "strata": self.strata_listen,
+        }
+        if not listen.enabled or not listen.path:
+            return []
+        knows = bool(self.bsp.terminator_certificate)
+        return [name for name, site in sites.items() if site.enabled and site.ws is not None and (site.tls or knows)]
 
     @property
     def shares_port(self) -> bool:
@@ -142,9 +165,8 @@ def load_config(path: Path | None, environ: Mapping[str, str], overrides: Mappin
     origins: dict[str, Origin] = {}
     for given in (*_from_file(path), *_from_environment(environ), *_from_flags(overrides)):
         value = _admitted(given)
-        if given.table not in TABLES_TO_COME:
-            values[f"{given.table}.{given.key}"] = value
-            origins[f"{given.table}.{given.key}"] = given.origin
+        values[f"{given.table}.{given.key}"] = value
+        origins[f"{given.table}.{given.key}"] = given.origin
     ours = {name: text for name, text in environ.items() if name.upper().startswith(_PREFIX)}
     settings: dict[str, Any] = {part.attribute: part.owner(**_values_of(part, values)) for part in PARTS}
     config = Config(**settings, origins=origins, sources=_Sources(path, ours, dict(overrides)))
@@ -217,8 +239,7 @@ def _from_file(path: Path | None) -> Iterator[_Given]:
         if table not in _TABLES:
             raise Origin(str(path), find_line(text, table)).refuse(_unknown("table", table, _TABLES))
         if not isinstance(keys, dict):
-            what = _to_come(table) if table in TABLES_TO_COME else f"{table} is a table; write [{table}]"
-            raise Origin(str(path), find_line(text, table)).refuse(what)
+            raise Origin(str(path), find_line(text, table)).refuse(f"{table} is a table; write [{table}]")
         for key, value in keys.items():
             yield _Given(table, key, value, Origin(str(path), find_line(text, table, key)), is_text=False)
 
@@ -271,11 +292,6 @@ def _admitted(given: _Given) -> Any:
     """Return the value of one given key as its field holds it, or refuse it where it came from."""
     if given.table not in _TABLES:
         raise given.origin.refuse(_unknown("table", given.table, _TABLES))
-    if given.table in TABLES_TO_COME:
-        off = given.value.lower() == "false" if given.is_text else given.value is False
-        if given.key != "enabled" or not off:
-            raise given.origin.refuse(_to_come(given.table))
-        return False
     fields = {declared.name: part.owner for part, declared in fields_of(given.table)}
     if given.key not in fields:
         raise given.origin.refuse(_unknown(f"key in [{given.table}]", given.key, tuple(fields)))
@@ -297,15 +313,15 @@ def _from_text(owner: type[Any], name: str, text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
     if kind is int and re.fullmatch(r"[+-]?[0-9][0-9_]*", text):
         return int(text)
-    if kind == list[str]:
-        return _list_from_text(name, text)
+    if kind == list[str] or (get_origin(kind) is list and text.strip().startswith("[")):
+        return _list_from_text(owner, name, text)
     if kind == dict[str, str]:
         pairs = (part.rpartition("=") for part in text.split(",") if part.strip())
         return {name.strip(): value.strip() for name, _, value in pairs}
     return text
 
 
-def _list_from_text(name: str, text: str) -> Any:
+def _list_from_text(owner: type[Any], name: str, text: str) -> Any:
     """Return the list that "a,b" or a TOML array names.
 
     Raises:
@@ -316,7 +332,7 @@ def _list_from_text(name: str, text: str) -> Any:
     try:
         return tomllib.loads(f"{name} = {text.strip()}")[name]
     except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{name} = {text!r} is not allowed; allowed: a list of text") from error
+        raise LocalError(f"{name} = {text!r} is not allowed; allowed: {allowed_values(owner, name)}") from error
 
 
 def _not_in_this_version(table: str, key: str, value: object) -> str | None:
@@ -329,10 +345,6 @@ def _not_in_this_version(table: str, key: str, value: object) -> str | None:
     return None
 
 
-def _to_come(table: str) -> str:
-    return f"this version has no protocol {table}; [{table}] takes only enabled = false"
-
-
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     guess = f"; did you mean {near[0]}?" if near else ""
@@ -341,20 +353,42 @@ def _unknown(what: str, name: str, known: tuple[str, ...]) -> str:
 
 def _check_together(config: Config) -> None:
     """Check what no single value can tell."""
-    listen = config.bhumi_listen
-    if listen.plain is not None and not listen.plain.is_loopback:
-        raise config.origins["bhumi.plain"].refuse(
-            f'bhumi.plain = "{listen.plain}" carries no encryption, so it takes only a loopback address; '
-            'allowed: 127.0.0.1:port, [::1]:port, localhost:port, or "" for off'
-        )
+    for name, plain in (("bhumi.plain", config.bhumi_listen.plain), ("bsp.plain", config.bsp_listen.plain)):
+        if plain is not None and not plain.is_loopback:
+            raise config.origins[name].refuse(
+                f'{name} = "{plain}" carries no encryption, so it takes only a loopback address; '
+                'allowed: 127.0.0.1:port, [::1]:port, localhost:port, or "" for off'
+            )
     for table, pair in config.listeners().items():
         if bool(pair.cert) != bool(pair.key):
             given = f"{table}.cert" if pair.cert else f"{table}.key"
             raise config.origins[given].refuse(f"{table}.cert and {table}.key come together: give both, or neither")
+    _check_bsp(config)
     _check_strata(config)
     _check_merk(config)
     if config.shares_port:
         _check_shared(config)
+    _check_bsp_sites(config)
+
+
+def _run_checks(config: Config, table: str, checks: Mapping[str, Callable[[], object]]) -> None:
+    """Run what reads the values of a table, by key; each may raise LocalError, whose text begins with its key."""
+    for name, check in checks.items():
+        try:
+            check()
+        except LocalError as error:
+            raise config.origins.get(f"{table}.{name}", DEFAULT).refuse(f"{table}.{error}") from error
+
+
+def _check_bsp(config: Config) -> None:
+    listen, bsp = config.bsp_listen, config.bsp
+    _run_checks(config, "bsp", checks_of(bsp))
+    if listen.plain is not None and not bsp.plain_peer:
+        raise config.origins["bsp.plain"].refuse(
+            "bsp.plain takes bare records without any proof, so bsp.plain_peer must say whose they are: a peer's key"
+        )
+    if listen.path:
+        _check_path(config, "bsp.path", listen.path)
 
 
 def _check_strata(config: Config) -> None:
@@ -366,11 +400,7 @@ def _check_strata(config: Config) -> None:
         "anonymous": lambda: check_capabilities("anonymous", strata.anonymous),
         "auth_grants": lambda: check_capabilities("auth_grants", strata.auth_grants),
     }
-    for name, check in checks.items():
-        try:
-            check()
-        except LocalError as error:
-            raise config.origins.get(f"strata.{name}", DEFAULT).refuse(f"strata.{error}") from error
+    _run_checks(config, "strata", checks)
     if strata.public_url and not strata.public_url.startswith(("ws://", "wss://")):
         origin = config.origins["strata.public_url"]
         raise origin.refuse(f"strata.public_url = {strata.public_url!r} is not a ws:// or wss:// address")
@@ -403,6 +433,17 @@ def _check_path(config: Config, name: str, path: str) -> None:
             f"{name} = {path!r} is no path; allowed: text that begins with a slash, of printable ASCII characters "
             "without ? and #"
         )
+
+
+def _check_bsp_sites(config: Config) -> None:
+    """Check that nobody else has the path of bsp+wss on the ports that carry it."""
+    path = config.bsp_listen.path
+    taken = {"merk": merk_paths(config.merk_listen), "strata": [config.strata_listen.path]}
+    for site in config.bsp_sites:
+        if path in taken[site]:
+            named = ("bsp.path", "strata.path") if site == "strata" else ("bsp.path", *_MERK_PATHS)
+            origin = next(found for name in named if (found := config.origins.get(name)))
+            raise origin.refuse(f"bsp.path = {path!r} is a path of [{site}] too, whose port carries bsp+wss")
 
 
 def _check_shared(config: Config) -> None:

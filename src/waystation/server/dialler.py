@@ -5,6 +5,9 @@ allowed every address of the name is judged, and the connection is made to one t
 answer otherwise (DNS rebinding). TLS still proves the name. Redirects are not followed. Names that strangers told are
 looked up one at a time, since a name server that never answers holds one of the few threads for look-ups.
 
+Addresses of BSP peers (``bsp+tls://``, ``bsp+wss://``) come from the operator and are dialled by a ``BspOutlet``; their
+relay is told which certificate was seen, because the proof of the other side's key covers it.
+
 A connection that stands proves nothing yet, so it is a debug line; ``mesh_log`` tells the links. Here is told what
 never became one: ``peer.unreachable``, and ``peer.refused`` when the other side closed.
 """
@@ -21,6 +24,7 @@ import structlog
 from waystation.core.addresses import is_public
 from waystation.core.effects import Dial
 from waystation.core.errors import HostError, LocalError
+from waystation.server.bsp_outlet import BspOutlet
 from waystation.server.hub import Hub
 from waystation.server.mesh_log import MeshLog
 from waystation.transport.pipe import Pipe
@@ -102,13 +106,42 @@ class _Exit:
             self._dialler.linked(self._key, self._url)
 
 
+class _ProvenExit:
+    """The sink of one pipe to a BSP peer: leads it to the hub with the certificate that was seen.
+
+    Whatever ends it is a close of our relay, which says why, or the network's doing; the relay dials again.
+    """
+
+    def __init__(self, hub: Hub, protocol: str, name: str) -> None:
+        self._hub = hub
+        self._key = (protocol, name)
+        self.received = hub.received
+        self.received_many = hub.received_many
+        self.half_closed = hub.half_closed
+        self.congested = hub.congested
+        self.drained = hub.drained
+        self.lost = hub.lost
+
+    def connected(self, pipe: Pipe) -> None:
+        """Introduce the pipe."""
+        protocol, name = self._key
+        self._hub.connected_out(protocol, pipe, name, pipe.certificate_sha256)
+
+
 class Dialler:
     """Dials what machines ask for."""
 
-    def __init__(self, outlet: Outlet, mesh_log: MeshLog | None = None) -> None:
-        """Dial through ``outlet``; ``mesh_log`` hears at once of links that were dialled."""
+    def __init__(self, outlet: Outlet, mesh_log: MeshLog | None = None, bsp_outlet: BspOutlet | None = None) -> None:
+        """Prepare to dial.
+
+        Args:
+            outlet: Dials WebSockets.
+            mesh_log: Hears at once of links that were dialled.
+            bsp_outlet: Dials BSP peers; None where none are dialled.
+        """
         self._outlet = outlet
         self._mesh_log = mesh_log
+        self._bsp_outlet = bsp_outlet
         self._lookups = asyncio.Semaphore(LEARNT_LOOKUPS_MAX)
         self._dials: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
@@ -146,9 +179,7 @@ class Dialler:
         trouble = ""
         try:
             async with asyncio.timeout(DIAL_WITHIN_S):
-                addresses = await self._judged_addresses(effect)
-                sink = _Exit(self, hub, protocol, effect)
-                await self._outlet.dial(effect.url, sink, addresses=addresses, timeout_s=DIAL_WITHIN_S)
+                await self._connect(hub, protocol, effect)
         except TimeoutError:
             trouble = f"{effect.url} did not answer within {DIAL_WITHIN_S:g} s"
         except (HostError, LocalError) as error:
@@ -159,6 +190,15 @@ class Dialler:
             hub.dial_failed(protocol, effect.name)
         else:
             self._reached((protocol, effect.name), effect.url)
+
+    async def _connect(self, hub: Hub, protocol: str, effect: Dial) -> None:
+        if self._bsp_outlet is not None and self._bsp_outlet.knows(effect.url):
+            assert not effect.only_public  # nobody but the operator names these
+            await self._bsp_outlet.dial(effect.url, _ProvenExit(hub, protocol, effect.name), DIAL_WITHIN_S)
+            return
+        addresses = await self._judged_addresses(effect)
+        sink = _Exit(self, hub, protocol, effect)
+        await self._outlet.dial(effect.url, sink, addresses=addresses, timeout_s=DIAL_WITHIN_S)
 
     # What sinks report
 

@@ -70,6 +70,7 @@ class Entrance:
         self._door = door
         self.received = hub.received
         self.received_many = hub.received_many
+        self.half_closed = hub.half_closed
         self.congested = hub.congested
         self.drained = hub.drained
         self.lost = hub.lost
@@ -146,9 +147,16 @@ class Hub:
         self._pipes[peer] = pipe
         self.plan_turn()
 
-    def connected_out(self, protocol: str, pipe: Pipe, name: str) -> None:
-        """Give a pipe that we dialled a number; its relay knows the other side as ``name``."""
-        peer = self._node.connect_out(protocol, name, self._clock())
+    def connected_out(self, protocol: str, pipe: Pipe, name: str, certificate: bytes | None = None) -> None:
+        """Give a pipe that we dialled a number; its relay knows the other side as ``name``.
+
+        Args:
+            protocol: As in ``Node.connect_out``.
+            pipe: Stands.
+            name: As there.
+            certificate: As there.
+        """
+        peer = self._node.connect_out(protocol, name, self._clock(), certificate)
         pipe.peer = peer
         self._pipes[peer] = pipe
         self.plan_turn()
@@ -180,6 +188,21 @@ class Hub:
         except Exception:  # noqa: BLE001 - as in received
             _log.exception("engine.failed", peer=pipe.peer)
             self._drop(pipe)
+
+    def half_closed(self, pipe: Pipe) -> bool:
+        """Tell the engine that no more bytes come; return whether the pipe stays open for those that we write.
+
+        A TLS pipe closes right behind this call, so what can leave leaves now.
+        """
+        self.plan_turn()
+        try:
+            stays = self._node.half_closed(Peer(pipe.peer), self._turn_began)
+        except Exception:  # noqa: BLE001 - as in received
+            _log.exception("engine.failed", peer=pipe.peer)
+            stays = False
+        if stays and pipe.is_tls:
+            self._turn()
+        return stays
 
     def carry(self, protocol: str, send: Callable[[list[Datagram]], None]) -> None:
         """Let the datagrams of a protocol leave through ``send``; until then they are lost, as on any network."""

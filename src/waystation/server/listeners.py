@@ -2,6 +2,9 @@
 
 LPRP has a port of datagrams: nobody is accepted there, so it stays open while the node drains (LPRP-PORT).
 
+BSP has a TLS port, which speaks 1.3 and nothing older, and a path on the ports of MERK and Strata. Its peers prove
+their keys over the hash of the certificate that they were shown, so each of its doors has the hash of its own.
+
 MERK and Strata have one listener each, or share one when both name the same address: then one ``WebSocketSite`` leads
 newcomers by their path. Plain GETs of either get the same pages.
 """
@@ -12,23 +15,32 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from waystation.server.bsp_outlet import BSP_ALPN
 from waystation.server.config import Config
 from waystation.server.home import Home
 from waystation.server.hub import Entrance, Hub
 from waystation.server.public_pages import PublicPages
 from waystation.server.settings import Address, MerkListenSettings, StrataListenSettings
 from waystation.transport.listen import Listener
-from waystation.transport.tls import reload_certificate, server_context
+from waystation.transport.tls import leaf_sha256, reload_certificate, server_context
 from waystation.transport.udp import UdpCounts, UdpSocket
 from waystation.transport.websocket import Endpoint, WebSocketSite
 from waystation.transport.websocket_liveness import Patience
 
-__all__ = ["MERK_PATIENCE", "MESH_DOOR", "Listeners", "merk_message_bytes"]
+__all__ = ["BSP_PLAIN_DOOR", "MERK_PATIENCE", "MESH_DOOR", "Listeners", "merk_message_bytes"]
 
 MESH_DOOR: Final = "mesh"
+BSP_PLAIN_DOOR: Final = "plain"
+_BSP_WSS_DOORS: Final = {"merk": "wss_merk", "strata": "wss_strata"}
 MERK_PATIENCE: Final = Patience(ping_after_s=30.0, pong_within_s=10.0)  # specs/merk.md 8
 _ENVELOPE_BYTES: Final = 256  # specs/merk.md 10.5: what nodes put around a frame
-_TABLES: Final = {"bhumi": "bhumi", "bhumi_plain": "bhumi", "merk": "merk", "strata": "strata"}
+_PIPES: Final = {
+    "bhumi": ("bhumi", ""),
+    "bhumi_plain": ("bhumi", ""),
+    "bsp": ("bsp", ""),
+    "bsp_plain": ("bsp", BSP_PLAIN_DOOR),
+}
+"""Table and door of each listener whose connections are bare pipes."""
 
 
 def merk_message_bytes(config: Config) -> int:
@@ -66,11 +78,12 @@ class Listeners:
         Raises:
             HostError: A port is taken, or a certificate cannot be used; those that were bound before stay open.
         """
-        bhumi = self._config.bhumi_listen
-        if bhumi.enabled and bhumi.tls is not None:
-            await self._open_pipes("bhumi", bhumi.tls, self._context("bhumi"))
-        if bhumi.enabled and bhumi.plain is not None:
-            await self._open_pipes("bhumi_plain", bhumi.plain, None)
+        for table in ("bhumi", "bsp"):
+            listen = self._config.bhumi_listen if table == "bhumi" else self._config.bsp_listen
+            if listen.enabled and listen.tls is not None:
+                await self._open_pipes(table, listen.tls, self._context(table))
+            if listen.enabled and listen.plain is not None:
+                await self._open_pipes(f"{table}_plain", listen.plain, None)
         lprp = self._config.lprp_listen
         if lprp.enabled and lprp.udp is not None:
             await self._open_datagrams("lprp", lprp.udp)
@@ -82,6 +95,8 @@ class Listeners:
             await self._open_site(name, endpoints)
         if self._config.shares_port:
             self.named["merk"] = self.named["strata"]
+        for site in self._config.bsp_sites[:1]:
+            self.named["bsp_wss"] = self.named[site]
 
     def close(self) -> None:
         """Take nobody any more; connections that stand are the hub's, and datagrams still come and go."""
@@ -108,12 +123,32 @@ class Listeners:
             HostError: One of them cannot be used; it stays as it was, and those behind it too.
         """
         for table, context in self._contexts.items():
-            reload_certificate(context, *self._certificate_paths(config, table))
+            reload_certificate(context, *self.certificate_paths(config, table))
+
+    def bsp_certificates(self, config: Config) -> dict[str, bytes]:
+        """Return the SHA-256 of the certificate behind each door of the BSP peer that has one, by door.
+
+        Args:
+            config: Names the files; the one in force, or one that takes its place.
+
+        Raises:
+            HostError: One of them cannot be read.
+        """
+        ours = self._config  # what listens where changes with a restart only
+        hashes = {}
+        if ours.bsp_listen.enabled and ours.bsp_listen.tls is not None:
+            hashes[""] = leaf_sha256(self.certificate_paths(config, "bsp")[0])
+        for site in ours.bsp_sites:
+            if self._listen(site).tls:
+                hashes[_BSP_WSS_DOORS[site]] = leaf_sha256(self.certificate_paths(config, site)[0])
+            else:
+                hashes[_BSP_WSS_DOORS[site]] = bytes.fromhex(ours.bsp.terminator_certificate)
+        return hashes
 
     # Opening
 
     async def _open_pipes(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
-        entrance = Entrance(self._hub, _TABLES[name])
+        entrance = Entrance(self._hub, *_PIPES[name])
         await self._bind(name, address, Listener(entrance, entrance.admit, self._hub.release, context))
 
     async def _open_datagrams(self, name: str, address: Address) -> None:
@@ -142,6 +177,9 @@ class Listeners:
             sites["merk"] = self._merk_endpoints()
         if strata.enabled and strata.ws is not None:
             sites["strata"] = {strata.path: Endpoint(Entrance(self._hub, "strata"))}
+        for name in self._config.bsp_sites:
+            entrance = Entrance(self._hub, "bsp", _BSP_WSS_DOORS[name])
+            sites[name][self._config.bsp_listen.path] = Endpoint(entrance, text=False)
         return sites
 
     def _merk_endpoints(self) -> dict[str, Endpoint]:
@@ -163,10 +201,14 @@ class Listeners:
         return self._config.merk_listen if table == "merk" else self._config.strata_listen
 
     def _context(self, table: str) -> ssl.SSLContext:
-        context = self._contexts[table] = server_context(*self._certificate_paths(self._config, table))
+        paths = self.certificate_paths(self._config, table)
+        is_bsp = table == "bsp"
+        context = server_context(*paths, only_tls13=is_bsp, protocols=(BSP_ALPN,) if is_bsp else ())
+        self._contexts[table] = context
         return context
 
-    def _certificate_paths(self, config: Config, table: str) -> tuple[Path, Path]:
+    def certificate_paths(self, config: Config, table: str) -> tuple[Path, Path]:
+        """Return where the certificate and its key stand that ``config`` names for a table, else those of the home."""
         named = config.listeners()[table]
         cert = Path(named.cert) if named.cert else self._home.cert_path
         key = Path(named.key) if named.key else self._home.tls_key_path
@@ -176,8 +218,10 @@ class Listeners:
         address = Address(listener.host, listener.port)
         if isinstance(listener, UdpSocket):
             return f"udp://{address}"
-        if _TABLES[name] == "bhumi":
-            return f"{'tcp' if name == 'bhumi_plain' else 'tls'}://{address}"
+        if name in _PIPES:
+            return f"{'tcp' if name.endswith('_plain') else 'tls'}://{address}"
+        if name == "bsp_wss":
+            return f"wss://{address}{self._config.bsp_listen.path}"
         listen = self._listen(name)
         path = self._config.strata_listen.path if name == "strata" else ""
         return f"{'wss' if listen.tls else 'ws'}://{address}{path}"

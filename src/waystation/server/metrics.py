@@ -54,6 +54,9 @@ class _NodeCollector(Collector):
         )
         yield _counter(status, "leases", "Leases of tenants, by what became of them.", "change")
         yield _counter(status, "work", "Proofs of work judged, by verdict.", "verdict")
+        yield _counter(
+            status, "messages", "Messages of groups, by what became of them; held: a peer came to hold one.", "change"
+        )
         yield from _datagram_metrics(status)
         rows = CounterMetricFamily(
             "waystation_written_rows", "Rows for the pipeline: written, dropped or lost.", labels=["file", "fate"]

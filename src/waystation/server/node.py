@@ -17,9 +17,9 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -31,17 +31,22 @@ from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
+from waystation.protocols.bsp.relay import BspRelay
 from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.policy import Policy
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_upstreams
 from waystation.server.admin import AdminServer
+from waystation.server.box_store import BoxLimits, BoxStore
+from waystation.server.bsp_box import BoxServer
+from waystation.server.bsp_outlet import BspOutlet
 from waystation.server.commit import GroupCommit
 from waystation.server.config import Config, changes, reload_config
 from waystation.server.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home
+from waystation.server.http_port import TlsFiles
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.listeners import MERK_PATIENCE, Listeners, merk_message_bytes
 from waystation.server.logs import configure_logs, short_peer
@@ -63,13 +68,13 @@ __all__ = ["NodeServer", "run"]
 
 _CLOCK_CHECK_S: Final = 30.0  # how often wall clock and reference key are looked at again
 _CLOSE_S: Final = 2.0  # how long closed connections may take to go before they are cut
-_GC_THRESHOLDS: Final = (20_000, 20, 20)  # a busy node makes few cycles; collecting every 700 objects costs it a tenth
-_SWITCH_INTERVAL_S: Final = 0.000_5  # peers wait this long, not 5 ms, while the journal's thread encodes
 _DRAIN_LOOK_S: Final = 0.02
 _HANDSHAKE_FAILED: Final = "SSL handshake failed"  # how aiofastnet and asyncio name it to the loop
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+_MIB_BITS: Final = 20
 _NODE_ID_BYTES: Final = 8  # as much of the public key as names this node among others
 
+_Relay = TypeVar("_Relay")
 _log = structlog.get_logger("waystation.server")
 
 
@@ -108,18 +113,15 @@ class NodeServer:
         self._recorder = Recorder(self._written.note, rng, self._written.keep)
         self._bans = BanList(self._store)
         relays = build_relays(config, self._key_pair, self._store, rng, self._admits_identity)
-        strata = relays.get("strata")
-        self._strata = strata if isinstance(strata, StrataRelay) else None
-        merk = relays.get("merk")
-        self._merk = merk if isinstance(merk, MerkRelay) else None
-        lprp = relays.get("lprp")
-        self._lprp = lprp if isinstance(lprp, LprpRelay) else None
+        self._bsp, self._lprp = _relay_of(relays, BspRelay), _relay_of(relays, LprpRelay)
+        self._merk, self._strata = _relay_of(relays, MerkRelay), _relay_of(relays, StrataRelay)
         self._keep_time()
         self._node = Node(relays, Admission(per_address=config.limits.enabled), self._bans, self._recorder)
         self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
         self._verifier = Verifier()
         self._mesh_log = MeshLog(self._merk.sizes, self._mesh_view) if self._merk is not None else None
-        self._dialler = Dialler(_outlet(config), self._mesh_log)
+        bsp_outlet = BspOutlet() if self._bsp is not None else None
+        self._dialler = Dialler(_outlet(config), self._mesh_log, bsp_outlet)
         self._hub = Hub(self._node, self._commits, verifier=self._verifier, dialler=self._dialler)
         self._pages = self._public_pages(static)
         self._listeners = Listeners(config, home, self._hub, self._pages)
@@ -127,6 +129,8 @@ class NodeServer:
         if self._strata is not None:
             self._upstreams = Upstreams(self._hub, self._strata, read_upstreams(config.strata.upstreams), rng)
         self._admin: AdminServer | None = None
+        self._box: BoxServer | None = None
+        self._box_sizes: Callable[[], dict[str, int]] = dict
         self.started_at = time.time()
         self.draining = False
 
@@ -134,7 +138,9 @@ class NodeServer:
         """Run from bound ports to the last closed file; return the exit code."""
         asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
         try:
+            self._show_certificates(self._config)
             await self._listeners.open()
+            await self._open_box()
             await self._open_admin()
             self._on_signals()
             if self._upstreams is not None:
@@ -172,7 +178,7 @@ class NodeServer:
             "draining": self.draining,
             "node": self._identity(),
             "listeners": self._urls(),
-            "sizes": self._node.sizes(),
+            "sizes": self._node.sizes() | ({"bsp_box": self._box_sizes()} if self._box is not None else {}),
             "traffic": self._node.traffic(),
             "datagrams": {name: counts._asdict() for name, counts in self._listeners.datagrams().items()},
             "totals": self._recorder.totals(),
@@ -198,6 +204,10 @@ class NodeServer:
             return [], 0
         sizes = self._lprp.sizes()
         return self._lprp.tenants(monotonic_now(), count_max), sizes["tenants"] + sizes["leases_kept"]
+
+    def bsp(self) -> dict[str, Any] | None:
+        """Return groups and peers of the BSP device, None when there is none."""
+        return self._bsp.view() if self._bsp is not None else None
 
     def ready(self) -> bool:
         """Return whether peers are served: listeners bound, store writable, not draining."""
@@ -237,6 +247,14 @@ class NodeServer:
             self._admin = AdminServer(self, self._home)
             await self._admin.open(self._config.admin.listen)
 
+    async def _open_box(self) -> None:
+        listen = self._config.bsp_listen
+        if listen.enabled and listen.box is not None:
+            store = BoxStore(self._home.path / "box", BoxLimits(bytes_max=listen.box_mib_max << _MIB_BITS))
+            limited = self._config.limits.enabled
+            self._box, self._box_sizes = BoxServer(store, monotonic_now, limited=limited), store.sizes
+            await self._box.open(listen.box, TlsFiles(*self._listeners.certificate_paths(self._config, "bsp")))
+
     def _public_pages(self, static: StaticAnswer | None) -> PublicPages:
         return PublicPages(
             WellKnown(
@@ -271,6 +289,8 @@ class NodeServer:
 
     def _urls(self) -> dict[str, str]:
         urls = self._listeners.urls()
+        if self._box is not None:
+            urls["bsp_box"] = self._box.url
         if self._admin is not None:
             urls["admin"] = f"http://{self._admin.address}"
         return urls
@@ -313,6 +333,9 @@ class NodeServer:
         try:
             new = reload_config(self._config)
             self._listeners.reload_certificates(new)
+            self._show_certificates(new)
+            if self._box is not None:
+                self._box.reload_certificate(TlsFiles(*self._listeners.certificate_paths(new, "bsp")))
         except (ConfigError, HostError) as error:
             _log.error("reload.refused", error=str(error))
             return
@@ -324,6 +347,16 @@ class NodeServer:
         later = [change.name for change in changes(self._started_with, new) if not change.reloads]
         self._config = new
         _log.info("reload.done", needs_restart=later)
+
+    def _show_certificates(self, config: Config) -> None:
+        """Tell the BSP device what its peers are shown.
+
+        Raises:
+            HostError: A certificate cannot be read.
+        """
+        if self._bsp is not None:
+            for door, sha256 in self._listeners.bsp_certificates(config).items():
+                self._bsp.use_certificate(sha256, door)
 
     async def _watch_clock(self) -> None:
         in_trouble = False
@@ -348,6 +381,8 @@ class NodeServer:
             self._merk.set_wall(now, wall_us)
         if self._lprp is not None:
             self._lprp.set_wall(now, wall_us)
+        if self._bsp is not None:
+            self._bsp.set_wall(now, wall_us)
         self._recorder.use_key(self._home.reference_key(datetime.datetime.now(datetime.UTC)).key)
 
     # Closing
@@ -375,8 +410,9 @@ class NodeServer:
             steps.push_async_callback(self._commits.close)
             steps.callback(self._verifier.close)
             steps.callback(self._hub.close)
-            if self._admin is not None:
-                steps.push_async_callback(self._admin.close)
+            for port in (self._admin, self._box):
+                if port is not None:
+                    steps.push_async_callback(port.close)
             steps.callback(self._dialler.close)
             for listener in self._listeners:
                 steps.callback(listener.close)
@@ -386,11 +422,13 @@ class NodeServer:
         await self._written.close()
 
 
+def _relay_of(relays: Mapping[str, object], kind: type[_Relay]) -> _Relay | None:
+    return next((relay for relay in relays.values() if isinstance(relay, kind)), None)
+
+
 async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:
     server = NodeServer(config, home, static)  # needs the running loop
     gc.freeze()  # what stands now stays
-    gc.set_threshold(*_GC_THRESHOLDS)
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     return await server.serve()
 
 

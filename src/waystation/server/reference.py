@@ -4,7 +4,7 @@ import json
 from dataclasses import Field
 from typing import Any, Final
 
-from waystation.server.settings import PARTS, TABLES_TO_COME, Part, allowed_values, fields_of, plain_value
+from waystation.server.settings import PARTS, Part, allowed_values, fields_of, plain_value
 
 __all__ = ["render_docs", "render_sample"]
 
@@ -29,7 +29,8 @@ An address is `host:port`, `[ipv6]:port` for IPv6; port 0 takes any free port, a
 which; an empty address is off. A relative path counts from the working directory.
 
 In the environment and on the command line a list is `a,b` or a TOML array: `--set merk.peers=ws://a:8080/merk,ws://b/merk`
-and `--set 'merk.peers=["ws://a:8080/merk", "ws://b/merk"]'` are the same.
+and `--set 'merk.peers=["ws://a:8080/merk", "ws://b/merk"]'` are the same. A list of tables is a TOML array there too:
+`--set 'bsp.peers=[{key = "...", url = "bsp+tls://a:7443"}]'`.
 
 `SIGHUP` reads the file again. If any part of it is bad, the old configuration stays as a whole. Settings marked
 *reloads* then take effect; a change of any other is logged as needing a restart. Certificate files are read again too.
@@ -43,12 +44,12 @@ This page and the sample are written from the declarations in the code: `waystat
 
 def render_sample() -> str:
     """Return a TOML file that holds every setting at its default, with its help."""
-    return "\n".join([_SAMPLE_HEAD, *(_sample_table(table) for table in _TABLES), _sample_to_come()])
+    return "\n".join([_SAMPLE_HEAD, *(_sample_table(table) for table in _TABLES)])
 
 
 def render_docs() -> str:
     """Return the reference page in Markdown."""
-    return "\n".join([_DOCS_HEAD, *(_docs_table(table) for table in _TABLES), _docs_to_come()])
+    return "\n".join([_DOCS_HEAD, *(_docs_table(table) for table in _TABLES)])
 
 
 def _default(part: Part, name: str) -> str:
@@ -66,11 +67,6 @@ def _sample_table(table: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sample_to_come() -> str:
-    head = "# Protocols that this version does not have: their tables take enabled = false and nothing else.\n"
-    return head + "\n".join(f"[{table}]\nenabled = false" for table in TABLES_TO_COME) + "\n"
-
-
 def _docs_table(table: str) -> str:
     lines = [f"## [{table}]", "", "| key | default | allowed | meaning |", "| --- | --- | --- | --- |"]
     lines += [_docs_row(part, field) for part, field in fields_of(table)]
@@ -81,8 +77,3 @@ def _docs_row(part: Part, field: Field[Any]) -> str:
     allowed = allowed_values(part.owner, field.name)
     note = " *Reloads.*" if field.metadata["reload"] else ""
     return f"| `{field.name}` | `{_default(part, field.name)}` | {allowed} | {field.metadata['help']}{note} |"
-
-
-def _docs_to_come() -> str:
-    names = ", ".join(f"`[{table}]`" for table in TABLES_TO_COME)
-    return f"## Protocols to come\n\n{names} are refused unless they hold `enabled = false` and nothing else.\n"

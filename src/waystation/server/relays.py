@@ -12,11 +12,13 @@ from waystation.core.records import Store
 from waystation.crypto.signing import KeyPair
 from waystation.engine.node import DatagramRelay, Relay
 from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bsp.relay import BspRelay
 from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
 from waystation.protocols.strata.directory import StaticKey
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_static_dids
+from waystation.server.bsp_checks import names_itself
 from waystation.server.config import Config
 
 __all__ = ["build_relays", "read_operator_keys"]
@@ -39,13 +41,16 @@ def build_relays(
         admits: Asked about every identity that proves itself.
 
     Raises:
-        ConfigError: A DID document of the operator is none.
+        ConfigError: A DID document of the operator is none, or ``[bsp]`` names the node itself as somebody else.
         HostError: What a relay finds in the store is damaged.
     """
     rate_limits = config.limits.enabled
     relays: dict[str, Relay | DatagramRelay] = {}
     if config.bhumi_listen.enabled:
         relays["bhumi"] = BhumiRelay(config.bhumi, rng, rate_limits=rate_limits, admits=admits)
+    if config.bsp_listen.enabled:
+        _check_others(config, key_pair.public)
+        relays["bsp"] = BspRelay(config.bsp, key_pair, store, rng, rate_limits=rate_limits, admits=admits)
     if config.lprp_listen.enabled:
         relays["lprp"] = LprpRelay(config.lprp, key_pair, store, rate_limits=rate_limits, admits=admits)
     if config.merk_listen.enabled:
@@ -53,6 +58,13 @@ def build_relays(
     if config.strata_listen.enabled:
         relays["strata"] = _build_strata(config, key_pair, store, rng, admits)
     return relays
+
+
+def _check_others(config: Config, own_key: PublicKey) -> None:
+    """Check that ``[bsp]`` takes nobody for the node itself, whose key a configuration does not know."""
+    name = names_itself(config.bsp, own_key)
+    if name is not None:
+        raise config.origins[f"bsp.{name}"].refuse(f"bsp.{name} has the key of this node; allowed: keys of others")
 
 
 def _build_strata(

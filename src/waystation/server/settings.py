@@ -14,16 +14,17 @@ from typing import Any, Final, NamedTuple, get_type_hints
 from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, setting
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.lprp.settings import LprpSettings
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.protocols.strata.settings import StrataSettings
 
 __all__ = [
     "PARTS",
-    "TABLES_TO_COME",
     "Address",
     "AdminSettings",
     "BhumiListenSettings",
+    "BspListenSettings",
     "BusSettings",
     "JournalSettings",
     "LimitSettings",
@@ -182,6 +183,24 @@ class LprpListenSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BspListenSettings:
+    """``[bsp]``, listener part; the protocol part stands in ``protocols.bsp.settings``."""
+
+    enabled: bool = setting(default=True, help="Run the BSP peer.")
+    tls: Address | None = setting(Address("0.0.0.0", 7443), "TLS 1.3; the peer proves its key inside.")  # noqa: S104
+    plain: Address | None = setting(
+        None, "Bare records of the peer that plain_peer names, without any proof; loopback only."
+    )
+    path: str = setting("/bsp", "Path of bsp+wss on the ports of MERK and Strata, where those speak TLS; empty is off.")
+    box: Address | None = setting(
+        None, "HTTP box for sealed files of people who are let in; HTTPS unless the address is loopback."
+    )
+    box_mib_max: int = setting(1_024, "Most bytes of files in the box.", unit="MiB", at_least=1, at_most=1_048_576)
+    cert: str = setting("", "Certificate chain in PEM; empty takes tls/cert.pem of the home.", reload=True)
+    key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
+
+
+@dataclass(frozen=True, slots=True)
 class StrataListenSettings:
     """``[strata]``, listener part; the protocol part stands in ``protocols.strata.settings``."""
 
@@ -211,7 +230,7 @@ class MerkListenSettings:
     key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
 
 
-ListenSettings = BhumiListenSettings | MerkListenSettings | StrataListenSettings
+ListenSettings = BhumiListenSettings | BspListenSettings | MerkListenSettings | StrataListenSettings
 """Listener part of a protocol over connections."""
 
 
@@ -248,6 +267,8 @@ PARTS: Final = (
     Part("admin", "admin", AdminSettings),
     Part("bhumi", "bhumi_listen", BhumiListenSettings),
     Part("bhumi", "bhumi", BhumiSettings),
+    Part("bsp", "bsp_listen", BspListenSettings),
+    Part("bsp", "bsp", BspSettings),
     Part("lprp", "lprp_listen", LprpListenSettings),
     Part("lprp", "lprp", LprpSettings),
     Part("merk", "merk_listen", MerkListenSettings),
@@ -257,11 +278,8 @@ PARTS: Final = (
     Part("limits", "limits", LimitSettings),
 )
 
-PlainValue = bool | int | str | list[str] | list[dict[str, str]] | dict[str, str]
+PlainValue = bool | int | str | list[str] | list[dict[str, str | list[str]]] | dict[str, str]
 """What a setting is in the file."""
-
-TABLES_TO_COME: Final = ("bsp",)
-"""Tables of protocols that this version does not have; they take ``enabled = false`` and nothing else."""
 
 
 def allowed_values(owner: type[Any], name: str) -> str:

@@ -26,6 +26,7 @@ JSON_HEADERS: Final = (
 )
 
 _MERK_FEATURES: Final = ("delivery_notices", "key_directory", "header_signatures", "mesh")  # specs/merk.md 10.1
+_BSP_BODY_BYTES_MAX: Final = 32_768  # specs/bsp.md 1
 _STRATA_FEATURES: Final = ("publish", "subscribe", "replication", "auth", "key_events")
 
 
@@ -75,6 +76,8 @@ class WellKnown:
         protocols: dict[str, Any] = {}
         if config.bhumi_listen.enabled:
             protocols["bhumi"] = self._bhumi()
+        if config.bsp_listen.enabled:
+            protocols["bsp"] = self._bsp()
         if self._lprp is not None:
             protocols["lprp"] = self._lprp_host(self._lprp())
         if config.merk_listen.enabled:
@@ -100,6 +103,24 @@ class WellKnown:
                 "ack_timeout_ms": settings.ack_timeout_ms,
                 "response_ttl_ms": settings.response_ttl_ms,
             },
+        }
+
+    def _bsp(self) -> dict[str, Any]:
+        """Return what a peer needs: the ports, and the address to hand out, in which ``HOST`` is this node's name.
+
+        Groups and peers stand nowhere: they are between those who share them.
+        """
+        ports, settings = self._ports(), self._config.bsp
+        port, web_port = ports.get("bsp"), ports.get("bsp_wss")
+        return {
+            "url": None,
+            "port": port,
+            "address": f"bsp+tls://{self._identity['id52']}@HOST:{port}" if port is not None else None,
+            "web_port": web_port,
+            "paths": [self._config.bsp_listen.path] if web_port is not None else [],
+            "version": 1 if settings.profile == "seed" else 0,
+            "features": ["mailbox"] if settings.owners else [],
+            "limits": {"profile": settings.profile, "max_body_bytes": _BSP_BODY_BYTES_MAX},
         }
 
     def _lprp_host(self, host: Mapping[str, Any]) -> dict[str, Any]:
