@@ -19,7 +19,9 @@ from waystation.store.sqlite import SqliteStore
 
 RUNNER = CliRunner()
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
-FREE = ["--set", "bhumi.tls=127.0.0.1:0", "--set", "lprp.udp=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"]
+FREE = [
+    part for name in ("bhumi.tls", "bsp.tls", "lprp.udp", "admin.listen") for part in ("--set", f"{name}=127.0.0.1:0")
+]
 
 
 @pytest.fixture
@@ -179,6 +181,18 @@ def test_host_that_is_off_needs_no_port(home):
     ]
 
     assert said == [["lprp.udp 127.0.0.1:0 is free"], []]
+
+
+def test_ports_of_bsp_are_looked_at_when_it_is_on(home):
+    """TLS and plain have a line each."""
+    plain = ["--set", "bsp.plain=127.0.0.1:0", "--set", f"bsp.plain_peer={'ab' * 32}"]
+    said = [
+        [finding["says"] for finding in json.loads(result.output)["findings"] if "bsp." in finding["says"]]
+        for flags in (plain, ["--set", "bsp.enabled=false"])
+        for result in [RUNNER.invoke(app, ["doctor", "--json", "--home", str(home.path), *FREE, *flags])]
+    ]
+
+    assert said == [["bsp.tls 127.0.0.1:0 is free", "bsp.plain 127.0.0.1:0 is free"], []]
 
 
 @pytest.fixture

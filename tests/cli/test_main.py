@@ -1,5 +1,6 @@
 """Laws of the command line as a whole."""
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -182,3 +183,20 @@ def test_module_is_the_command(tmp_path):
 
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr.startswith(f"waystation: {path}:2: unknown key in [node]: nmae; did you mean name?")
+
+
+def test_interpreter_is_tuned_before_a_command_runs(capsys):
+    """Threads hand over within half a millisecond, and few objects start no hunt for cycles."""
+    before = sys.getswitchinterval(), gc.get_threshold()
+    try:
+        sys.setswitchinterval(0.005)
+        gc.set_threshold(700, 10, 10)
+        with pytest.raises(SystemExit):
+            main(["--version"])
+        tuned = sys.getswitchinterval(), gc.get_threshold()
+    finally:
+        sys.setswitchinterval(before[0])
+        gc.set_threshold(*before[1])
+
+    assert capsys.readouterr().out.startswith("waystation ")
+    assert tuned == (pytest.approx(0.0005), (20_000, 20, 20))

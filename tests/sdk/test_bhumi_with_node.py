@@ -29,6 +29,7 @@ class Node:
     def start(self):
         command = [sys.executable, "-m", "waystation", "serve", "--home", str(self.home), "--log-level", "error"]
         off = (
+            "bsp.enabled=false",
             "lprp.enabled=false",
             "merk.enabled=false",
             "strata.enabled=false",

@@ -6,7 +6,7 @@ import pytest
 
 from waystation.core.errors import HostError
 from waystation.sdk.errors import HomeBusyError
-from waystation.sdk.home_lock import hold
+from waystation.sdk.home_lock import hold, is_held
 
 
 def test_one_at_a_time(tmp_path):
@@ -22,6 +22,21 @@ def test_one_at_a_time(tmp_path):
             return path.exists()
 
     assert asyncio.run(scenario())
+
+
+def test_looking_tells_whether_somebody_holds_it(tmp_path):
+    """A lock is held inside the block and free behind it; what was never made is held by nobody."""
+
+    async def scenario():
+        path = tmp_path / "lock"
+        seen = [is_held(path)]
+        async with hold(path, "busy", 0):
+            seen.append(is_held(path))
+        async with hold(path, "busy", 0):
+            pass
+        return [*seen, is_held(path)]
+
+    assert asyncio.run(scenario()) == [False, True, False]
 
 
 def test_waits_for_its_turn(tmp_path):
@@ -72,3 +87,9 @@ def test_impossible_path(tmp_path):
 
     with pytest.raises(HostError, match="nowhere"):
         asyncio.run(scenario())
+
+
+def test_lock_that_cannot_be_looked_at_is_told(tmp_path):
+    """A folder in the lock's place is no answer."""
+    with pytest.raises(HostError, match="cannot use"):
+        is_held(tmp_path)

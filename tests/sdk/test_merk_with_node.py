@@ -30,6 +30,7 @@ class Node:
         command = [sys.executable, "-m", "waystation", "serve", "--home", str(self.home), "--log-level", "error"]
         off = (
             "bhumi.enabled=false",
+            "bsp.enabled=false",
             "lprp.enabled=false",
             "strata.enabled=false",
             "admin.listen=",

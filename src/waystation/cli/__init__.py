@@ -4,7 +4,9 @@
 Typer ``app``; so ``waystation --version`` and ``--help`` stay quick however much a command needs.
 """
 
+import gc
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -16,7 +18,7 @@ from waystation.cli.output import EXIT_INTERRUPTED, WANTS_JSON, exit_code_of, re
 from waystation.core.errors import WaystationError
 from waystation.version import __version__
 
-__all__ = ["COMMANDS", "app", "main"]
+__all__ = ["COMMANDS", "app", "main", "tune_interpreter"]
 
 
 class _Listed(NamedTuple):
@@ -34,6 +36,7 @@ COMMANDS: Final = {
     "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
     "lprp": _Listed("lprp", "Leave messages at an LPRP host, and get those left for you."),
     "strata": _Listed("strata", "Publish and read Strata packets."),
+    "bsp": _Listed("bsp", "Keep groups of messages the same on several devices."),
     "merk": _Listed("merk", "Send and receive encrypted messages over MERK relays."),
     "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
     "sim": _Listed("sim", "Run whole nodes on a virtual clock with faults."),
@@ -78,6 +81,11 @@ class _Commands(typer.core.TyperGroup):
             raise typer.Exit(EXIT_INTERRUPTED) from error
 
 
+GC_THRESHOLDS: Final = (20_000, 20, 20)
+"""A busy program makes few cycles; to look for them every 700 objects costs a tenth of it."""
+SWITCH_INTERVAL_S: Final = 0.000_5
+"""Peers wait this long, not 5 ms, while a thread encodes the journal, and the store's thread while the loop is busy."""
+
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
@@ -87,12 +95,19 @@ app = typer.Typer(
 )
 
 
+def tune_interpreter() -> None:
+    """Set this process's interpreter for loops that serve peers while threads write."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
     Args:
         arguments: What follows the program's name; the process's own arguments when None.
     """
+    tune_interpreter()
     app(args=None if arguments is None else list(arguments), prog_name="waystation")
 
 

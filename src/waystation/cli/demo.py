@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from waystation.cli.demo_bsp import BspDemo
 from waystation.cli.demo_lprp import LprpDemo
 from waystation.cli.demo_merk import MerkDemo
 from waystation.cli.demo_strata import StrataDemo
@@ -57,7 +58,7 @@ def demo(
     report: Annotated[bool, typer.Option(help="Run the Spark pipeline at the end.")] = True,
     stay: Annotated[bool, typer.Option(help="Leave two linked nodes and the page open until Ctrl-C.")] = False,
 ) -> None:
-    """Show nodes at work: Bhumi devices, LPRP mail, Strata packets, MERK messages, faults on purpose, and the report.
+    """Show nodes at work: Bhumi, LPRP mail, a chat over BSP, Strata, MERK, faults on purpose, and the report.
 
     Ends by itself and leaves no process behind; the folder with the journal and the report stays.
 
@@ -92,13 +93,15 @@ class _Demo:
         self._stay = stay
         self._failures: list[str] = []
         self._relay = ""
+        self._bsp = ""
         self._tls: ssl.SSLContext
         self._asked: dict[str, int] = {"thermometer": 0, "lamp": 0}
         self._slow = asyncio.Event()
 
     async def run(self) -> list[str]:
         """Run all steps; return what went wrong."""
-        async with self._node() as (lprp, strata, merk):
+        bsp = BspDemo(self._folder, _say, self._expect)
+        async with self._node(bsp.settings) as (lprp, strata, merk):
             thermometer, lamp, visitor = (self._state(name) for name in ("thermometer", "lamp", "visitor"))
             async with self._device("thermometer", thermometer), self._device("lamp", lamp) as lamp_task:
                 await self._pair(thermometer, visitor, "thermometer")
@@ -110,6 +113,7 @@ class _Demo:
             for state in (thermometer, lamp, visitor):
                 state.close()
             await LprpDemo(self._folder, _say, self._expect, lprp).run()
+            await bsp.run(lprp.key, self._bsp)
             await self._strata(strata)
             await self._merk(merk)
         return self._failures
@@ -117,15 +121,16 @@ class _Demo:
     # The cast
 
     @contextlib.asynccontextmanager
-    async def _node(self) -> AsyncIterator[tuple[HostUrl, str, str]]:
-        """Run the node; yield the addresses of its LPRP host and its Strata and MERK relays."""
+    async def _node(self, more: Sequence[str]) -> AsyncIterator[tuple[HostUrl, str, str]]:
+        """Run the node, with some settings more; yield where its LPRP host and its Strata and MERK relays are."""
         home = self._folder / "node"
-        listeners = ("bhumi.tls", "lprp.udp", "merk.ws", "strata.ws", "admin.listen")
+        listeners = ("bhumi.tls", "bsp.tls", "lprp.udp", "merk.ws", "strata.ws", "admin.listen")
         # Mail goes again after moments, so that nobody who watches waits for what was sent to somebody asleep.
-        settings = [*(f"{name}=127.0.0.1:0" for name in listeners), "lprp.retry_ms=200"]
+        settings = [*(f"{name}=127.0.0.1:0" for name in listeners), "lprp.retry_ms=200", *more]
         process, ready = await self._serve(home, settings)
         try:
             self._relay = ready["listeners"]["bhumi"]
+            self._bsp = ready["listeners"]["bsp"]
             self._tls = client_context(home / "tls" / "ca.pem")
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
             place = RelayUrl.parse(ready["listeners"]["lprp"], DATAGRAM_SCHEMES)
@@ -151,7 +156,7 @@ class _Demo:
 
     async def _strata(self, relay: str) -> None:
         """Play the Strata steps with a second relay that will be stopped."""
-        off = ("bhumi.enabled=false", "lprp.enabled=false", "merk.enabled=false", "admin.listen=")
+        off = ("bhumi.enabled=false", "bsp.enabled=false", "lprp.enabled=false", "merk.enabled=false", "admin.listen=")
         settings = (*off, "strata.ws=127.0.0.1:0")
         process, ready = await self._serve(self._folder / "other-node", settings)
         try:
@@ -164,7 +169,9 @@ class _Demo:
         """Play the MERK steps with a second node that is linked with the first."""
         settings = (
             "bhumi.enabled=false",
+            "bsp.enabled=false",
             "lprp.enabled=false",
+            "bsp.enabled=false",
             "strata.enabled=false",
             "merk.ws=127.0.0.1:0",
             f"merk.peers={near}",

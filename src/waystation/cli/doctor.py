@@ -169,6 +169,12 @@ def _listeners(config: "Config") -> "dict[str, Address]":
     named = {"admin.listen": config.admin.listen}
     if relay.enabled:
         named |= {"bhumi.tls": relay.tls, "bhumi.plain": relay.plain}
+    if config.bsp_listen.enabled:
+        named |= {
+            "bsp.tls": config.bsp_listen.tls,
+            "bsp.plain": config.bsp_listen.plain,
+            "bsp.box": config.bsp_listen.box,
+        }
     if config.lprp_listen.enabled:
         named |= {"lprp.udp": config.lprp_listen.udp}
     if config.merk_listen.enabled:

@@ -11,7 +11,7 @@ from typing import Final
 from waystation.core.errors import HostError
 from waystation.sdk.errors import HomeBusyError
 
-__all__ = ["hold"]
+__all__ = ["hold", "is_held"]
 
 _POLL_S: Final = 0.05
 
@@ -40,6 +40,24 @@ async def hold(path: Path, busy: str, timeout_s: float) -> AsyncIterator[None]:
                 raise HomeBusyError(busy)
             await asyncio.sleep(_POLL_S)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(path: Path) -> bool:
+    """Return whether some program holds the lock file at ``path``; looking takes it for a moment.
+
+    Raises:
+        HostError: The file cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise HostError(f"cannot use {path}: {error}") from error
+    try:
+        return not _try(descriptor)
     finally:
         os.close(descriptor)
 

@@ -1,0 +1,68 @@
+"""A group as one line of text, to be pasted: ``FORMAT:CLIENT_ID`` or ``FORMAT:CLIENT_ID:DESCRIPTOR``, in hexadecimal.
+
+Peers learn a group from their application, never from BSP (seed 2.2); this line is how people hand one on. Behind an
+address it makes an invitation, ``bsp+tls://KEY@host:port#FORMAT:CLIENT_ID``, and behind that may stand what the one
+who invites is called, ``;NAME`` with percent signs as in addresses. A client identifier is random and long
+enough to be a secret; whoever has the line may still only read what a member shares with them.
+"""
+
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from waystation.core.errors import LocalError
+from waystation.protocols.bsp.groups import Group
+from waystation.protocols.bsp.profile import Profile
+from waystation.sdk.bsp_url import BspUrl
+
+__all__ = ["Invitation", "format_group", "format_invitation", "parse_group", "parse_invitation"]
+
+_EXPECTED = "expected FORMAT:CLIENT_ID or FORMAT:CLIENT_ID:DESCRIPTOR, identifiers in hexadecimal"
+
+
+class Invitation(NamedTuple):
+    """Where somebody listens, and what group they share there."""
+
+    url: BspUrl
+    group: Group
+    name: str = ""
+    """What they call themselves; empty when they do not say."""
+
+
+def format_group(group: Group) -> str:
+    """Return the line that ``parse_group`` makes the group of again; major versions of profile briar are not in it."""
+    line = f"{group.format}:{group.client_id.hex()}"
+    return f"{line}:{group.descriptor.hex()}" if group.descriptor else line
+
+
+def parse_group(text: str, profile: Profile) -> Group:
+    """Return the group that a line names.
+
+    Raises:
+        LocalError: It is no such line, or breaks the profile's bounds.
+    """
+    parts = text.strip().split(":")
+    try:
+        name, client_id, descriptor = (*parts, "") if len(parts) == 2 else parts
+        return profile.group(bytes.fromhex(client_id), bytes.fromhex(descriptor), name)
+    except ValueError as error:
+        raise LocalError(f"not a group: {text!r}; {_EXPECTED}") from error
+
+
+def format_invitation(url: str, group: Group, name: str = "") -> str:
+    """Return the line that ``parse_invitation`` reads: an address with its key, a group, and who invites."""
+    line = f"{url}#{format_group(group)}"
+    return f"{line};{quote(name, safe='')}" if name else line
+
+
+def parse_invitation(text: str, profile: Profile) -> Invitation:
+    """Return what an address with a group behind it names.
+
+    Raises:
+        LocalError: One of them is not of its form, or there is no key in the address.
+    """
+    place, sharp, rest = text.strip().partition("#")
+    group, _, name = rest.partition(";")
+    url = BspUrl.parse(place)
+    if url.key is None or not sharp:
+        raise LocalError(f"not an invitation: {text!r}; expected bsp+tls://KEY@host:port#FORMAT:CLIENT_ID")
+    return Invitation(url, parse_group(group, profile), unquote(name))
