@@ -60,6 +60,10 @@ class WatchedStore:
         """Return the value kept for ``key``, or None."""
         return self._store.get(table, key)
 
+    def get_many(self, table: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the values kept for those of ``keys`` that have one."""
+        return self._store.get_many(table, keys)
+
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Any:
         """Yield pairs in key order."""
         return self._store.scan(table, start, count_max)

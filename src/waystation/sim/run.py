@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.sim.bhumi import BhumiTown
+from waystation.sim.bsp import BspTown
 from waystation.sim.invariants import ViolationError
 from waystation.sim.lprp import LprpTown
 from waystation.sim.merk import MerkTown
@@ -50,6 +51,7 @@ MakeScenario = Callable[[Schedule, random.Random, Trace], Scenario]
 
 SCENARIOS: Final[dict[str, MakeScenario]] = {
     "bhumi": BhumiTown,
+    "bsp": BspTown,
     "lprp": LprpTown,
     "merk": MerkTown,
     "strata": StrataTown,

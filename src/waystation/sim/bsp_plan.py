@@ -1,0 +1,182 @@
+"""What one seed of a BSP town does: devices, their lines and groups, habits, faults, and who means no good.
+
+Swarm testing as in ``plan``: kinds of trouble are switched off before rates are drawn for the rest.
+"""
+
+import random
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import Final
+
+from waystation.core.instant import MICROSECONDS_PER_MS
+from waystation.sim.datagram import DatagramSettings
+from waystation.sim.link import LinkSettings
+
+__all__ = ["HOSTILE_KINDS", "BspFaults", "BspPlan", "GroupPlan", "draw_bsp_plan", "draw_graph_plan"]
+
+KIND_STAYS: Final = 0.6  # chance that a kind of trouble takes part in a plan
+WRITES_PER_HOUR: Final = (1_000, 8_000)
+LATE_US: Final = 20_000_000
+HOSTILE_KINDS: Final = ("garbage", "intruder", "flooder", "liar", "poisoner", "hoarder")
+MODES: Final = ("auto", "interactive", "batch")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """One group."""
+
+    form: str
+    """opaque or deps_v1."""
+    members: tuple[int, ...]
+    """Numbers of devices, joined by lines among themselves; the first is there from the start."""
+    late_us: tuple[int, ...]
+    """When each of them joins, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BspFaults:
+    """What goes wrong in the whole town, per simulated hour."""
+
+    cuts: float = 0.0
+    """A line lets nothing through for a while, and nobody is told."""
+    ends: float = 0.0
+    """A connection ends, with all that is under way, and comes back after a while."""
+    crashes: float = 0.0
+    """A device loses all that is not on its disk."""
+    quarrels: float = 0.0
+    """Two devices do not share a group for a while."""
+    deletions: float = 0.0
+    """A device deletes a message that every member has."""
+
+
+@dataclass(frozen=True, slots=True)
+class BspPlan:
+    """One seed's world."""
+
+    modes: tuple[str, ...]
+    """How each device hands messages over; as many as there are devices."""
+    lines: tuple[tuple[int, int], ...]
+    """Pairs of devices; all of them are joined somehow."""
+    groups: tuple[GroupPlan, ...]
+    writes_per_hour: float
+    body_bytes_max: int
+    net: DatagramSettings
+    wired: bool
+    """Whether everybody speaks on byte streams, with all that ``BspMachine`` does, instead of datagrams."""
+    bytes_per_second: int
+    """Throughput of a byte stream; 0 is without limit."""
+    commit_us: int
+    """How long a disk takes, in microseconds; 0 is no time at all."""
+    tells_crash: bool
+    """Whether the others notice when a device crashes."""
+    renews: bool
+    """Whether every connection is made anew when the trouble ends."""
+    probes: bool
+    """Whether everybody writes once more then; without it, only a device's own timers bring the rest."""
+    faults: BspFaults
+    hostiles: tuple[str, ...]
+    """Kinds of hostile peers, see ``bsp_hostile``."""
+
+    @property
+    def link(self) -> LinkSettings:
+        """What a byte stream is like."""
+        return LinkSettings(
+            latency_us=self.net.latency_us,
+            jitter_us=self.net.jitter_us,
+            bytes_per_second=self.bytes_per_second,
+            pieces=0.3,
+        )
+
+    def describe(self) -> str:
+        """Return one line with every choice."""
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+
+def draw_bsp_plan(rng: random.Random) -> BspPlan:
+    """Draw a town."""
+    count = rng.randint(2, 6)
+    lines = _draw_lines(rng, count)
+    return BspPlan(
+        modes=tuple(rng.choice(MODES) for _ in range(count)),
+        lines=lines,
+        groups=tuple(_draw_group(rng, count, lines) for _ in range(rng.choice((1, 2, 2, 3)))),
+        writes_per_hour=rng.uniform(*WRITES_PER_HOUR),
+        body_bytes_max=rng.choice((40, 300, 4_000)),
+        net=_draw_net(rng),
+        wired=rng.random() < 1 / 2,
+        bytes_per_second=rng.choice((0, 0, 20_000, 1_000_000)),
+        commit_us=rng.choice((0, 0, 2_000, 300_000)),
+        tells_crash=rng.random() < 1 / 2,
+        renews=rng.random() < 1 / 2,
+        probes=rng.random() < 1 / 2,
+        faults=_draw_faults(rng),
+        hostiles=tuple(rng.choice(HOSTILE_KINDS) for _ in range(rng.choice((0, 1, 1, 2, 3)))),
+    )
+
+
+def draw_graph_plan(rng: random.Random) -> BspPlan:
+    """Draw a world of scenario 26 of bsp 10: five devices, one group, joins, cuts, modes and loss."""
+    lines = _draw_lines(rng, 5)
+    joins = tuple(rng.sample(range(5), 5))
+    return BspPlan(
+        modes=tuple(rng.choice(MODES) for _ in range(5)),
+        lines=lines,
+        groups=(GroupPlan("deps_v1", joins, (0, *(rng.randrange(LATE_US) for _ in joins[1:]))),),
+        writes_per_hour=4_000.0,
+        body_bytes_max=300,
+        net=_draw_net(rng),
+        wired=False,
+        bytes_per_second=0,
+        commit_us=0,
+        tells_crash=True,
+        renews=rng.random() < 1 / 2,
+        probes=rng.random() < 1 / 2,
+        faults=BspFaults(cuts=_chance(rng, 600.0), ends=_chance(rng, 600.0)),
+        hostiles=(),
+    )
+
+
+def _chance(rng: random.Random, most: float) -> float:
+    """Return 0 for a kind that does not take part, or up to ``most``."""
+    return rng.uniform(0.0, most) if rng.random() < KIND_STAYS else 0.0
+
+
+def _draw_lines(rng: random.Random, count: int) -> tuple[tuple[int, int], ...]:
+    """Draw a tree over all devices and some lines more."""
+    tree = [(rng.randrange(number), number) for number in range(1, count)]
+    density = rng.choice((0.0, 0.3, 1.0))
+    more = [pair for pair in combinations(range(count), 2) if pair not in tree and rng.random() < density]
+    return (*tree, *more)
+
+
+def _draw_group(rng: random.Random, count: int, lines: tuple[tuple[int, int], ...]) -> GroupPlan:
+    """Let a group grow from one device along lines."""
+    members = [rng.randrange(count)]
+    for _ in range(rng.randrange(count)):
+        beside = [a if b in members else b for a, b in lines if (a in members) != (b in members)]
+        if beside:
+            members.append(rng.choice(beside))
+    late_us = (0, *(rng.choice((0, rng.randrange(LATE_US))) for _ in members[1:]))
+    return GroupPlan(rng.choice(("opaque", "deps_v1")), tuple(members), late_us)
+
+
+def _draw_net(rng: random.Random) -> DatagramSettings:
+    ms = MICROSECONDS_PER_MS
+    return DatagramSettings(
+        latency_us=rng.choice((1, 20, 100, 400)) * ms,
+        jitter_us=rng.choice((0, 5, 500)) * ms,
+        loss=_chance(rng, 0.3),
+        duplicate=_chance(rng, 0.3),
+        reorder=_chance(rng, 0.3),
+        reorder_us=rng.choice((50, 2_000)) * ms,
+    )
+
+
+def _draw_faults(rng: random.Random) -> BspFaults:
+    return BspFaults(
+        cuts=_chance(rng, 400.0),
+        ends=_chance(rng, 400.0),
+        crashes=_chance(rng, 300.0),
+        quarrels=_chance(rng, 200.0),
+        deletions=_chance(rng, 600.0),
+    )
