@@ -34,8 +34,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def server(kind: str, home: Path) -> Iterator[tuple[str, int]]:
     """Run a node or a forwarder on the first core; yield its URL and process id."""
     if kind == "node":
-        quiet = ["--set", "admin.listen=", "--set", "limits.enabled=false", "--set", "strata.enabled=false"]
-        quiet += ["--set", "lprp.enabled=false", "--set", "merk.enabled=false", "--log-level", "error"]
+        quiet = ["--set", "admin.listen=", "--set", "limits.enabled=false", "--log-level", "error"]
+        quiet += [part for name in ("bsp", "lprp", "merk", "strata") for part in ("--set", f"{name}.enabled=false")]
         command = ["serve", "--home", str(home), "--set", "bhumi.tls=127.0.0.1:0", *quiet]
         arguments = ["-m", "waystation", *command]
     else:

@@ -68,7 +68,7 @@ def command_of(kind: str, home: Path, *, limits: bool) -> list[str]:
         return [sys.executable, "-m", "bench.lprp_floor", "count"]
     settings = {"lprp.udp": "127.0.0.1:0", "admin.listen": "127.0.0.1:0", "lprp.pow_adaptive": "false"}
     settings |= {f"lprp.pow_base_bits_{each}": "0" for each in ("relay", "lease", "whitelist")}
-    settings |= {f"{name}.enabled": "false" for name in ("bhumi", "merk", "strata")}
+    settings |= {f"{name}.enabled": "false" for name in ("bhumi", "bsp", "merk", "strata")}
     settings |= {"limits.enabled": str(limits).lower()}
     flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     return [sys.executable, "-m", "waystation", "serve", "--home", str(home), *flags, "--log-level", "error"]

@@ -57,8 +57,9 @@ def command_of(kind: str, home: Path, peer: str) -> list[str]:
         return ["node", str(ROOT / "bench" / "merk_ws_relay.mjs"), str(WS_FOLDER / "package.json")]
     if kind != "node":
         return [sys.executable, "-m", "bench.merk_floor", kind]
-    settings = {"merk.ws": "127.0.0.1:0", "bhumi.enabled": "false", "strata.enabled": "false", "admin.listen": ""}
-    settings |= {"lprp.enabled": "false", "limits.enabled": "false"} | ({"merk.peers": peer} if peer else {})
+    settings = {"merk.ws": "127.0.0.1:0", "admin.listen": "", "limits.enabled": "false"}
+    settings |= {f"{name}.enabled": "false" for name in ("bhumi", "bsp", "lprp", "strata")}
+    settings |= {"merk.peers": peer} if peer else {}
     flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     return [sys.executable, "-m", "waystation", "serve", "--home", str(home), *flags, "--log-level", "error"]
 

@@ -42,6 +42,7 @@ def server(kind: str, home: Path) -> Iterator[tuple[str, int]]:
         settings = {
             "strata.ws": "127.0.0.1:0",
             "bhumi.enabled": "false",
+            "bsp.enabled": "false",
             "lprp.enabled": "false",
             "merk.enabled": "false",
             "admin.listen": "",

@@ -14,6 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from fuzz.bsp_bundle import BspBundleTarget
+from fuzz.bsp_device import BspDeviceTarget
+from fuzz.bsp_mailbox import BspMailboxTarget
+from fuzz.bsp_sessions import BspMachineTarget
+from fuzz.bsp_wire import BspWireTarget
 from fuzz.fuzz_client import DeviceTarget, SenderTarget
 from fuzz.fuzz_journal import JournalTarget
 from fuzz.fuzz_payloads import EnvelopeTarget, InviteTarget, PayloadTarget
@@ -56,6 +61,11 @@ TARGETS: Final[dict[str, Target]] = {
         MerkContentsTarget(),
         MerkRelayTarget(),
         MerkClientTarget(),
+        BspWireTarget(),
+        BspBundleTarget(),
+        BspMachineTarget(),
+        BspMailboxTarget(),
+        BspDeviceTarget(),
     )
 }
 _REPORT_S: Final = 10.0

@@ -51,6 +51,7 @@ class ServedNode:
             "[bhumi]\nenabled = false",
             "[admin]\nlisten = ''",
             "[limits]\nenabled = false",
+            *([] if any("[bsp]" in table for table in tables) else ["[bsp]\nenabled = false"]),
             *tables,
         ]
         (home / "node.toml").write_text("\n".join(lines) + "\n")

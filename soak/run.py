@@ -1,4 +1,4 @@
-"""Run the long laws of LPRP, Strata and MERK nodes: ``python -m soak.run --seed 1 [--only kill,hostile]``.
+"""Run the long laws of nodes: ``python -m soak.run --seed 1 [--only kill,hostile]``.
 
 Each law starts its own nodes on loopback, in a folder that is removed afterwards, and ends by itself. What happened is
 printed with the seed; exits with 1 when a law did not hold, with the folder left behind for whoever looks into it.
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from soak import (
+    bsp_kills,
+    bsp_memory,
     lprp_kills,
     lprp_memory,
     merk_herd,
@@ -40,6 +42,8 @@ LAWS: Final[dict[str, Callable[[Path, int], str]]] = {
     "merk-herd": merk_herd.law,
     "lprp-kills": lprp_kills.law,
     "lprp-memory": lprp_memory.law,
+    "bsp-kills": bsp_kills.law,
+    "bsp-memory": bsp_memory.law,
 }
 
 
