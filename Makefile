@@ -35,6 +35,7 @@ soak: $(READY) $(BROWSER)
 	$(BIN)/waystation sim --protocol strata --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol merk --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol lprp --seed 1 --seeds 1000 --hours 0.03 --jobs 2
+	$(BIN)/waystation sim --protocol bsp --seed 1 --seeds 1000 --hours 0.01 --jobs 2
 	$(BIN)/python -m fuzz.run --inputs 1000000 --seed 1
 	$(BIN)/python -m pytest -m slow --timeout 7200
 	$(BIN)/python -m soak.run
@@ -44,6 +45,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.strata
 	$(BIN)/python -m bench.merk
 	$(BIN)/python -m bench.lprp
+	$(BIN)/python -m bench.bsp
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape

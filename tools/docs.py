@@ -41,12 +41,19 @@ Written from the commands' own help. Exit codes stand in [operating.md](operatin
 def commands() -> Iterator[tuple[str, Any]]:
     """Yield every command that can be run, by its full name ("bhumi send"), with its parsed form."""
     for name, listed in COMMANDS.items():
-        found: Any = typer.main.get_command(importlib.import_module(f"waystation.cli.{listed.module}").app)
-        inner = getattr(found, "commands", None)
-        if inner is None:
-            yield name, found
-        else:
-            yield from ((f"{name} {below}", command) for below, command in inner.items())
+        yield from _runnable(
+            name, typer.main.get_command(importlib.import_module(f"waystation.cli.{listed.module}").app)
+        )
+
+
+def _runnable(name: str, found: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a command, or all that a group of commands holds, however deep."""
+    inner = getattr(found, "commands", None)
+    if inner is None:
+        yield name, found
+        return
+    for below, command in inner.items():
+        yield from _runnable(f"{name} {below}", command)
 
 
 def _cli() -> str:
@@ -105,6 +112,7 @@ def _metrics() -> str:
                 "lookups": {("merk", "found"): 1},
                 "leases": {("lprp", "granted"): 1},
                 "work": {("lprp", "accepted"): 1},
+                "messages": {("bsp", "delivered"): 1},
             },
             "traffic": {"lprp": {"in": 1, "out": 1}},
             "datagrams": {"lprp": {"received": 1, "sent": 1, "dropped": 0, "failed": 0}},

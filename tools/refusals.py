@@ -6,9 +6,11 @@ from typing import Final
 
 from waystation.engine.admission import AdmissionRefusal
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bsp.refusals import Refusal as BspRefusal
 from waystation.protocols.lprp.refusals import Refusal as LprpRefusal
 from waystation.protocols.merk.refusals import Refusal as MerkRefusal
 from waystation.protocols.strata.refusals import Code, End
+from waystation.server.box_refusals import BoxRefusal
 
 __all__ = ["REFUSALS", "refusals", "table"]
 
@@ -260,9 +262,76 @@ _LPRP: Final[dict[Enum, tuple[str, str]]] = {
 }
 """Most are dropped in silence: whoever answers a datagram that proves nothing becomes a reflector."""
 
+_CLOSE: Final = "The connection closes."
+_NO_ACK: Final = "Nothing: without an acknowledgement its author keeps it."
+_MARKED: Final = "An acknowledgement; the message is invalid here, and so is what depends on it."
+_ANSWER: Final = "An answer that says so."
+_IMPORT: Final = "Nothing; whoever imports the file is told."
+
+_BSP: Final[dict[Enum, tuple[str, str]]] = {
+    BspRefusal.VERSION: ("A record of another version, such as one of the other profile.", _CLOSE),
+    BspRefusal.EMPTY_LIST: ("An ACK, OFFER or REQUEST without identifiers.", _CLOSE),
+    BspRefusal.LIST_LENGTH: ("A list whose length is no multiple of 32.", _CLOSE),
+    BspRefusal.TOO_MANY_IDS: ("Profile `briar`: more than 1,536 identifiers in one record.", _CLOSE),
+    BspRefusal.MESSAGE_LENGTH: ("A MESSAGE below 40 or above 32,808 bytes; its header is enough.", _CLOSE),
+    BspRefusal.TIMESTAMP: ("A timestamp with its top bit set.", _CLOSE),
+    BspRefusal.VERSIONS_LENGTH: ("Profile `briar`: VERSIONS without or with more than 10 versions.", _CLOSE),
+    BspRefusal.PRIORITY_LENGTH: ("Profile `briar`: PRIORITY whose nonce has not 16 bytes.", _CLOSE),
+    BspRefusal.TRUNCATED: ("The stream ends inside a record.", _CLOSE),
+    BspRefusal.STALLED: ("A record is not whole after 30 s.", _CLOSE),
+    BspRefusal.HANDSHAKE: ("Bytes that are no handshake of this version.", _CLOSE),
+    BspRefusal.HANDSHAKE_TIMEOUT: ("The handshake is not over after 10 s.", _CLOSE),
+    BspRefusal.BAD_SIGNATURE: ("The proof does not hold, or is about another certificate than ours.", _CLOSE),
+    BspRefusal.WRONG_PEER: ("Whom we dialled shows another key than expected.", _CLOSE),
+    BspRefusal.UNKNOWN_PEER: (
+        "The key is not in the table of peers, or banned.",
+        "Status 1, then the connection closes.",
+    ),
+    BspRefusal.REFUSED_BY_PEER: ("Whom we dialled answered with a status.", _CLOSE),
+    BspRefusal.BUSY: (
+        "The node drains, or too many handshakes are under way.",
+        "Status 2, then the connection closes.",
+    ),
+    BspRefusal.REPLACED: ("A newer connection of the same peer stands.", _CLOSE),
+    BspRefusal.HALF_CLOSED: ("The peer said that it sends no more; all was written.", _CLOSE),
+    BspRefusal.DRAINING: ("The node stops.", _CLOSE),
+    BspRefusal.IDENTITY_BANNED: ("The operator has banned the key.", _CLOSE),
+    BspRefusal.SEND_STALLED: ("The peer takes nothing for 60 s.", _CLOSE),
+    BspRefusal.UNSHARED_GROUP: ("A MESSAGE of a group that is not shared with its sender.", "Nothing."),
+    BspRefusal.PENDING_FULL: ("100,000 messages of the group wait for dependencies, or for 400,000 of them.", _NO_ACK),
+    BspRefusal.GROUP_FULL: ("The device knows `bsp.group_messages_max` messages of the group.", _NO_ACK),
+    BspRefusal.DEVICE_FULL: ("The device knows 1,000,000 messages.", _NO_ACK),
+    BspRefusal.QUOTA_FULL: ("The quota of the mailbox's owner is used up.", _NO_ACK),
+    BspRefusal.UNPARSABLE: ("The group's format cannot read the body.", _MARKED),
+    BspRefusal.TOO_MANY_DEPENDENCIES: ("More than 64 dependencies.", _MARKED),
+    BspRefusal.NAMES_ITSELF: ("A body that names its own message as a dependency.", _MARKED),
+    BspRefusal.INVALID_DEPENDENCY: ("A dependency is invalid.", _MARKED),
+    BspRefusal.INVALID_IN_CONTEXT: ("The application judges it invalid in the context of its dependencies.", _MARKED),
+    BspRefusal.FILE_FORM: ("Bytes that are no bsp file of this version, or end too early.", _IMPORT),
+    BspRefusal.FILE_NOT_FOR_US: ("A file for another device.", _IMPORT),
+    BspRefusal.FILE_SENDER: ("A file of a key that is not in the table of peers.", _IMPORT),
+    BspRefusal.FILE_SIGNATURE: ("The file is not what its sender signed.", _IMPORT),
+    BspRefusal.FILE_SEAL: ("A chunk that cannot be opened.", _IMPORT),
+    BspRefusal.FILE_TOO_LARGE: ("A file of more than 4 MiB.", _IMPORT),
+    BspRefusal.MAILBOX_COMMAND: ("A mailbox command that is none.", _ANSWER),
+    BspRefusal.MAILBOX_GROUP_ID: (
+        "`host` with a group that client and descriptor do not make.",
+        _ANSWER,
+    ),
+    BspRefusal.MAILBOX_GROUPS_FULL: ("`host` beyond the owner's number of groups.", _ANSWER),
+}
+
+_BOX: Final[dict[Enum, tuple[str, str]]] = {
+    refusal: (refusal.sentence, f"HTTP status {refusal.status}, the reason and this sentence.")
+    for refusal in BoxRefusal
+}
+
 _DOOR: Final[dict[Enum, tuple[str, str]]] = {
-    AdmissionRefusal.FULL: ("10 000 connections stand.", _AT_ONCE),
-    AdmissionRefusal.ADDRESS_FULL: ("64 connections of one address (IPv6: one /64) stand.", _AT_ONCE),
+    AdmissionRefusal.FULL: ("10 000 connections stand; at the file box 256, all of them at work.", _AT_ONCE),
+    AdmissionRefusal.ADDRESS_FULL: (
+        "64 connections of one address (IPv6: one /64) stand; at the file box 16.",
+        _AT_ONCE,
+    ),
     AdmissionRefusal.HANDSHAKES_FULL: ("256 handshakes are under way.", _AT_ONCE),
     AdmissionRefusal.ADDRESS_HANDSHAKES_FULL: ("16 handshakes of one address are under way.", _AT_ONCE),
     AdmissionRefusal.ADDRESSLESS_FULL: ("256 connections without an address stand.", _AT_ONCE),
@@ -273,6 +342,8 @@ _DOOR: Final[dict[Enum, tuple[str, str]]] = {
 REFUSALS: Final = (
     ("At the door, for every protocol", AdmissionRefusal, _DOOR),
     ("bhumi", Refusal, _BHUMI),
+    ("bsp", BspRefusal, _BSP),
+    ("bsp: the file box", BoxRefusal, _BOX),
     ("lprp", LprpRefusal, _LPRP),
     ("merk", MerkRefusal, _MERK),
     ("strata", Code, _STRATA),

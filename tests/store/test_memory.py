@@ -21,6 +21,14 @@ def test_later_record_of_a_group_wins(store):
     assert store.get("a", b"k") == b"2"
 
 
+def test_many_values_are_those_of_single_reads(store):
+    """Keys of other tables and keys that nobody keeps are left out."""
+    store.commit([Record("things", b"a", b"1"), Record("things", b"b", b"2"), Record("others", b"c", b"3")])
+
+    assert store.get_many("things", [b"a", b"c", b"d"]) == {b"a": b"1"}
+    assert store.get_many("nothing", [b"a"]) == {}
+
+
 def test_scan_sees_what_came_after_the_last_scan(store):
     """Sorted keys are not remembered beyond a change."""
     store.commit([Record("a", b"1", b"x")])

@@ -108,6 +108,17 @@ def test_later_record_of_a_group_wins(store):
     assert list(store.scan("a")) == [(b"k", b"2")]
 
 
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 300])
+def test_many_values_are_those_of_single_reads(store, count):
+    """In statements of any length; keys of other tables and keys that nobody keeps are left out."""
+    keys = [b"k%d" % number for number in range(count)]
+    store.commit([Record("things", key, key * 2) for key in keys] + [Record("others", b"strange", b"x")])
+
+    found = store.get_many("things", [b"strange", *keys, b"unknown"])
+
+    assert found == {key: store.get("things", key) for key in keys}
+
+
 def test_one_thread_commits_while_another_reads(store):
     """A reader sees whole groups only, whatever the writer does meanwhile."""
     torn = []

@@ -43,6 +43,11 @@ class MemoryStore:
         """Return the value kept for ``key``, or None."""
         return self._tables.get(table, {}).get(key)
 
+    def get_many(self, table: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the values kept for those of ``keys`` that have one."""
+        kept = self._tables.get(table, {})
+        return {key: kept[key] for key in keys if key in kept}
+
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
         """Yield at most ``count_max`` pairs in key order, as they stood at the call, from ``start`` on."""
         kept = self._tables.get(table, {})

@@ -35,6 +35,7 @@ _PUT_ROW: Final = "(?, ?, ?)"
 _PUT_OVER: Final = " ON CONFLICT (tbl, key) DO UPDATE SET value = excluded.value"
 _REMOVE: Final = "DELETE FROM records WHERE tbl = ? AND key = ?"
 _GET: Final = "SELECT value FROM records WHERE tbl = ? AND key = ?"
+_GET_MANY: Final = "SELECT key, value FROM records WHERE tbl = ? AND key IN ("
 _SCAN: Final = "SELECT key, value FROM records WHERE tbl = ? AND key >= ? ORDER BY key LIMIT ?"
 
 
@@ -111,6 +112,17 @@ class SqliteStore:
         """
         rows = self._reading.rows(_GET, (table, key))
         return rows[0][0] if rows else None
+
+    def get_many(self, table: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the values kept for those of ``keys`` that have one.
+
+        Raises:
+            HostError: The disk refused to be read.
+        """
+        found: dict[bytes, bytes] = {}
+        for chunk in in_chunks(keys):
+            found.update(self._reading.rows(_GET_MANY + ",".join("?" * len(chunk)) + ")", (table, *chunk)))
+        return found
 
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
         """Yield at most ``count_max`` pairs in key order, as they stood at the call, from ``start`` on.
