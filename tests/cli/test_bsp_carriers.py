@@ -32,6 +32,7 @@ async def lease(home, host):
         pass
 
 
+@pytest.mark.slow
 def test_message_waits_at_a_host_for_somebody_who_is_away(run, tmp_path):
     """What one device leaves at an LPRP host another one gets later, though the two are never there together."""
     added = run("add", "--group", "talk", "--body", "for later", "--home", "alice")[1].strip()

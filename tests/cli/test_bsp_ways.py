@@ -67,6 +67,7 @@ def test_sync_needs_somebody(run):
     assert "nobody to connect with" in err
 
 
+@pytest.mark.slow
 def test_listen_ends_after_so_many_messages(run, tmp_path):
     """--count ends a listener with exit code 0, --timeout before it with 1."""
     add(run, "bob", "one")

@@ -176,6 +176,7 @@ def test_broken_connection_acknowledges_nothing():
     run(scenario)
 
 
+@pytest.mark.slow
 def test_original_relay_tells_nothing_and_carries():
     """With a relay that has no notices, a bundle that left on a standing connection counts as carried."""
     keys = [merk_keys_of(each) for each in (A, B)]

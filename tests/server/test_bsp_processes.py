@@ -373,7 +373,7 @@ def test_path_on_the_web_port_carries_the_same_bytes(tmp_path):
     assert answer == record(ACK, message_id_of(GROUP, 15, b"over the web"))
 
 
-@pytest.mark.parametrize("scheme", ["bsp+tls", "bsp+wss"])
+@pytest.mark.parametrize("scheme", ["bsp+tls", pytest.param("bsp+wss", marks=pytest.mark.slow)])
 def test_nodes_dial_each_other_and_agree(tmp_path, scheme):
     """A node dials the peer whose address it has, whatever certificate that shows, and both have the message."""
     pairs = {}

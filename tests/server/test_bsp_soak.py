@@ -44,6 +44,7 @@ def test_each_kill_costs_one_repeat_at_most(tmp_path):
     assert "at most once for each" in told
 
 
+@pytest.mark.slow
 def test_floods_leave_memory_flat(tmp_path):
     """Offers, requests, strange groups, what waits for ever, and half a handshake cost no memory that stays."""
     told = bsp_memory.law(tmp_path, SEED, messages=2_000, connections=40)

@@ -1,5 +1,7 @@
 """A whole LPRP host in a process: what `make soak` tries for long (soak/), tried for a moment."""
 
+import pytest
+
 from soak import lprp_kills, lprp_memory
 
 SEED = 7
@@ -13,6 +15,7 @@ def test_what_was_answered_survives_a_kill(tmp_path):
     assert not told.startswith("3 kills, 0 packets")
 
 
+@pytest.mark.slow
 def test_floods_leave_memory_flat(tmp_path):
     """Garbage, forgeries, replays and strangers cost no memory that stays, and friends are served after each."""
     told = lprp_memory.law(tmp_path, SEED, datagrams=4_000, addresses=2_000)

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from bench.strata_driver import publish_frames
 from soak import strata_federation, strata_hostile, strata_kill, strata_slow, strata_subscribers
 from soak.nodes import StrataNode
@@ -31,6 +33,7 @@ def test_row_35_two_relays_end_equal(tmp_path):
     assert told.startswith("300 packets on both relays")
 
 
+@pytest.mark.slow
 def test_row_36_a_hostile_upstream_is_banned(tmp_path):
     """Nothing it tampered with is stored, its score falls, and a restart does not forgive it."""
     told = strata_hostile.law(tmp_path, SEED, quiet_s=0.3, ways=("signature",), packets=50)
