@@ -484,7 +484,7 @@ class BspDevice:
 
     def _dependencies(self, member: Membership, body: bytes) -> tuple[bytes, ...]:
         try:
-            dependencies = tuple(dict.fromkeys(member.form.parse(body)))
+            dependencies = member.dependencies(body)
         except InvalidMessageError as error:
             raise LocalError(f"the body is not of format {member.group.format}: {error}") from error
         if len(dependencies) > DEPENDENCIES_MAX:

@@ -195,11 +195,9 @@ class Hearing:
 def _read_dependencies(member: Membership, body: bytes) -> tuple[Refusal | None, tuple[bytes, ...]]:
     """Return what a body depends on, or why it is invalid."""
     try:
-        dependencies = tuple(member.form.parse(body))
+        dependencies = member.dependencies(body)
     except InvalidMessageError:
         return Refusal.UNPARSABLE, ()
-    if len(dependencies) > 1:
-        dependencies = tuple(dict.fromkeys(dependencies))
     if len(dependencies) > DEPENDENCIES_MAX:
         return Refusal.TOO_MANY_DEPENDENCIES, ()
     return None, dependencies

@@ -43,6 +43,11 @@ class Membership:
         self.live_count = 0
         self.live_bytes = 0
 
+    def dependencies(self, body: bytes) -> tuple[bytes, ...]:
+        """Return what a body depends on, each message once; raises InvalidMessageError as the format does."""
+        names = self.form.parse(body)
+        return tuple(names) if len(names) < 2 else tuple(dict.fromkeys(names))
+
     def usage(self) -> Usage:
         """Return what the group weighs."""
         return Usage(self.live_count, self.live_bytes, len(self.graph.vertices) - self.live_count)

@@ -62,12 +62,8 @@ def choose(
         if size > room:
             peer.put(row, now)
             break  # the oldest goes first also where a younger one would still fit
-        if offers:
-            room -= size
-            draft.offers.append(row)
-            continue
         room -= size
-        draft.bodies.append(row)
+        (draft.offers if offers else draft.bodies).append(row)
     _write_bodies(profile, draft, read_bodies)
     draft.records += encode_ids(profile, RecordType.OFFER, [row.vertex.message_id for row in draft.offers])
     return draft
