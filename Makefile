@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Two processes, as many as the smallest machine meant has processors; tests/conftest.py says what goes where.
+SUITE := -n 2 --dist loadgroup --no-loadscope-reorder
 BROWSER := $(VENV)/.browser
 
 .PHONY: help demo test check soak bench shape docs lock clean
@@ -21,14 +23,14 @@ demo: $(READY)
 	$(BIN)/waystation demo
 
 test: $(READY) $(BROWSER)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SUITE)
 
 check: $(READY) $(BROWSER)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tools.docs --check
-	$(BIN)/python -m pytest -m "not slow and not spark"
+	$(BIN)/python -m pytest $(SUITE) -m "not slow and not spark"
 
 soak: $(READY) $(BROWSER)
 	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
