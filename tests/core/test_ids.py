@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.core.errors import LocalError
-from waystation.core.ids import decode_id52, decode_key_hex, encode_id52
+from waystation.core.ids import decode_id52, decode_key_hex, encode_id52, node_id_of
 
 FACTS = json.loads((Path(__file__).parent.parent / "vectors" / "bhumi.json").read_text())["facts"]
 KEY_A = bytes.fromhex("bc7cbcb5636375fa1d82434d466724d92377f53b980695dd49d26d0ce12205a5")
@@ -73,3 +73,8 @@ def test_hex_that_is_no_key_is_refused(text):
     """Spaces, other digits and other lengths are refused."""
     with pytest.raises(LocalError):
         decode_key_hex(text)
+
+
+def test_node_is_called_by_the_beginning_of_its_key():
+    """Sixteen hexadecimal digits name a node among others."""
+    assert node_id_of(KEY_A) == "bc7cbcb5636375fa"

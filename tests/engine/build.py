@@ -8,6 +8,7 @@ from waystation.core.instant import Instant
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node
+from waystation.engine.policy import Policy, Stance
 from waystation.engine.recorder import Recorder
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
@@ -29,8 +30,11 @@ class Rig:
         self.recorder.use_key(KEY)
         self.bans = BanList(MemoryStore())
         self.admission = Admission(per_address=per_address)
+        self.policy = Policy(Stance.ENFORCE)
+        self.policy.set_wall(self.now, WALL)
+        self.policy.use_key(KEY)
         self.relay = BhumiRelay(BhumiSettings(), random.Random(seed))
-        self.node = Node({"bhumi": self.relay}, self.admission, self.bans, self.recorder)
+        self.node = Node({"bhumi": self.relay}, self.admission, self.bans, self.recorder, self.policy)
         self.sent: dict[int, bytes] = {}
         self.closed: dict[int, Any] = {}
 

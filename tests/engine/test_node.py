@@ -4,17 +4,19 @@ import random
 
 import pytest
 
-from tests.engine.build import SECOND, WALL, Rig
+from tests.engine.build import KEY, SECOND, WALL, Rig
 from tests.protocols.bhumi.build import ALICE, i_am, raw, send
 from waystation.core.effects import Append, Close, Commit, Dial, Hold, Peer, Send, SendMany, SignatureCheck, Verify
 from waystation.core.facts import PeerLeft, Refused
 from waystation.core.machine import AsksNothing
+from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.rules.policy import Action, Mode, PolicyRule, PolicyTable
 from waystation.store.memory import MemoryStore
 
 
@@ -122,6 +124,30 @@ def test_banned_address_stays_out_until_its_ban_ends():
     assert not rig.node.open("bhumi", "192.0.2.1", WALL, rig.now)
     assert rig.node.open("bhumi", "192.0.2.1", WALL + SECOND, rig.now)
     assert rig.recorder.totals()["refusals"] == {("bhumi", "address_banned"): 1}
+
+
+def test_published_rule_is_asked_at_the_door():
+    """Bans come first; whom a rule refuses is counted under it, with the network, and takes no place."""
+    rig = Rig()
+    rule = PolicyRule(
+        "source",
+        keyed_reference(KEY, b"net:192.0.2.0/24"),
+        Action.RATE,
+        1,
+        "burst",
+        WALL,
+        WALL + SECOND,
+        "1",
+        Mode.ENFORCE,
+    )
+    rig.policy.use(PolicyTable([rule], WALL + SECOND), {})
+    rig.bans.add(Ban("address:192.0.2.9", "abuse", WALL, None))
+    answers = [rig.node.open("bhumi", host, WALL, rig.now) for host in ("192.0.2.9", "192.0.2.1", "192.0.2.2")]
+    strangers = rig.node.open("bhumi", "198.51.100.1", WALL, rig.now)
+
+    assert (answers, strangers) == ([False, True, False], True)
+    assert rig.admission.total == 2
+    assert rig.recorder.totals()["refusals"] == {("bhumi", "address_banned"): 1, ("bhumi", "policy_rate"): 1}
 
 
 def test_retiring_node_admits_nobody_and_settles():

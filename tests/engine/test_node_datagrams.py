@@ -8,11 +8,14 @@ from tests.engine.build import KEY, SECOND, WALL
 from waystation.core.effects import Commit, SendTo, SignatureCheck, Verify
 from waystation.core.facts import Refused
 from waystation.core.instant import Instant
+from waystation.crypto.hashing import keyed_reference
 from waystation.engine import node as module
 from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
+from waystation.engine.policy import Policy, Stance
 from waystation.engine.recorder import Recorder
+from waystation.rules.policy import Action, Mode, PolicyRule, PolicyTable
 from waystation.store.memory import MemoryStore
 
 HERE = ("192.0.2.1", 5_000)
@@ -70,7 +73,10 @@ def rig():
     recorder = Recorder(lambda _event: None, random.Random(1))
     recorder.set_wall(NOW, WALL)
     recorder.use_key(KEY)
-    return Node({"saying": host}, Admission(), bans, recorder), host, bans, recorder
+    policy = Policy(Stance.ENFORCE)
+    policy.set_wall(NOW, WALL)
+    policy.use_key(KEY)
+    return Node({"saying": host}, Admission(), bans, recorder, policy), host, bans, recorder
 
 
 def heard(host):
@@ -210,3 +216,17 @@ def test_it_is_a_relay_in_everything_else():
     assert node.settled()
     host.effects.append(SendTo(b"", HERE))
     assert not node.settled()
+
+
+def test_datagrams_that_a_published_rule_refuses_go_no_further():
+    """A rate counts none, since nothing proves where they come from; a block drops them, counted once per call."""
+    node, host, _, recorder = rig()
+    network = keyed_reference(KEY, b"net:192.0.2.0/24")
+    sent = [*((b"%d" % n, HERE) for n in range(5)), (b"x", THERE)]
+    for action, amount in ((Action.RATE, 2), (Action.BLOCK, 0)):
+        rule = PolicyRule("source", network, action, amount, "burst", WALL, WALL + SECOND, "1", Mode.ENFORCE)
+        node._policy.use(PolicyTable([rule], WALL + SECOND), {})
+        node.receive_datagrams("saying", sent, WALL, NOW)
+
+    assert heard(host) == [sent, [(b"x", THERE)]]
+    assert recorder.totals()["refusals"] == {("saying", "policy_blocked"): 5}

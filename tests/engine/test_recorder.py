@@ -15,6 +15,7 @@ from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.recorder import Recorder, Traffic
 from waystation.journal import events
 from waystation.journal.contract import kind_of
+from waystation.journal.segment import encode_lines
 from waystation.protocols.bhumi import messages, wire
 
 ALICE = KEYS[0].public
@@ -121,6 +122,58 @@ def test_refusals_of_too_many_identities_lose_the_identity_and_not_the_count(mon
     assert [event.times for event in written] == [1, 1, 1, 5]
     assert written[-1].peer_ref is None
     assert recorder.totals()["refusals"] == {("bhumi", "unsolicited_ack"): 8}
+
+
+def test_who_is_turned_away_at_the_door_leaves_the_network():
+    """Refusals of one network are one row under its keyed hash; without an address there is none."""
+    recorder, written = make()
+    for address in ("203.0.113.7", "203.0.113.8", "2001:db8:7:1::/64", "2001:db8:7:2::/64", ""):
+        recorder.refused_at_door("bhumi", AdmissionRefusal.ADDRESS_FULL, Instant(1), address)
+    recorder.note(facts.Refused("bhumi", ALICE, "address_full"), Instant(1))
+    recorder.wake(Instant(2 * SECOND))
+    v4, v6 = (keyed_reference(KEY, name) for name in (b"net:203.0.113.0/24", b"net:2001:db8:7::/48"))
+
+    assert [(event.source_ref, event.times) for event in written] == [(v4, 2), (v6, 2), (None, 1), (None, 1)]
+    assert [event.peer_ref for event in written] == [None, None, None, keyed_reference(KEY, ALICE)]
+
+
+def test_refusals_of_too_many_networks_lose_the_network_and_not_the_count(monkeypatch):
+    """What is gathered in a second is bounded wherever they come from."""
+    monkeypatch.setattr(module, "REFUSAL_KEYS_MAX", 3)
+    recorder, written = make()
+    for number in range(8):
+        recorder.refused_at_door("merk", AdmissionRefusal.FULL, Instant(1), f"10.0.{number}.1")
+    recorder.wake(Instant(2 * SECOND))
+
+    assert [(event.times, event.source_ref is None) for event in written] == [(1, False)] * 3 + [(5, True)]
+
+
+def test_no_address_is_in_a_line_about_the_door():
+    """Neither an address nor its network is written, and after a new key nobody can join the rows."""
+    lines = []
+    for key in (KEY, b"other" * 6):
+        recorder, written = make(key=key)
+        recorder.refused_at_door("bhumi", AdmissionRefusal.FULL, Instant(1), "203.0.113.7")
+        recorder.wake(Instant(2 * SECOND))
+        lines.append(encode_lines(written, 0))
+
+    assert lines[0] != lines[1]
+    for address in (b"203.0.113", b"203-0-113", b"203_0_113"):
+        assert address not in lines[0] + lines[1]
+
+
+def test_bytes_carried_outlive_their_connections():
+    """Connections that stand and those that are over count alike."""
+    recorder, _ = make()
+    for peer, traffic in ((1, Traffic()), (2, Traffic()), (3, Traffic())):
+        recorder.connected("bhumi", peer, traffic, Instant(0))
+        traffic.bytes_in, traffic.bytes_out = peer, 10 * peer
+    recorder.note(facts.PeerIdentified("bhumi", 1, ALICE), Instant(1))
+    before = recorder.carried()
+    recorder.note(facts.PeerLeft("bhumi", 1, ALICE, "gone"), Instant(1))
+    recorder.note(facts.PeerLeft("bhumi", 2, None, "gone"), Instant(1))
+
+    assert before == recorder.carried() == (6, 60)
 
 
 def test_totals_count_what_is_noted_even_without_a_journal():

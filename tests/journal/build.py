@@ -15,12 +15,14 @@ from waystation.journal.events import (
     MessageChanged,
     MessageHeld,
     MessageStored,
+    NodeSampled,
     NodeStarted,
     NodeStopped,
     PacketJudged,
     PeerIdentified,
     PeerLeft,
     Refused,
+    RelayObserved,
     SegmentOpened,
     SegmentSealed,
     SubscriptionEnded,
@@ -66,7 +68,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     SubscriptionOpened(NOON_US + 8, "strata", b"c" * 8, 1),
     SubscriptionEnded(NOON_US + 9, "strata", b"c" * 8, 30, 4, 1, 60_000_000),
     MeshLookup(NOON_US + 10, "merk", b"p" * 16, 3, 1, 900, "found"),
-    MeshLinkEnded(NOON_US + 11, "merk", b"n" * 16, 1, 60_000_000, 5, 6, 700, 800),
+    MeshLinkEnded(NOON_US + 11, "merk", b"n" * 16, "6e6e6e6e6e6e6e6e", 1, 60_000_000, 5, 6, 700, 800),
     LeaseChanged(NOON_US + 12, "lprp", b"t" * 16, "expired", 7),
     WorkJudged(NOON_US + 13, "lprp", b"w" * 16, "lease", "accepted", 20, 550_000),
     MessageStored(
@@ -75,6 +77,9 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ),
     MessageChanged(NOON_US + 15, "bsp", "invalid", "invalid_dependency", b"g" * 16, b"m" * 16, 0),
     MessageHeld(NOON_US + 16, "bsp", b"p" * 16, b"g" * 16, b"m" * 16, 2, 300, 200, 100),
+    RelayObserved(NOON_US + 17, "strata", "6e6e6e6e6e6e6e6e", "validity", "failed", "bad_signature", 5, 6, 7, 2),
+    NodeSampled(NOON_US + 18, 12, 3_456, 7_890, 1_234, 5_600_000, 78_000_000, 9_000_000, 1_200_000),
+    Refused(NOON_US + 19, "node", None, "address_full", 9, b"s" * 16),
 )
 
 

@@ -98,4 +98,7 @@ def test_kind_of_an_event_is_found_by_its_type() -> None:
         "message_stored",
         "message_changed",
         "message_held",
+        "relay_observed",
+        "node_sampled",
+        "refused",
     ]

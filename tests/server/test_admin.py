@@ -1,6 +1,8 @@
 """Laws of server.admin, asked of a node in a process of its own."""
 
 import asyncio
+import os
+import signal
 import socket
 import time
 import types
@@ -10,6 +12,7 @@ import pytest
 
 from tests.server import lprp_stand_in as other
 from tests.server.build import PREIMAGE, NodeProcess, eventually, exchange, key_pair, until
+from tests.server.build_policy import publish, rule_of, score_of
 from tests.server.lprp_stand_in import Party
 from waystation.core.errors import HostError
 from waystation.core.ids import encode_id52
@@ -291,3 +294,23 @@ def test_server_that_does_not_end_is_cancelled(tmp_path, monkeypatch):
         return server._task.cancelled()
 
     assert asyncio.run(story()) is True
+
+
+def test_policy_and_what_was_published_are_shown(node, tmp_path_factory):
+    """Nothing at first, each in its own words; then the snapshot, its rules and its tables byte for byte."""
+    before = [node.ask("GET", f"/admin/v1/{path}") for path in ("policy", "published/outcomes", "published/passwd")]
+    snapshot = publish(node.home / "lake", [rule_of()], [score_of()], node_id=node.ready["node"]["public_key"][:16])
+    os.kill(node.ready["pid"], signal.SIGHUP)
+    until(lambda: node.ask("GET", "/admin/v1/policy")[1]["snapshot"], "the snapshot")
+    _, policy = node.ask("GET", "/admin/v1/policy")
+    code, table = node.ask("GET", "/admin/v1/published/outcomes")
+    _, status = node.ask("GET", "/admin/v1/status")
+
+    assert [code for code, _ in before] == [200, 404, 404]
+    assert (before[0][1]["snapshot"], before[0][1]["rules"], before[0][1]["mode"]) == ("", [], "shadow")
+    assert "nothing in order is published" in before[1][1]["error"]
+    assert "known: scores, outcomes" in before[2][1]["error"]
+    assert (policy["snapshot"], policy["trouble"], policy["count"]) == (snapshot.snapshot, "", 1)
+    assert policy["rules"][0]["subject_ref"] == "00" * 16
+    assert (code, table["name"], table["rows"]) == (200, "outcomes", [{"n": 12}])
+    assert [relay["state"] for relay in status["relays"]] == ["active"]

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waystation.core.errors import ConfigError
+from waystation.core.tomllines import find_line
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.server.config import Change, Config, Origin, changes, explain, load_config, reload_config
 from waystation.server.settings import Address
-from waystation.server.tomllines import find_line
 
 
 @pytest.fixture
@@ -346,3 +346,12 @@ def test_line_of_every_key_is_where_it_was_written(tables):
     tomllib.loads(text)
 
     assert {path: find_line(text, *path) for path in expected} == expected
+
+
+def test_table_of_the_pipeline_is_left_alone(tmp_path):
+    """One file may serve node and pipeline: what is said to the pipeline is no business of the node's."""
+    path = tmp_path / "node.toml"
+    path.write_text('[node]\nname = "n"\n[pipeline]\nwitnesses = 3\n')
+    config = load_config(path, {"WAYSTATION_PIPELINE__WITNESSES": "4"}, {})
+
+    assert config.node.name == "n"

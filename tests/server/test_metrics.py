@@ -2,14 +2,16 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from waystation.server.metrics import render_metrics
+from waystation.server.metrics import RELAYS_MAX, render_metrics
 
 
 def status(**changes):
     """Return a node's status document."""
     names = ("deliveries", "refusals", "packets", "lookups", "leases", "work", "messages")
     totals = {name: {} for name in names} | changes.pop("totals", {})
-    return {"uptime_s": 12.5, "sizes": {}, "totals": totals, "traffic": {}, "datagrams": {}, "written": {}} | changes
+    empty = {name: {} for name in ("sizes", "traffic", "datagrams", "written")}
+    policy = {"sizes": {"rules": 0}, "matches": [], "age_s": None}
+    return {"uptime_s": 12.5, "totals": totals, "policy": policy, "relays": []} | empty | changes
 
 
 def series(document):
@@ -60,12 +62,27 @@ def test_every_number_is_a_series():
         ("waystation_written_rows_total", (("fate", "written"), ("file", "archive"))): 9,
         ("waystation_written_rows_total", (("fate", "dropped"), ("file", "archive"))): 0,
         ("waystation_written_rows_total", (("fate", "lost"), ("file", "archive"))): 1,
+        ("waystation_policy_rules", ()): 0,
     }
 
 
+def test_published_policy_is_shown():
+    """Rules, what they did, how old the snapshot is, and the worst of the relays."""
+    match = {"rule": "burst", "action": "rate", "mode": "shadow", "n": 3}
+    relays = [{"relay_id": f"{number:016x}", "state": "active", "score": 0.5} for number in range(RELAYS_MAX + 5)]
+    shown = series(status(policy={"sizes": {"rules": 2}, "matches": [match], "age_s": 60.5}, relays=relays))
+    labels = (("action", "rate"), ("mode", "shadow"), ("rule", "burst"))
+
+    assert shown["waystation_policy_rules", ()] == 2
+    assert shown["waystation_policy_matches_total", labels] == 3
+    assert shown["waystation_policy_snapshot_age_seconds", ()] == 60.5
+    assert shown["waystation_relay_score", (("relay", "0" * 16), ("state", "active"))] == 0.5
+    assert len([name for name, _ in shown if name == "waystation_relay_score"]) == RELAYS_MAX
+
+
 def test_fresh_node_has_no_counters():
-    """Before anything happened only the uptime has a sample."""
-    assert series(status()) == {("waystation_uptime_seconds", ()): 12.5}
+    """Before anything happened only the uptime, and that there is no rule, have a sample."""
+    assert series(status()) == {("waystation_uptime_seconds", ()): 12.5, ("waystation_policy_rules", ()): 0}
 
 
 def test_status_is_asked_at_each_rendering():

@@ -13,6 +13,7 @@ from waystation.core.errors import ConfigError
 from waystation.core.ids import encode_id52
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.signing import KeyPair, sign
+from waystation.engine.policy import Policy, Stance
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bsp.relay import BspRelay
 from waystation.protocols.lprp.relay import LprpRelay
@@ -190,3 +191,14 @@ def test_whoever_the_node_does_not_admit_is_sent_away():
 
     assert asked == [ALICE.public]
     assert json.loads(relay.take()[1].data)["detail"] == "banned"
+
+
+def test_published_rules_are_asked_about():
+    """The host of LPRP makes work harder, the relay of Strata lets authors wait, as the policy says."""
+    policy = Policy(Stance.ENFORCE)
+    policy.set_wall(Instant(0), NOW * MICROSECONDS_PER_SECOND)
+    config = load_config(None, {}, {})
+    relays = build_relays(config, OWN, MemoryStore(), random.Random(1), lambda _: True, policy)
+
+    assert relays["lprp"]._working._extra_bits == policy.extra_bits
+    assert relays["strata"]._throttle._waits == policy.throttle

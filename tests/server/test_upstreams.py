@@ -13,12 +13,15 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.protocols.strata.build import ALICE, did, post
 from tests.server.build import Rig, eventually
+from waystation.core.ids import node_id_of
 from waystation.core.packets import PacketQuery
 from waystation.crypto.signing import KeyPair
+from waystation.engine.policy import Policy, Stance
 from waystation.protocols.strata import replica
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import StrataSettings, read_upstreams
-from waystation.rules.relay_state import Incident
+from waystation.rules.policy import PolicyTable, RelayScore
+from waystation.rules.relay_state import Incident, State
 from waystation.server import upstreams as module
 from waystation.server.hub import monotonic_now
 from waystation.server.upstreams import Upstreams
@@ -33,6 +36,7 @@ def impatient(monkeypatch):
     """Wait for hundredths of a second where the node waits for seconds."""
     monkeypatch.setattr(module, "RETRY_FIRST_S", 0.01)
     monkeypatch.setattr(module, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(module, "AVOIDED_S", 0.01)
 
 
 class Upstream:
@@ -74,8 +78,8 @@ class Upstream:
 class Dialling:
     """A node in this loop that reads one upstream."""
 
-    def __init__(self, upstream=None, store=None, url=None):
-        self.upstream, self.url = upstream, url
+    def __init__(self, upstream=None, store=None, url=None, policy=None):
+        self.upstream, self.url, self.policy = upstream, url, policy
         self.store = store or MemoryStore()
         self.relay = None
 
@@ -88,7 +92,7 @@ class Dialling:
         self.relay.set_wall(monotonic_now(), time.time_ns() // 1_000)
         self.rig = await Rig("strata", self.relay, self.store).__aenter__()
         entries = read_upstreams(settings.upstreams)
-        self.upstreams = Upstreams(self.rig.hub, self.relay, entries, random.Random(2))
+        self.upstreams = Upstreams(self.rig.hub, self.relay, entries, random.Random(2), self.policy)
         self.upstreams.start()
         return self
 
@@ -224,3 +228,32 @@ def test_closing_ends_the_dialling():
             return [task.cancelled() for task in tasks]
 
     assert asyncio.run(story()) == [True]
+
+
+def blacklisting(stance, lasts_s):
+    """Return a policy that calls the upstream blacklisted for so many seconds."""
+    policy, wall_us = Policy(stance), time.time_ns() // 1_000
+    policy.set_wall(monotonic_now(), wall_us)
+    score = RelayScore(node_id_of(UP.public), 0.1, State.BLACKLISTED, 0, "violations", 0)
+    policy.use(PolicyTable((), wall_us + int(lasts_s * 1_000_000)), {score.relay_id: score})
+    return policy
+
+
+def test_blacklisted_upstream_is_dialled_once_that_has_ended():
+    """While a published snapshot calls it so nobody dials it, and that is said once; shadow only counts."""
+
+    async def story(stance, lasts_s):
+        policy = blacklisting(stance, lasts_s)
+        async with Dialling(Upstream(), policy=policy) as node:
+            await eventually(lambda: policy.matches() and node.upstream.dials, "the first dial")
+            return sum(policy.matches().values())
+
+    with capture_logs() as lines:
+        times = asyncio.run(story(Stance.ENFORCE, 0.06))
+    with capture_logs() as quiet:
+        once = asyncio.run(story(Stance.SHADOW, 60))
+
+    assert [line["event"] for line in lines].count("upstream.avoided") == 1
+    assert times > 1
+    assert once >= 1
+    assert "upstream.avoided" not in [line["event"] for line in quiet]

@@ -88,3 +88,23 @@ def test_retention_may_change_while_running(tmp_path):
         return written.counts()
 
     assert asyncio.run(story())["archive"]["segments_deleted"] == 0
+
+
+def test_sealed_bytes_are_those_of_both_folders(tmp_path):
+    """What is still open counts nothing; what is sealed counts as it lies there, after a restart too."""
+    home, _ = write(tmp_path, JournalSettings())
+    sealed = sum(
+        path.stat().st_size
+        for folder in (home.archive_path, home.journal_path)
+        for path in folder.rglob("*.jsonl*")
+        if path.is_file()
+    )
+
+    async def again():
+        written = Written(JournalSettings(), home, NODE_ID)
+        written.note(NodeStarted(1_767_225_600_000_000, "1.0"))
+        found = written.sealed_bytes
+        await written.close()
+        return found
+
+    assert asyncio.run(again()) == sealed > 0

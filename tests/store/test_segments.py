@@ -233,7 +233,7 @@ def test_large_journal_is_trimmed_from_its_old_end(tmp_path: Path) -> None:
             writer.append(event)
     kept = files(tmp_path)
 
-    assert sum(path.stat().st_size for path in kept) <= 900
+    assert writer.sealed_bytes == sum(path.stat().st_size for path in kept) <= 900
     assert rows(tmp_path)[-1]["ts"] == ONE_OF_EACH[-1].ts_us
     assert writer.counts.segments_deleted == len(ONE_OF_EACH) - len(kept)
 

@@ -17,6 +17,7 @@ __all__ = [
     "decode_key_multibase",
     "encode_did",
     "encode_key_multibase",
+    "identity_of",
     "is_did",
     "key_of_did",
 ]
@@ -64,3 +65,8 @@ def decode_key_multibase(text: str) -> PublicKey | None:
     if len(payload) == KEY_BYTES + len(_ED25519_PREFIX) and payload.startswith(_ED25519_PREFIX):
         return PublicKey(payload[len(_ED25519_PREFIX) :])
     return PublicKey(payload) if len(payload) == KEY_BYTES else None
+
+
+def identity_of(did: str) -> bytes:
+    """Return what a DID is counted under: its key, so that one key is one identity in all protocols, or its text."""
+    return key_of_did(did) or did.encode()

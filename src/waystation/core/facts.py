@@ -26,6 +26,7 @@ __all__ = [
     "PeerIdentified",
     "PeerLeft",
     "Refused",
+    "RelayObserved",
     "SubscriptionEnded",
     "SubscriptionOpened",
     "WorkJudged",
@@ -195,6 +196,25 @@ class LinkEnded(NamedTuple):
     bytes_in: int
 
 
+class RelayObserved(NamedTuple):
+    """Another relay was seen to do something, well or badly; it is now the end of what was seen."""
+
+    protocol: str
+    relay: bytes | str
+    """32-byte public key, or the name of a relay whose key is not known."""
+    probe: str
+    """Value of ``rules.relay_observation.Probe``."""
+    outcome: str
+    """``ok``, ``failed`` or ``missing``."""
+    reason: str | None = None
+    """Value of ``rules.relay_state.Incident`` for the probe ``validity``."""
+    latency_us: int | None = None
+    carried_bytes: int | None = None
+    duration_us: int | None = None
+    """How long a transfer or a span lasted; of a throttling, how long it is to last."""
+    times: int = 1
+
+
 class LeaseChanged(NamedTuple):
     """The lease of a tenant began, went on, or ended."""
 
@@ -313,6 +333,7 @@ Fact = (
     | SubscriptionEnded
     | LookupFinished
     | LinkEnded
+    | RelayObserved
     | LeaseChanged
     | WorkJudged
     | MessageStored

@@ -10,12 +10,14 @@ from typing import Final, NewType
 
 from waystation.core.errors import LocalError
 
-__all__ = ["KEY_BYTES", "PublicKey", "decode_id52", "decode_key_hex", "encode_id52"]
+__all__ = ["KEY_BYTES", "NODE_ID_BYTES", "PublicKey", "decode_id52", "decode_key_hex", "encode_id52", "node_id_of"]
 
 PublicKey = NewType("PublicKey", bytes)
 """32 bytes: an Ed25519 public key in its canonical encoding."""
 
 KEY_BYTES: Final = 32
+NODE_ID_BYTES: Final = 8
+"""As much of a node's public key as names it in journals and tables."""
 _ID52_CHARS: Final = 52
 _PADDING: Final = "===="  # 52 characters carry 260 bits; base32 wants groups of eight characters
 
@@ -41,6 +43,11 @@ def decode_id52(text: str) -> PublicKey:
     if encode_id52(key) != text.lower():
         raise LocalError("not an id52: the last character has bits that must be zero")
     return PublicKey(key)
+
+
+def node_id_of(key: bytes) -> str:
+    """Return what a node is called among others: 16 hexadecimal digits, the first 8 bytes of its public key."""
+    return key[:NODE_ID_BYTES].hex()
 
 
 def decode_key_hex(text: str) -> PublicKey:

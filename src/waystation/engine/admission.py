@@ -37,6 +37,8 @@ class AdmissionRefusal(Enum):
     ADDRESS_HANDSHAKES_FULL = "address_handshakes_full"
     ADDRESSLESS_FULL = "addressless_full"
     ADDRESS_BANNED = "address_banned"
+    POLICY_BLOCKED = "policy_blocked"
+    POLICY_RATE = "policy_rate"
     RETIRING = "retiring"
 
 

@@ -8,6 +8,7 @@ that nobody learns from the journal alone who was looked for, or which nodes met
 from collections.abc import Callable
 
 from waystation.core import facts
+from waystation.core.ids import node_id_of
 from waystation.journal import events
 from waystation.journal.events import Event
 
@@ -44,4 +45,5 @@ class MeshRecords:
         """A link to another node is over; ``wall_us`` is now in microseconds UTC."""
         if self._append is not None:
             node = self._reference(fact.node)
-            self._append(events.MeshLinkEnded(wall_us, fact.protocol, node, int(fact.dialled), *fact[3:]))
+            relay_id = node_id_of(fact.node)
+            self._append(events.MeshLinkEnded(wall_us, fact.protocol, node, relay_id, int(fact.dialled), *fact[3:]))

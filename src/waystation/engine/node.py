@@ -29,6 +29,7 @@ from waystation.core.instant import Instant
 from waystation.core.machine import DatagramMachine, Machine, Progress
 from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes, address_key
 from waystation.engine.bans import BanList
+from waystation.engine.policy import Policy
 from waystation.engine.recorder import Recorder, Traffic
 
 __all__ = [
@@ -137,7 +138,12 @@ class Node:
     """All relays of one node behind one set of inputs."""
 
     def __init__(
-        self, relays: Mapping[str, Relay | DatagramRelay], admission: Admission, bans: BanList, recorder: Recorder
+        self,
+        relays: Mapping[str, Relay | DatagramRelay],
+        admission: Admission,
+        bans: BanList,
+        recorder: Recorder,
+        policy: Policy | None = None,
     ) -> None:
         """Put a node together.
 
@@ -146,6 +152,7 @@ class Node:
             admission: Counts connections of all protocols together.
             bans: Addresses that may not connect, and whose datagrams are not read.
             recorder: Gets every fact.
+            policy: What was published about sources; None for nothing.
         """
         self._relays: dict[str, Service] = dict(relays)
         self._streams: dict[str, Relay] = {}
@@ -162,6 +169,7 @@ class Node:
         self._admission = admission
         self._handshakes = Handshakes(per_address=admission.per_address)
         self._bans = bans
+        self._policy = policy if policy is not None else Policy()
         self._recorder = recorder
         self._links: dict[Peer, Link] = {}
         self._next_peer = _FIRST_PEER
@@ -180,12 +188,12 @@ class Node:
             refusal = AdmissionRefusal.RETIRING
         elif self._bans.refuses(f"address:{key}", wall_us):
             refusal = AdmissionRefusal.ADDRESS_BANNED
-        else:
+        elif not self._policy.is_active or (refusal := self._policy.refuses(host, now)) is None:
             refusal = self._handshakes.begin(key)
             if refusal is None and (refusal := self._admission.admit(key)) is not None:
                 self._handshakes.end(key)
         if refusal is not None:
-            self._recorder.refused_at_door(protocol, refusal, now)
+            self._recorder.refused_at_door(protocol, refusal, now, key)
         return refusal is None
 
     def release(self, host: str) -> None:
@@ -272,6 +280,8 @@ class Node:
                 reason = AdmissionRefusal.ADDRESS_BANNED.value
                 self._recorder.note(Refused(protocol, None, reason, times), now)
             datagrams = welcome
+        if self._policy.is_active:
+            datagrams = self._within_policy(protocol, datagrams, now)
         if datagrams:
             self._datagrams[protocol].receive_datagrams(datagrams, now)
 
@@ -375,6 +385,20 @@ class Node:
         Those of connections stand in the journal, each under its connection.
         """
         return {name: {"in": traffic.bytes_in, "out": traffic.bytes_out} for name, traffic in self._traffic.items()}
+
+    def _within_policy(self, protocol: str, datagrams: Sequence[Datagram], now: Instant) -> list[Datagram]:
+        """Return those that published rules leave; the others are counted."""
+        kept: list[Datagram] = []
+        refused: dict[AdmissionRefusal, int] = {}
+        for datagram in datagrams:
+            refusal = self._policy.refuses(datagram[1][0], now, connects=False)
+            if refusal is None:
+                kept.append(datagram)
+            else:
+                refused[refusal] = refused.get(refusal, 0) + 1
+        for refusal, times in refused.items():
+            self._recorder.note(Refused(protocol, None, refusal.value, times), now)
+        return kept
 
     def _is_banned(self, host: str, wall_us: int) -> bool:
         key = self._address_keys.get(host)

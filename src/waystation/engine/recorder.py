@@ -4,8 +4,9 @@ Facts come in with raw identities; events leave with keyed references, or with c
 themselves are counted per minute and appear nowhere else; since a Bhumi sender is such a connection, and a delivery
 names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
 each, so that a flood of bad frames becomes one row and not a full disk. What becomes of packets and subscriptions
-stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``, of leases and work
-in ``lease_records``, of messages of groups in ``graph_records``.
+stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``, what was seen
+of other relays in ``relay_records``, what becomes of leases and work in ``lease_records``, of messages of groups in
+``graph_records``. Of whoever is turned away at the door the network leaves too, as a keyed reference.
 
 Totals by outcome, reason, verdict and result serve the metrics; their keys come from closed enums.
 """
@@ -23,7 +24,9 @@ from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.graph_records import GraphRecords
 from waystation.engine.lease_records import LeaseRecords
 from waystation.engine.mesh_records import MeshRecords
+from waystation.engine.networks import network_of
 from waystation.engine.packet_records import PacketRecords
+from waystation.engine.relay_records import RelayRecords
 from waystation.journal import events
 from waystation.journal.archive import ArchivedPacket
 from waystation.journal.events import Event
@@ -32,11 +35,14 @@ __all__ = ["CONNECTION_REFERENCE_BYTES", "Recorder", "Traffic"]
 
 CONNECTION_REFERENCE_BYTES: Final = 8
 REFUSALS_GATHER_MS: Final = 1_000
-REFUSAL_KEYS_MAX: Final = 1_024  # who is refused in one second; beyond it, identities are left out of the count
+REFUSAL_KEYS_MAX: Final = 1_024  # who is refused in one second; beyond it, identities and networks are left out
 ANONYMOUS_GATHER_MS: Final = 60_000
 REFERENCES_CACHED_MAX: Final = 16_384
 _BOOT_BYTES: Final = 8
 _ATTEMPT_BYTES: Final = 8
+
+_RefusalKey = tuple[str, bytes | None, str, str]
+"""Protocol, identity, reason, network."""
 
 # As effects.make_send: one of these belongs to every exchange. Fact and event agree from the outcome on.
 _make_finished: Final = cast(
@@ -77,8 +83,9 @@ class Recorder:
         self._references: dict[bytes, bytes] = {}
         self._boot = rng.randbytes(_BOOT_BYTES)
         self._traffic: dict[int, Traffic] = {}
+        self._gone = Traffic()
         self._connections: dict[int, bytes] = {}
-        self._refusals: dict[tuple[str, bytes | None, str], int] = {}
+        self._refusals: dict[_RefusalKey, int] = {}
         self._refusals_due: Instant | None = None
         self._anonymous: dict[str, list[int]] = {}
         self._anonymous_due: Instant | None = None
@@ -86,6 +93,7 @@ class Recorder:
         self._refusal_totals: dict[tuple[str, str], int] = {}
         self._packets = PacketRecords(append, archive, self._reference, self._reference_once)
         self._mesh = MeshRecords(append, self._reference)
+        self._relays = RelayRecords(append)
         self._leases = LeaseRecords(append, self._reference)
         self._graphs = GraphRecords(append, self._reference)
         self._at_once: dict[type, Callable[[Any, int], None]] = {
@@ -126,6 +134,14 @@ class Recorder:
             "messages": self._graphs.totals(),
         }
 
+    def carried(self) -> tuple[int, int]:
+        """Return the bytes received and sent on connections since the start, those that are over included.
+
+        Cost: O(connections).
+        """
+        all_of_them = [self._gone, *self._traffic.values()]
+        return sum([each.bytes_in for each in all_of_them]), sum([each.bytes_out for each in all_of_them])
+
     # What the node tells
 
     def node_started(self, now: Instant, version: str) -> None:
@@ -138,6 +154,7 @@ class Recorder:
         self._flush_anonymous(now)
         self._packets.flush(now + self._wall_offset)
         self._leases.flush(now + self._wall_offset)
+        self._relays.flush()
         self._write(events.NodeStopped(now + self._wall_offset, reason))
 
     def connected(self, protocol: str, peer: int, traffic: Traffic, now: Instant) -> None:
@@ -145,9 +162,9 @@ class Recorder:
         self._traffic[peer] = traffic
         self._count_anonymous(protocol, opened=1, closed=0, now=now)
 
-    def refused_at_door(self, protocol: str, refusal: AdmissionRefusal, now: Instant) -> None:
-        """A connection was closed before it stood."""
-        self._gather_refusal(protocol, None, refusal.value, 1, now)
+    def refused_at_door(self, protocol: str, refusal: AdmissionRefusal, now: Instant, address: str = "") -> None:
+        """A connection was closed before it stood; ``address`` is what admission counts it under."""
+        self._gather_refusal(protocol, None, refusal.value, 1, now, network_of(address))
 
     def note(self, fact: Fact, now: Instant) -> None:
         """Record one fact of a relay."""
@@ -172,11 +189,12 @@ class Recorder:
             self._flush_anonymous(now)
         self._packets.wake(now, now + self._wall_offset)
         self._leases.wake(now, now + self._wall_offset)
+        self._relays.wake(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        times = (self._refusals_due, self._anonymous_due, self._packets.deadline(), self._leases.deadline())
-        due = [at for at in times if at is not None]
+        gathering = (self._packets.deadline(), self._leases.deadline(), self._relays.deadline())
+        due = [at for at in (self._refusals_due, self._anonymous_due, *gathering) if at is not None]
         return min(due, default=None)
 
     # Facts
@@ -219,6 +237,8 @@ class Recorder:
 
     def _left(self, fact: facts.PeerLeft, now: Instant) -> None:
         traffic = self._traffic.pop(fact.peer)
+        self._gone.bytes_in += traffic.bytes_in
+        self._gone.bytes_out += traffic.bytes_out
         if fact.identity is None:
             self._count_anonymous(fact.protocol, opened=0, closed=1, now=now)
             return
@@ -248,13 +268,17 @@ class Recorder:
             self._packets.ended(fact, self._connections.get(fact.peer), now, wall_us)
         elif type(fact) is facts.WorkJudged:
             self._leases.judged(fact, now, wall_us)
+        elif type(fact) is facts.RelayObserved:
+            self._relays.observed(fact, now, wall_us)
 
-    def _gather_refusal(self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant) -> None:
+    def _gather_refusal(
+        self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant, network: str = ""
+    ) -> None:
         total = (protocol, reason)
         self._refusal_totals[total] = self._refusal_totals.get(total, 0) + times
-        key = (protocol, identity, reason)
+        key = (protocol, identity, reason, network)
         if key not in self._refusals and len(self._refusals) >= REFUSAL_KEYS_MAX:
-            key = (protocol, None, reason)
+            key = (protocol, None, reason, "")
         self._refusals[key] = self._refusals.get(key, 0) + times
         if self._refusals_due is None:
             self._refusals_due = Instant(now + REFUSALS_GATHER_MS * MICROSECONDS_PER_MS)
@@ -269,9 +293,10 @@ class Recorder:
     def _flush_refusals(self, now: Instant) -> None:
         gathered, self._refusals = self._refusals, {}
         self._refusals_due = None
-        for (protocol, identity, reason), times in gathered.items():
-            reference = self._reference(identity) if identity is not None else None
-            self._write(events.Refused(now + self._wall_offset, protocol, reference, reason, times))
+        for (protocol, identity, reason, network), times in gathered.items():
+            peer = self._reference(identity) if identity is not None else None
+            source = self._reference_once(network.encode()) if network else None
+            self._write(events.Refused(now + self._wall_offset, protocol, peer, reason, times, source))
 
     def _flush_anonymous(self, now: Instant) -> None:
         gathered, self._anonymous = self._anonymous, {}

@@ -128,7 +128,7 @@ COLUMNS: Final = (
     Column("kind", "string", "string", False, _PUBLIC, "Kind of event."),
     Column("conn_ref", "string", "binary", True, _PSEUDONYMOUS, "Random reference of an identified connection.", 8),
     Column("peer_ref", "string", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's or recipient's key.", 16),
-    Column("relay_id", "string", "string", True, _PUBLIC, "Another relay the event is about."),
+    Column("relay_id", "string", "string", True, _PUBLIC, "Another relay the event is about, 16 hexadecimal digits."),
     Column("outcome", "string", "string", True, _OPERATIONAL, "How it ended, what became of it, or the verdict."),
     Column("reason", "string", "string", True, _OPERATIONAL, "Why; a word out of a closed set, never free text."),
     Column("latency_us", "bigint", "bigint", True, _OPERATIONAL, "Microseconds from the beginning to the outcome."),
@@ -146,8 +146,10 @@ ATTRIBUTES: Final = (
     Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection or a link."),
     Attribute("bytes_out", _OPERATIONAL, "Bytes sent on a connection or a link."),
     Attribute("closed", _PUBLIC, "Connections closed in the minute that never identified themselves."),
+    Attribute("connections", _OPERATIONAL, "Connections that were open when a sample was taken."),
     Attribute("content_type", _OPERATIONAL, "Type of a packet's content out of the known ones, or `other`."),
     Attribute("copies", _OPERATIONAL, "How often a message of a group was offered or sent to a peer."),
+    Attribute("cpu_us", _OPERATIONAL, "Processor time that the process spent in a minute, microseconds."),
     Attribute("created_ms", _OPERATIONAL, "Time of a message of a group by its author's clock, Unix milliseconds."),
     Attribute(
         "dependency_refs",
@@ -164,9 +166,12 @@ ATTRIBUTES: Final = (
     Attribute("frames_out", _OPERATIONAL, "Frames of clients that were handed to another node."),
     Attribute("group_ref", _PSEUDONYMOUS, "Keyed hash of a group's id, 32 hexadecimal digits."),
     Attribute("history_events", _OPERATIONAL, "Stored packets that a subscription was sent."),
+    Attribute("journal_bytes", _OPERATIONAL, "Bytes of the sealed segments of journal and archive."),
     Attribute("lags", _OPERATIONAL, "How often a subscription's reader fell behind."),
     Attribute("live_events", _OPERATIONAL, "New packets that a subscription was sent."),
+    Attribute("memory_bytes", _OPERATIONAL, "Resident memory of the process."),
     Attribute("message_ref", _PSEUDONYMOUS, "Keyed hash of a group message's id, 32 hexadecimal digits."),
+    Attribute("messages", _OPERATIONAL, "What was judged in a minute: attempts, packets, messages of groups."),
     Attribute("n", _OPERATIONAL, "How often it happened."),
     Attribute("node_id", _PUBLIC, "Node that wrote the segment, 16 hexadecimal digits."),
     Attribute("offered_us", _OPERATIONAL, "How long ago a message was last offered to a peer, microseconds."),
@@ -175,6 +180,7 @@ ATTRIBUTES: Final = (
     Attribute("origin", _OPERATIONAL, "Origin that a packet claims, out of a closed set."),
     Attribute("packet_ref", _PSEUDONYMOUS, "Keyed hash of a packet's id, 32 hexadecimal digits."),
     Attribute("packet_ts", _OPERATIONAL, "Time of a packet by its author's clock, Unix seconds."),
+    Attribute("probe", _OPERATIONAL, "What was looked at of another relay."),
     Attribute("received_at", _OPERATIONAL, "Earliest time at which a packet was seen, Unix seconds."),
     Attribute("relay_ref", _PSEUDONYMOUS, "Keyed hash of the relay that delivered a packet, 32 hexadecimal digits."),
     Attribute("replicates", _OPERATIONAL, "Subscriptions that were opened by relays."),
@@ -183,6 +189,8 @@ ATTRIBUTES: Final = (
     Attribute("segment", _PUBLIC, "Name of the segment."),
     Attribute("sent_us", _OPERATIONAL, "How long ago a message last left for a peer, microseconds."),
     Attribute("source", _OPERATIONAL, "Who delivered a packet: `client` or `peer`."),
+    Attribute("source_ref", _PSEUDONYMOUS, "Keyed hash of a network, IPv4 /24 or IPv6 /48, 32 hexadecimal digits."),
+    Attribute("store_bytes", _OPERATIONAL, "Bytes of the store and what lies beside it."),
     Attribute("store_seq", _OPERATIONAL, "Place of a packet in the node's store."),
     Attribute("tries", _OPERATIONAL, "How many requests one outcome answered, or attempts it stands for."),
     Attribute("version", _PUBLIC, "Version of waystation."),
@@ -207,6 +215,14 @@ KINDS: Final = (
         "segment_sealed", events.SegmentSealed, "Last line of a finished segment.", _TS, {"rows": "rows"}, NODE_PROTOCOL
     ),
     Kind("node_started", events.NodeStarted, "The node began to listen.", _TS, {"version": "version"}, NODE_PROTOCOL),
+    Kind(
+        "node_sampled",
+        events.NodeSampled,
+        "What the node was and did in one minute.",
+        _TS,
+        {name: name for name in events.NodeSampled._fields if name != "ts_us"},
+        NODE_PROTOCOL,
+    ),
     Kind("node_stopped", events.NodeStopped, "The node ended in good order.", _TS, {}, NODE_PROTOCOL),
     Kind("peer_identified", events.PeerIdentified, "A connection proved who it is.", _TS),
     Kind(
@@ -292,6 +308,13 @@ KINDS: Final = (
         },
     ),
     Kind(
+        "relay_observed",
+        events.RelayObserved,
+        "Another relay was seen to do something, well or badly.",
+        {**_TS, "carried_bytes": "bytes"},
+        {"probe": "probe", "duration_us": "duration_us", "times": "n"},
+    ),
+    Kind(
         "lease_changed",
         events.LeaseChanged,
         "The lease of a tenant began, went on or ended.",
@@ -339,7 +362,7 @@ KINDS: Final = (
         _TS,
         {"opened": "opened", "closed": "closed"},
     ),
-    Kind("refused", events.Refused, "Something was turned down.", _TS, {"times": "n"}),
+    Kind("refused", events.Refused, "Something was turned down.", _TS, {"times": "n", "source_ref": "source_ref"}),
 )
 
 _KIND_OF_EVENT: Final[Mapping[type[Any], Kind]] = {kind.event: kind for kind in KINDS}

@@ -20,12 +20,14 @@ __all__ = [
     "MessageChanged",
     "MessageHeld",
     "MessageStored",
+    "NodeSampled",
     "NodeStarted",
     "NodeStopped",
     "PacketJudged",
     "PeerIdentified",
     "PeerLeft",
     "Refused",
+    "RelayObserved",
     "SegmentOpened",
     "SegmentSealed",
     "SubscriptionEnded",
@@ -47,6 +49,26 @@ class NodeStopped(NamedTuple):
 
     ts_us: int
     reason: str
+
+
+class NodeSampled(NamedTuple):
+    """What the node was and did in the minute that ends at ``ts_us``; the first one after a start may be shorter."""
+
+    ts_us: int
+    connections: int
+    """Open when the sample was taken."""
+    messages: int
+    """Delivery attempts, packets and messages of groups that were judged in the minute."""
+    bytes_in: int
+    bytes_out: int
+    cpu_us: int
+    """Processor time that the process spent in the minute."""
+    memory_bytes: int
+    """Resident memory of the process."""
+    store_bytes: int
+    """Size of the store and what lies beside it."""
+    journal_bytes: int
+    """Size of the sealed segments of journal and archive."""
 
 
 class PeerIdentified(NamedTuple):
@@ -190,6 +212,8 @@ class MeshLinkEnded(NamedTuple):
     protocol: str
     peer_ref: bytes
     """Reference of the other node."""
+    relay_id: str
+    """The other node as its own segments name it, 16 hexadecimal digits."""
     dialled: int
     """1 when this node opened the link, 0 when the other did."""
     duration_us: int
@@ -198,6 +222,28 @@ class MeshLinkEnded(NamedTuple):
     frames_in: int
     bytes_out: int
     bytes_in: int
+
+
+class RelayObserved(NamedTuple):
+    """Another relay was seen to do something, well or badly. Never on whose behalf it was asked."""
+
+    ts_us: int
+    protocol: str
+    relay_id: str
+    """16 hexadecimal digits: how its public key begins, or the SHA-256 of its name when it is known by name only."""
+    probe: str
+    """What was looked at: a value of ``rules.relay_observation.Probe``."""
+    outcome: str
+    """``ok``, ``failed`` or ``missing``."""
+    reason: str | None
+    """What an honest relay could not have done, for the probe ``validity``; else None."""
+    latency_us: int | None = None
+    """How long the answer took."""
+    carried_bytes: int | None = None
+    """Size of what was transferred, for the probe ``blob``."""
+    duration_us: int | None = None
+    """How long a transfer or a span lasted; of a throttling, how long it is to last."""
+    times: int = 1
 
 
 class LeaseChanged(NamedTuple):
@@ -307,6 +353,8 @@ class Refused(NamedTuple):
     peer_ref: bytes | None
     reason: str
     times: int = 1
+    source_ref: bytes | None = None
+    """Keyed hash of the network, IPv4 /24 or IPv6 /48, that was turned away at the door; else None."""
 
 
 class SegmentOpened(NamedTuple):
@@ -331,6 +379,7 @@ class SegmentSealed(NamedTuple):
 
 Event = (
     NodeStarted
+    | NodeSampled
     | NodeStopped
     | PeerIdentified
     | PeerLeft
@@ -341,6 +390,7 @@ Event = (
     | SubscriptionEnded
     | MeshLookup
     | MeshLinkEnded
+    | RelayObserved
     | LeaseChanged
     | WorkJudged
     | MessageStored

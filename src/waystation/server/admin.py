@@ -27,6 +27,7 @@ from waystation.core.ids import encode_id52
 from waystation.engine.bans import LASTS_S_MAX, Ban, parse_subject
 from waystation.server.home import Home
 from waystation.server.metrics import render_metrics
+from waystation.server.policy_reader import TABLES
 from waystation.server.settings import Address
 from waystation.transport.listen import why_not_bound
 
@@ -102,6 +103,8 @@ class AdminServer:
                 Route("/admin/v1/status", self._status),
                 Route("/admin/v1/tenants", self._tenants),
                 Route("/admin/v1/bsp", self._bsp),
+                Route("/admin/v1/policy", self._policy),
+                Route("/admin/v1/published/{name}", self._published),
                 Route("/admin/v1/bans", self._bans, methods=["GET", "POST"]),
                 Route("/admin/v1/bans/{subject:path}", self._lift, methods=["DELETE"]),
             ]
@@ -145,6 +148,20 @@ class AdminServer:
         """Answer with groups and peers of the BSP device."""
         view = self._node.bsp()
         return JSONResponse({"ok": True, **view}) if view is not None else _refusal(404, "[bsp] is not enabled")
+
+    async def _policy(self, _request: Request) -> Response:
+        """Answer with the published snapshot in force, and the first of its rules with how often each was met."""
+        return JSONResponse({"ok": True, **self._node.policy()})
+
+    async def _published(self, request: Request) -> Response:
+        """Answer with one published table, byte for byte as it was signed."""
+        name = request.path_params["name"]
+        if name not in TABLES:
+            return _refusal(404, f"there is no such table; known: {', '.join(TABLES)}")
+        document = self._node.published(name)
+        if document is None:
+            return _refusal(404, "nothing in order is published yet; /admin/v1/policy says what is wrong")
+        return Response(document, media_type="application/json")
 
     async def _bans(self, request: Request) -> Response:
         if request.method == "GET":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
+from waystation.core.tomllines import find_line
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.lprp.settings import LprpSettings
@@ -25,6 +26,7 @@ from waystation.protocols.strata.settings import (
     read_upstreams,
 )
 from waystation.server.bsp_checks import checks_of
+from waystation.server.policy_checks import check_allowed, check_policy_key
 from waystation.server.settings import (
     PARTS,
     AdminSettings,
@@ -39,6 +41,7 @@ from waystation.server.settings import (
     NodeSettings,
     Part,
     PlainValue,
+    PolicySettings,
     StoreSettings,
     StrataListenSettings,
     admit,
@@ -47,13 +50,13 @@ from waystation.server.settings import (
     merk_paths,
     plain_value,
 )
-from waystation.server.tomllines import find_line
 
 __all__ = ["Change", "Config", "Explained", "Origin", "changes", "explain", "load_config", "reload_config"]
 
 _PREFIX: Final = "WAYSTATION_"
 _LIST_FORMS: Final = 'texts joined by commas, such as a,b, or a TOML array, such as ["a", "b"]'
 _TABLES: Final = tuple(dict.fromkeys(part.table for part in PARTS))
+_OF_OTHERS: Final = "pipeline"  # a table that may stand in the same file; the pipeline checks it (pipeline.config)
 _PATH: Final = re.compile(r"/[!-\"$->@-~]*")
 _MERK_PATHS: Final = ("merk.paths", "merk.mesh_path")
 _SYNTAX_PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
@@ -104,6 +107,7 @@ class Config:
     store: StoreSettings = field(default_factory=StoreSettings)
     bus: BusSettings = field(default_factory=BusSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
     admin: AdminSettings = field(default_factory=AdminSettings)
     bhumi_listen: BhumiListenSettings = field(default_factory=BhumiListenSettings)
     bhumi: BhumiSettings = field(default_factory=BhumiSettings)
@@ -236,6 +240,8 @@ def _from_file(path: Path | None) -> Iterator[_Given]:
         return
     text, document = _read(path)
     for table, keys in document.items():
+        if table == _OF_OTHERS:
+            continue
         if table not in _TABLES:
             raise Origin(str(path), find_line(text, table)).refuse(_unknown("table", table, _TABLES))
         if not isinstance(keys, dict):
@@ -266,6 +272,8 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
             continue
         origin = Origin(f"environment {name}")
         table, separator, key = name[len(_PREFIX) :].lower().partition("__")
+        if table == _OF_OTHERS:
+            continue
         if separator:
             yield _Given(table, key, environ[name], origin, is_text=True)
         elif (guess := _two_underscores(name)) is not None:
@@ -363,6 +371,7 @@ def _check_together(config: Config) -> None:
         if bool(pair.cert) != bool(pair.key):
             given = f"{table}.cert" if pair.cert else f"{table}.key"
             raise config.origins[given].refuse(f"{table}.cert and {table}.key come together: give both, or neither")
+    _check_policy(config)
     _check_bsp(config)
     _check_strata(config)
     _check_merk(config)
@@ -378,6 +387,12 @@ def _run_checks(config: Config, table: str, checks: Mapping[str, Callable[[], ob
             check()
         except LocalError as error:
             raise config.origins.get(f"{table}.{name}", DEFAULT).refuse(f"{table}.{error}") from error
+
+
+def _check_policy(config: Config) -> None:
+    policy = config.policy
+    checks = {"key": lambda: check_policy_key(policy.key), "allow": lambda: check_allowed(policy.allow)}
+    _run_checks(config, "policy", checks)
 
 
 def _check_bsp(config: Config) -> None:

@@ -1,16 +1,20 @@
 """Prometheus metrics of one node, from numbers that the engine keeps anyway.
 
-Labels come from closed enums only, so the number of series is fixed whatever peers do.
+Labels come from closed enums, or from what the operator's own pipeline has signed, and that has a limit: the number of
+series is bounded whatever peers do.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["render_metrics"]
+__all__ = ["RELAYS_MAX", "render_metrics"]
+
+RELAYS_MAX: Final = 100
+"""Most relays whose score is shown, the worst first."""
 
 
 def render_metrics(status: Callable[[], dict[str, Any]]) -> bytes:
@@ -58,6 +62,7 @@ class _NodeCollector(Collector):
             status, "messages", "Messages of groups, by what became of them; held: a peer came to hold one.", "change"
         )
         yield from _datagram_metrics(status)
+        yield from _policy_metrics(status)
         rows = CounterMetricFamily(
             "waystation_written_rows", "Rows for the pipeline: written, dropped or lost.", labels=["file", "fate"]
         )
@@ -73,6 +78,28 @@ def _counter(status: dict[str, Any], name: str, help_text: str, label: str, metr
     for (protocol, word), number in status["totals"][name].items():
         family.add_metric([protocol, word], number)
     return family
+
+
+def _policy_metrics(status: dict[str, Any]) -> Iterator[Metric]:
+    """Yield what is in force of what the pipeline published, and what it did."""
+    policy = status["policy"]
+    rules = policy["sizes"]["rules"]
+    yield GaugeMetricFamily("waystation_policy_rules", "Published rules in force, expired ones included.", value=rules)
+    matches = CounterMetricFamily(
+        "waystation_policy_matches",
+        "How often a published rule was met; enforce: it was carried out, shadow: it was only counted.",
+        labels=["rule", "action", "mode"],
+    )
+    for match in policy["matches"]:
+        matches.add_metric([match["rule"], match["action"], match["mode"]], match["n"])
+    yield matches
+    if policy["age_s"] is not None:
+        age = "Since the end of what the published snapshot looked at."
+        yield GaugeMetricFamily("waystation_policy_snapshot_age_seconds", age, value=policy["age_s"])
+    scores = GaugeMetricFamily("waystation_relay_score", "Published score of other relays.", labels=["relay", "state"])
+    for relay in status["relays"][:RELAYS_MAX]:
+        scores.add_metric([relay["relay_id"], relay["state"]], relay["score"])
+    yield scores
 
 
 def _datagram_metrics(status: dict[str, Any]) -> Iterator[Metric]:

@@ -13,7 +13,6 @@ import datetime
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -25,8 +24,8 @@ import structlog
 
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
-from waystation.core.ids import PublicKey, encode_id52
-from waystation.core.records import Store
+from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
+from waystation.core.records import Record, Store
 from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
@@ -51,8 +50,11 @@ from waystation.server.hub import Hub, monotonic_now
 from waystation.server.listeners import MERK_PATIENCE, Listeners, merk_message_bytes
 from waystation.server.logs import configure_logs, short_peer
 from waystation.server.mesh_log import MeshLog
+from waystation.server.policy_reader import RULES_SHOWN_MAX, PolicyReader
+from waystation.server.process import loop_factory, on_loop_exception, raise_file_limit
 from waystation.server.public_pages import PublicPages, StaticAnswer
 from waystation.server.relays import build_relays
+from waystation.server.sampler import Sampler
 from waystation.server.settings import Address
 from waystation.server.upstreams import Upstreams
 from waystation.server.verifier import Verifier
@@ -69,10 +71,8 @@ __all__ = ["NodeServer", "run"]
 _CLOCK_CHECK_S: Final = 30.0  # how often wall clock and reference key are looked at again
 _CLOSE_S: Final = 2.0  # how long closed connections may take to go before they are cut
 _DRAIN_LOOK_S: Final = 0.02
-_HANDSHAKE_FAILED: Final = "SSL handshake failed"  # how aiofastnet and asyncio name it to the loop
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _MIB_BITS: Final = 20
-_NODE_ID_BYTES: Final = 8  # as much of the public key as names this node among others
 
 _Relay = TypeVar("_Relay")
 _log = structlog.get_logger("waystation.server")
@@ -89,8 +89,8 @@ def run(config: Config, home: Home, static: StaticAnswer | None = None) -> int:
     Raises:
         HostError: A port, the store or a certificate cannot be used; nothing was served.
     """
-    _raise_file_limit()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    raise_file_limit()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(config, home, static))
 
 
@@ -108,16 +108,20 @@ class NodeServer:
         self._store: Store = (
             MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
         )
-        self._written = Written(config.journal, home, self._key_pair.public[:_NODE_ID_BYTES])
+        self._written = Written(config.journal, home, self._key_pair.public[:NODE_ID_BYTES])
         rng = SystemEntropy()
         self._recorder = Recorder(self._written.note, rng, self._written.keep)
         self._bans = BanList(self._store)
-        relays = build_relays(config, self._key_pair, self._store, rng, self._admits_identity)
+        self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        node_id = node_id_of(self._key_pair.public)
+        self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
+        self._policy = self._published.policy
+        relays = build_relays(config, self._key_pair, self._store, rng, self._admits_identity, self._policy)
         self._bsp, self._lprp = _relay_of(relays, BspRelay), _relay_of(relays, LprpRelay)
         self._merk, self._strata = _relay_of(relays, MerkRelay), _relay_of(relays, StrataRelay)
         self._keep_time()
-        self._node = Node(relays, Admission(per_address=config.limits.enabled), self._bans, self._recorder)
-        self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        admission = Admission(per_address=config.limits.enabled)
+        self._node = Node(relays, admission, self._bans, self._recorder, self._policy)
         self._verifier = Verifier()
         self._mesh_log = MeshLog(self._merk.sizes, self._mesh_view) if self._merk is not None else None
         bsp_outlet = BspOutlet() if self._bsp is not None else None
@@ -127,7 +131,8 @@ class NodeServer:
         self._listeners = Listeners(config, home, self._hub, self._pages)
         self._upstreams: Upstreams | None = None
         if self._strata is not None:
-            self._upstreams = Upstreams(self._hub, self._strata, read_upstreams(config.strata.upstreams), rng)
+            upstreams = read_upstreams(config.strata.upstreams)
+            self._upstreams = Upstreams(self._hub, self._strata, upstreams, rng, self._policy)
         self._admin: AdminServer | None = None
         self._box: BoxServer | None = None
         self._box_sizes: Callable[[], dict[str, int]] = dict
@@ -136,7 +141,7 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(_on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(on_loop_exception)
         try:
             self._show_certificates(self._config)
             await self._listeners.open()
@@ -148,7 +153,9 @@ class NodeServer:
             self._recorder.node_started(monotonic_now(), __version__)
             self._hub.plan_turn()  # relays may want something before anybody comes
             self._say_ready()
-            watching = [asyncio.create_task(self._watch_clock())]
+            watching = [asyncio.create_task(self._watch_clock()), asyncio.create_task(self._published.watch())]
+            sampler = Sampler(self._node, self._recorder, self._written, self._home)
+            watching.append(asyncio.create_task(sampler.watch()))
             if self._mesh_log is not None:
                 watching.append(asyncio.create_task(self._mesh_log.watch()))
             await self._stop.wait()
@@ -185,6 +192,8 @@ class NodeServer:
             "written": self._written.counts(),
             "upstreams": self._upstream_views(),
             "mesh": self._mesh_view(),
+            "policy": self._published.status(),
+            "relays": self._published.relays(),
             "turned_away": self._turned_away(),
         }
 
@@ -208,6 +217,14 @@ class NodeServer:
     def bsp(self) -> dict[str, Any] | None:
         """Return groups and peers of the BSP device, None when there is none."""
         return self._bsp.view() if self._bsp is not None else None
+
+    def policy(self) -> dict[str, Any]:
+        """Return the snapshot in force and its rules with how often each was met."""
+        return self._published.status() | self._policy.view(RULES_SHOWN_MAX)
+
+    def published(self, name: str) -> bytes | None:
+        """Return a published table as it was signed, None when there is none."""
+        return self._published.document(name)
 
     def ready(self) -> bool:
         """Return whether peers are served: listeners bound, store writable, not draining."""
@@ -306,7 +323,13 @@ class NodeServer:
     # While serving
 
     def _admits_identity(self, identity: PublicKey) -> bool:
-        return not len(self._bans) or not self._bans.refuses(f"id:{identity.hex()}", time.time_ns() // 1_000)
+        if len(self._bans) and self._bans.refuses(f"id:{identity.hex()}", time.time_ns() // 1_000):
+            return False
+        return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
+
+    def _keep_soon(self, record: Record) -> None:
+        self._commits.append(record)
+        self._commits.flush()
 
     def _on_committed(self) -> None:
         self._hub.release_committed()
@@ -341,6 +364,7 @@ class NodeServer:
             return
         configure_logs(new.node.log_format, new.node.log_level)
         self._written.use(new.journal)
+        self._published.use(new.policy)
         if self._strata is not None:
             lists = new.strata
             self._strata.use_policy(Policy(lists.blocked_authors, lists.blocked_packets, lists.blocked_media))
@@ -374,16 +398,12 @@ class NodeServer:
     def _keep_time(self) -> None:
         """Tell the recorder what the wall clock says and which reference key is this week's."""
         now, wall_us = monotonic_now(), time.time_ns() // 1_000
-        self._recorder.set_wall(now, wall_us)
-        if self._strata is not None:
-            self._strata.set_wall(now, wall_us)
-        if self._merk is not None:
-            self._merk.set_wall(now, wall_us)
-        if self._lprp is not None:
-            self._lprp.set_wall(now, wall_us)
-        if self._bsp is not None:
-            self._bsp.set_wall(now, wall_us)
-        self._recorder.use_key(self._home.reference_key(datetime.datetime.now(datetime.UTC)).key)
+        for part in (self._recorder, self._policy, self._strata, self._merk, self._lprp, self._bsp):
+            if part is not None:
+                part.set_wall(now, wall_us)
+        key = self._home.reference_key(datetime.datetime.now(datetime.UTC)).key
+        self._recorder.use_key(key)
+        self._policy.use_key(key)
 
     # Closing
 
@@ -447,17 +467,6 @@ def _outlet(config: Config) -> Outlet:
     )
 
 
-def _raise_file_limit() -> None:
-    """Allow this process as many open files as the machine lets it: each connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError) as error:
-        _log.debug("files.limit", soft=soft, hard=hard, error=str(error))
-        return
-    _log.debug("files.limit", soft=hard, was=soft)
-
-
 def _shown(subject: str) -> dict[str, str]:
     """Return what logs say of a ban's subject: an identity short and as its whole id52, an address as it is."""
     kind, _, rest = subject.partition(":")
@@ -465,15 +474,6 @@ def _shown(subject: str) -> dict[str, str]:
         return {"subject": subject}
     public = bytes.fromhex(rest)
     return {"subject": f"id:{short_peer(public)}", "id52": encode_id52(public)}
-
-
-def _on_loop_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaited, without the objects it names: their text would tell peers' bytes and addresses."""
-    message, error = str(context.get("message", "")), context.get("exception")
-    if _HANDSHAKE_FAILED in message:
-        _log.debug("handshake.failed", error=str(error))  # any scan of the port does this; it says nothing about us
-        return
-    _log.error("loop.failed", what=message, exc_info=error)
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:
@@ -484,12 +484,3 @@ async def _until(holds: Callable[[], bool], limit_s: float) -> bool:
             return False
         await asyncio.sleep(_DRAIN_LOOK_S)
     return True
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's factory where it is installed; asyncio's own loop serves elsewhere."""
-    try:
-        import uvloop  # noqa: PLC0415 - optional by platform
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -11,6 +11,7 @@ from waystation.core.ids import PublicKey
 from waystation.core.records import Store
 from waystation.crypto.signing import KeyPair
 from waystation.engine.node import DatagramRelay, Relay
+from waystation.engine.policy import Policy
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bsp.relay import BspRelay
 from waystation.protocols.lprp.relay import LprpRelay
@@ -30,6 +31,7 @@ def build_relays(
     store: Store,
     rng: random.Random,
     admits: Callable[[PublicKey], bool],
+    policy: Policy | None = None,
 ) -> dict[str, Relay | DatagramRelay]:
     """Return the relays that are switched on, by protocol.
 
@@ -39,12 +41,14 @@ def build_relays(
         store: What they keep their records in.
         rng: Source of nonces and challenges.
         admits: Asked about every identity that proves itself.
+        policy: Asked who has to wait and who has to work more; None for nobody.
 
     Raises:
         ConfigError: A DID document of the operator is none, or ``[bsp]`` names the node itself as somebody else.
         HostError: What a relay finds in the store is damaged.
     """
     rate_limits = config.limits.enabled
+    policy = policy if policy is not None else Policy()
     relays: dict[str, Relay | DatagramRelay] = {}
     if config.bhumi_listen.enabled:
         relays["bhumi"] = BhumiRelay(config.bhumi, rng, rate_limits=rate_limits, admits=admits)
@@ -52,11 +56,13 @@ def build_relays(
         _check_others(config, key_pair.public)
         relays["bsp"] = BspRelay(config.bsp, key_pair, store, rng, rate_limits=rate_limits, admits=admits)
     if config.lprp_listen.enabled:
-        relays["lprp"] = LprpRelay(config.lprp, key_pair, store, rate_limits=rate_limits, admits=admits)
+        relays["lprp"] = LprpRelay(
+            config.lprp, key_pair, store, rate_limits=rate_limits, admits=admits, extra_bits=policy.extra_bits
+        )
     if config.merk_listen.enabled:
         relays["merk"] = MerkRelay(config.merk, key_pair, store, rng, rate_limits=rate_limits, admits=admits)
     if config.strata_listen.enabled:
-        relays["strata"] = _build_strata(config, key_pair, store, rng, admits)
+        relays["strata"] = _build_strata(config, key_pair, store, rng, admits, policy)
     return relays
 
 
@@ -68,7 +74,12 @@ def _check_others(config: Config, own_key: PublicKey) -> None:
 
 
 def _build_strata(
-    config: Config, key_pair: KeyPair, store: Store, rng: random.Random, admits: Callable[[PublicKey], bool]
+    config: Config,
+    key_pair: KeyPair,
+    store: Store,
+    rng: random.Random,
+    admits: Callable[[PublicKey], bool],
+    policy: Policy,
 ) -> StrataRelay:
     pinned, documents = read_operator_keys(config)
     try:
@@ -81,6 +92,7 @@ def _build_strata(
             static_dids=pinned,
             documents=documents,
             admits=admits,
+            waits=policy.throttle,
         )
     except RemoteError as error:
         raise ConfigError(f"strata.did_documents: {error}", origin=config.strata.did_documents) from error

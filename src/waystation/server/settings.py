@@ -34,6 +34,7 @@ __all__ = [
     "NodeSettings",
     "Part",
     "PlainValue",
+    "PolicySettings",
     "StoreSettings",
     "StrataListenSettings",
     "admit",
@@ -157,6 +158,27 @@ class JournalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """``[policy]``: what the pipeline published about peers, sources and other relays."""
+
+    path: str = setting("", "Folder of what was published; empty takes lake/published of the home, if there is one.")
+    key: str = setting(
+        "",
+        "Public key that must have signed, in hexadecimal; empty trusts the key of a lake in the home, and no other.",
+    )
+    poll_s: int = setting(30, "How often a new snapshot is looked for.", unit="s", at_least=1, at_most=3_600)
+    mode: str = setting(
+        "shadow",
+        "Carry out what rules enforce, only count what they would do, or leave them alone.",
+        choices=("shadow", "enforce", "off"),
+        reload=True,
+    )
+    allow: list[str] = setting(
+        [], "Whom no rule touches: keys (id52 or hexadecimal), DIDs and IP addresses.", reload=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AdminSettings:
     """``[admin]``: health, readiness and metrics."""
 
@@ -264,6 +286,7 @@ PARTS: Final = (
     Part("store", "store", StoreSettings),
     Part("bus", "bus", BusSettings),
     Part("journal", "journal", JournalSettings),
+    Part("policy", "policy", PolicySettings),
     Part("admin", "admin", AdminSettings),
     Part("bhumi", "bhumi_listen", BhumiListenSettings),
     Part("bhumi", "bhumi", BhumiSettings),

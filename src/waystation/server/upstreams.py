@@ -1,4 +1,7 @@
-"""Connections to the relays that this one reads: dialled, dialled again, and left alone while they are banned."""
+"""Connections to the relays that this one reads: dialled, dialled again, and left alone while they are banned.
+
+A relay that is published as blacklisted is left alone too, until it is not, or until what was published has ended.
+"""
 
 import asyncio
 import random
@@ -8,7 +11,10 @@ from typing import Final
 
 import structlog
 
+from waystation.core.dids import key_of_did
 from waystation.core.errors import HostError, LocalError
+from waystation.engine.policy import Policy
+from waystation.engine.relay_records import relay_id_of
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import Upstream
 from waystation.server.hub import Hub, monotonic_now
@@ -20,8 +26,10 @@ __all__ = ["Upstreams"]
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
+AVOIDED_S: Final = 30.0  # how often a blacklisted relay is asked about again
 STOOD_S: Final = 30.0  # a connection that lasted so long starts the waits from the beginning
 _PROTOCOL: Final = "strata"
+_RELAY_ID_CHARS: Final = 16
 
 _log = structlog.get_logger("waystation.server")
 
@@ -50,7 +58,14 @@ class _Exit:
 class Upstreams:
     """Keeps one connection to each upstream."""
 
-    def __init__(self, hub: Hub, relay: StrataRelay, upstreams: Sequence[Upstream], rng: random.Random) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        relay: StrataRelay,
+        upstreams: Sequence[Upstream],
+        rng: random.Random,
+        policy: Policy | None = None,
+    ) -> None:
         """Prepare; ``start`` dials.
 
         Args:
@@ -58,11 +73,13 @@ class Upstreams:
             relay: Knows who is banned for how long.
             upstreams: Whom to dial.
             rng: Source of jitter.
+            policy: Knows which relays are published as blacklisted; None for none.
         """
         self._hub = hub
         self._relay = relay
         self._upstreams = upstreams
         self._rng = rng
+        self._policy = policy if policy is not None else Policy()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -83,10 +100,20 @@ class Upstreams:
             if rest_s:
                 _log.warning("upstream.rests", relay_id=upstream.relay_id, seconds=rest_s)
                 await asyncio.sleep(rest_s)
+            await self._while_avoided(upstream)
             began = loop.time()
             await self._connect_once(upstream)
             wait_s = RETRY_FIRST_S if loop.time() - began >= STOOD_S else min(wait_s * 2, RETRY_MAX_S)
             await asyncio.sleep(wait_s * (0.5 + self._rng.random() / 2))
+
+    async def _while_avoided(self, upstream: Upstream) -> None:
+        """Return once nothing is published that keeps us from dialling."""
+        relay_id, is_said = relay_id_of(key_of_did(upstream.relay_id) or upstream.relay_id), False
+        while self._policy.avoids(relay_id, upstream.relay_id, monotonic_now()):
+            if not is_said:
+                _log.warning("upstream.avoided", relay_id=upstream.relay_id, why="it is published as blacklisted")
+                is_said = True
+            await asyncio.sleep(AVOIDED_S)
 
     async def _connect_once(self, upstream: Upstream) -> None:
         """Dial, and return when the connection is over."""

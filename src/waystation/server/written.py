@@ -71,6 +71,11 @@ class Written:
         writers = {"journal": self._journal, "archive": self._archive}
         return {name: writer.counts._asdict() for name, writer in writers.items() if writer is not None}
 
+    @property
+    def sealed_bytes(self) -> int:
+        """Size of the sealed segments of journal and archive."""
+        return sum(writer.sealed_bytes for writer in (self._journal, self._archive) if writer is not None)
+
     async def close(self) -> None:
         """Seal what is open."""
         loop = asyncio.get_running_loop()

@@ -214,6 +214,11 @@ class SegmentWriter:
         """What was done so far."""
         return SegmentCounts(self._written, self._dropped, self._lost, self._seals, self._deletions)
 
+    @property
+    def sealed_bytes(self) -> int:
+        """Size of the sealed segments that lie in the folder."""
+        return self._sealed_bytes
+
     def _run(self) -> None:
         while not self._closing:
             self._wake.wait(self._flush_seconds)

@@ -26,6 +26,7 @@ class Parts:
     def __init__(self, *, store=None, tenants_max=10, is_open=True, rate_limits=True, banned=(), **settings):
         self.store = store if store is not None else MemoryStore()
         self.facts, self.sent, self.banned = [], [], set(banned)
+        self.extra_bits = {}
         self.settings = settings_of(lease_ms=LEASE_MS, **settings)
         self.sources, self.tenants = Sources(), Tenants(LEASE_MS, tenants_max)
         self.challenges, self.answers, self.seen = Challenges(), Answers(), Seen()
@@ -43,8 +44,12 @@ class Parts:
         self.listing = Listing(self.ledger)
         tables = (self.tenants, self.challenges, self.answers)
         self.working = Working(
-            self.settings, HOST, BIG, tables, (self.relaying, self.leasing, self.listing), self.facts.append
+            self.settings, HOST, BIG, tables, (self.relaying, self.leasing, self.listing), self.facts.append, self.extra
         )
+
+    def extra(self, key, _now):
+        """How many bits more an identity pays."""
+        return self.extra_bits.get(key, 0)
 
     def admits(self, key):
         """Whether an identity is not banned."""

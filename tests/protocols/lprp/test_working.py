@@ -11,6 +11,7 @@ from waystation.protocols.lprp.challenges import PER_KEY_MAX, REFUSALS_MAX
 from waystation.protocols.lprp.messages import CHALLENGE_LIFE_MS, CLOCK_WINDOW_MS, Command, Kind
 from waystation.protocols.lprp.refusals import Refusal
 from waystation.protocols.lprp.replies import Demand, Reply
+from waystation.protocols.lprp.settings import BITS_MAX
 from waystation.protocols.lprp.whitelist import whitelist_hash
 from waystation.protocols.lprp.working import MADE_MAX
 
@@ -261,3 +262,13 @@ def test_only_what_was_accepted_raises_the_rate(accepts):
         job.answer(job.challenge.bits, address=(f"10.9.{number}.1", 1))
 
     assert Job(parts=parts, address=AFAR).challenge.bits == BITS + accepts
+
+
+def test_published_rule_makes_work_harder():
+    """For whom it names, whatever the difficulty adapts to, and never beyond what may be demanded at all."""
+    parts = Parts()
+    parts.extra_bits = {VISITOR.public: 3, SENDER.public: 99}
+
+    assert Job(parts=parts).challenge.bits == BITS + 3
+    assert Job(Kind.WHITELIST, UPDATE, parts=parts).challenge.bits == BITS
+    assert Job(Kind.RELAY, MAIL, parts=parts).challenge.bits == BITS_MAX

@@ -18,11 +18,13 @@ from tests.protocols.merk.build_relay import (
     urls,
 )
 from tests.protocols.merk.net import START, Net, assert_closed, key_of, ordered_keys
+from waystation.core.facts import RelayObserved
 from waystation.core.instant import Instant
 from waystation.core.records import Record
 from waystation.protocols.merk import greeting, mesh
 from waystation.protocols.merk.mesh import TABLE, Mesh
 from waystation.protocols.merk.messages import AddServer, Hello, Limits, RequestServers, Role, ServerEntry, Servers
+from waystation.protocols.merk.outbox import Outbox
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.store.memory import MemoryStore
@@ -343,3 +345,51 @@ def test_a_new_peer_is_asked_and_introduced():
 def test_constants_are_those_of_the_specification():
     """64 peers, eight dials a minute."""
     assert (mesh.PEERS_MAX, mesh.DIALS_PER_MINUTE) == (64, 8)
+
+
+# What is told of dials
+
+
+def seen_by(node):
+    """Return whom a node saw in its dials, and how they came out."""
+    return [(fact.relay, fact.probe, fact.outcome) for fact in node.facts_of(RelayObserved)]
+
+
+def test_a_dial_is_told_of_a_node_that_proved_itself():
+    """It stands, and when it is gone and does not answer, each dial of it has failed; the other side dialled nobody."""
+    net = Net()
+    other, dialler = net.mesh("a", "b")
+    net.kill(other)
+    net.unreachable |= {dial.url for dial in dialler.dials}
+    net.pass_ms(5_000)
+    told = seen_by(dialler)
+
+    assert told[0] == (other.key, "connect", "ok")
+    assert len(told) > 1
+    assert set(told[1:]) == {(other.key, "connect", "failed")}
+    assert seen_by(other) == []
+
+
+def test_nothing_is_told_of_a_node_that_proved_nothing():
+    """Whoever names a key beside a dead address says nothing about the key, and an operator's address has none yet."""
+    outbox = Outbox(1)
+    known = Mesh(MerkSettings(peers=["ws://mine"]), NODE.public, MemoryStore(), random.Random(1), outbox)
+    learn(known, PUBLIC, X)
+    known.confirmed("ws://mine", Y.public)
+    for url in (PUBLIC, "ws://mine", "ws://gone"):
+        known.unreachable(url, START)
+
+    assert outbox.take() == []
+
+
+def test_a_node_that_proved_itself_in_the_last_life_is_known():
+    """What is on the disk was proved; the key that was proved last counts."""
+    store, outbox = MemoryStore(), Outbox(1)
+    store.commit((Record(TABLE, PUBLIC.encode(), X.public),))
+    known = Mesh(MerkSettings(), NODE.public, store, random.Random(1), outbox)
+    known.unreachable(PUBLIC, START)
+    known.stands(link(Y, url=PUBLIC), START)
+    known.unreachable(PUBLIC, START)
+
+    told = [(fact.relay, fact.outcome) for fact in outbox.take()]
+    assert told == [(X.public, "failed"), (Y.public, "ok"), (Y.public, "failed")]

@@ -24,7 +24,7 @@ class Drive:
     """Drives one relay; times are Unix seconds that begin at ``NOW``."""
 
     def __init__(self, store: Any = None, *, rate_limits: bool = True, key: KeyPair = RELAY, **fields: Any) -> None:
-        relay_fields = {name: fields.pop(name) for name in ("static_dids", "documents") if name in fields}
+        relay_fields = {name: fields.pop(name) for name in ("static_dids", "documents", "waits") if name in fields}
         self.store = store if store is not None else MemoryStore()
         self.relay = StrataRelay(
             StrataSettings(**fields),

@@ -4,8 +4,10 @@ import pytest
 
 from tests.protocols.strata.build import ALICE, BOB, MEDIA_HASH, claim, did, packet_of, photo, post, signed
 from tests.protocols.strata.drive import Drive
-from waystation.protocols.strata.policy import Policy
-from waystation.protocols.strata.refusals import Code
+from waystation.core.dids import identity_of
+from waystation.core.instant import Instant
+from waystation.protocols.strata.policy import Policy, Throttle, never_waits, reason_of
+from waystation.protocols.strata.refusals import Code, Refusal
 
 POST = post()
 PHOTO = packet_of(signed(photo(claim("UNKNOWN", None))))
@@ -73,3 +75,53 @@ def test_a_list_changed_while_a_packet_is_on_its_way():
 
     assert drive.got[publisher][-1]["type"] == "OK"
     assert drive.events(reader) == []
+
+
+def test_who_has_to_wait_is_told_how_long():
+    """With the code of every other rate; whoever has no name, or need not wait, goes on."""
+    throttle = Throttle(lambda identity, _now: 7 if identity == ALICE.public else 0)
+    refusal = throttle.refuses(did(ALICE), Instant(0))
+
+    assert (refusal.code, refusal.detail, refusal.extra) == (Code.RATE_LIMITED, "policy", (("retry_after", 7),))
+    assert throttle.refuses(did(BOB), Instant(0)) is throttle.refuses(None, Instant(0)) is None
+    assert Throttle(never_waits).refuses(did(ALICE), Instant(0)) is None
+    assert identity_of("did:web:example.org") == b"did:web:example.org"
+
+
+def test_publisher_and_author_who_wait_are_refused():
+    """A client that authenticated waits whatever it publishes, an author whoever publishes it; others go on."""
+    asked = []
+
+    def waits(identity, _now):
+        asked.append(identity)
+        return 9 if identity == ALICE.public else 0
+
+    drive = Drive(waits=waits)
+    named, anonymous = drive.connect(), drive.connect()
+    drive.auth(named)
+    answers = [drive.publish(named, post("a", BOB)), drive.publish(anonymous, POST)]
+    fine = drive.publish(anonymous, post("b", BOB))
+
+    assert {(answer["code"], answer["retry_after"]) for answer in answers} == {("rate_limited", 9)}
+    assert fine["type"] == "OK"
+    assert asked == [ALICE.public, ALICE.public, BOB.public]
+    drive.replicate(POST, 0)
+    assert drive.store.packets.known(POST.packet_id)
+
+
+def test_one_packet_counts_once():
+    """Who publishes its own packet is asked about once, and a forged packet costs its author nothing."""
+    asked = []
+    drive = Drive(waits=lambda identity, _now: bool(asked.append(identity)))
+    drive.auth(peer := drive.connect())
+    drive.publish(peer, POST)
+    forged = post("forged", BOB).body | {"signature": POST.body["signature"]}
+    drive.publish(drive.connect(), forged)
+
+    assert asked == [ALICE.public]
+
+
+def test_refusals_of_rules_are_told_apart():
+    """The journal names a published rule's refusals by a word of their own, and others by their code."""
+    assert reason_of(Refusal(Code.RATE_LIMITED, "policy")) == "policy_rate"
+    assert reason_of(Refusal(Code.RATE_LIMITED, "publish")) == "rate_limited"

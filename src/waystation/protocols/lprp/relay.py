@@ -62,6 +62,7 @@ class LprpRelay:
         *,
         rate_limits: bool = True,
         admits: Callable[[PublicKey], bool] = lambda _identity: True,
+        extra_bits: Callable[[PublicKey, Instant], int] = lambda _identity, _now: 0,
     ) -> None:
         """Take up what earlier lives committed; call ``set_wall`` before anything happens.
 
@@ -71,6 +72,7 @@ class LprpRelay:
             store: Keeps leases and mail.
             rate_limits: Whether signature checks have a rate; the limits of the protocol always hold.
             admits: Asked about every identity that speaks or gets mail.
+            extra_bits: Asked how much harder work is for an identity.
 
         Raises:
             HostError: The store's rows are damaged.
@@ -106,6 +108,7 @@ class LprpRelay:
             (self._tenants, self._challenges, self._answers),
             (self._relaying, self._leasing, self._listing),
             self._note,
+            extra_bits,
         )
         self._ledger.load(self._tenants)
         self._relaying.loaded()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from waystation.core.facts import Fact, WorkJudged
+from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.answers import Answers
@@ -16,7 +17,7 @@ from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS, REFERENCE_BYTES,
 from waystation.protocols.lprp.refusals import Refusal
 from waystation.protocols.lprp.relaying import Relaying
 from waystation.protocols.lprp.replies import Demand, Reply, Verdict, refuse
-from waystation.protocols.lprp.settings import LprpSettings
+from waystation.protocols.lprp.settings import BITS_MAX, LprpSettings
 from waystation.protocols.lprp.sources import Source
 from waystation.protocols.lprp.tenants import Tenants
 from waystation.protocols.lprp.wire import Codec
@@ -38,6 +39,7 @@ class Working:
         tables: tuple[Tenants, Challenges, Answers],
         does: tuple[Relaying, Leasing, Listing],
         note: Callable[[Fact], None],
+        extra_bits: Callable[[PublicKey, Instant], int] = lambda _identity, _now: 0,
     ) -> None:
         """Work on the tables of one host.
 
@@ -48,6 +50,7 @@ class Working:
             tables: Who holds a lease, what was demanded, what was answered.
             does: What the work is for.
             note: Takes facts.
+            extra_bits: How much harder work is made for an identity.
         """
         self._key_pair = key_pair
         self._codec = codec
@@ -55,6 +58,7 @@ class Working:
         self._tenants, self._challenges, self._answers = tables
         self._relaying, self._leasing, self._listing = does
         self._note = note
+        self._extra_bits = extra_bits
         self._made_ms = 0
         self._made: set[bytes] = set()
         """Signatures of the challenges of this very millisecond, pushed out ones too; at most ``MADE_MAX``."""
@@ -63,6 +67,7 @@ class Working:
         """Make the 602, 604 or 608; from now on the packet it is about gets the same bytes whenever it comes again."""
         about, prefix = demand.about, source.prefix
         bits = self._difficulty.bits(demand.kind, occupancy=demand.occupancy, issued=prefix.issued(now), now=now)
+        bits = min(bits + self._extra_bits(about.sender, now), BITS_MAX)
         sealed = self._seal(demand, wall_ms)
         is_new = sealed.signature not in self._made
         self._made.add(sealed.signature)

@@ -20,13 +20,16 @@ from typing import Any, Final
 
 from waystation.core.addresses import is_public
 from waystation.core.effects import Dial
+from waystation.core.facts import RelayObserved
 from waystation.core.ids import KEY_BYTES
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.core.records import Change, Record, Store
 from waystation.protocols.merk.messages import ADDRESS_BYTES_MAX, ServerEntry
+from waystation.protocols.merk.outbox import Outbox
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.session import Contact, Session, State
 from waystation.protocols.merk.settings import MerkSettings
+from waystation.rules.relay_observation import FAILED, OK, Probe
 
 __all__ = ["Mesh", "address_fault"]
 
@@ -42,6 +45,7 @@ LEARNT_RETRY_MAX_MS: Final = 600_000
 STOOD_MS: Final = 30_000  # a link that lasted so long starts the waits from the beginning
 REFRESH_MS: Final = 120_000  # how often a peer is asked for its servers again
 TABLE: Final = "merk_peers"
+PROTOCOL: Final = "merk"
 
 _PORT_MAX: Final = 65_535
 _URL: Final = re.compile(
@@ -53,7 +57,7 @@ _URL: Final = re.compile(
 class _Address:
     """One address that we dial."""
 
-    __slots__ = ("busy", "configured", "due", "failures", "key", "source", "stored", "url")
+    __slots__ = ("busy", "configured", "due", "failures", "key", "proved", "source", "stored", "url")
 
     def __init__(
         self,
@@ -68,6 +72,8 @@ class _Address:
         self.url = url
         self.key = key
         """Key of the node there, as told or as proved."""
+        self.proved = key if stored else None
+        """Key that was proved there last, in this life or the last."""
         self.due = due
         self.configured = configured
         self.stored = stored
@@ -82,7 +88,14 @@ class _Address:
 class Mesh:
     """What this node knows of others."""
 
-    def __init__(self, settings: MerkSettings, node_key: bytes, store: Store, rng: random.Random) -> None:
+    def __init__(
+        self,
+        settings: MerkSettings,
+        node_key: bytes,
+        store: Store,
+        rng: random.Random,
+        outbox: Outbox | None = None,
+    ) -> None:
         """Remember the operator's addresses and those of the last life.
 
         Args:
@@ -90,11 +103,13 @@ class Mesh:
             node_key: Our own key.
             store: Holds the peer table.
             rng: Source of jitter.
+            outbox: Takes what is seen of other nodes; None for nobody.
         """
         now = Instant(0)  # whatever the clock says first, these are due
         self._settings = settings
         self._node_key = node_key
         self._rng = rng
+        self._outbox = outbox
         self.links: dict[bytes, Session] = {}
         """Nodes of ours, by key."""
         self.originals: dict[Session, None] = {}
@@ -195,6 +210,16 @@ class Mesh:
         address = self._addresses.get(url)
         return Contact(url, None if address is None or address.configured else address.key)
 
+    def unreachable(self, url: str, now: Instant) -> None:
+        """A dial came to nothing.
+
+        That counts against a node only where it has proved itself: what others name may be a lie about it.
+        """
+        address = self._addresses.get(url)
+        if address is not None and address.proved is not None:
+            self._seen(address.proved, FAILED)
+        self.failed(url, now)
+
     def failed(self, url: str, now: Instant, *, stood_ms: int = 0) -> None:
         """A dial came to nothing, or its connection is over."""
         address = self._addresses.get(url)
@@ -254,6 +279,7 @@ class Mesh:
         self.originals.pop(session, None)
         if session.contact is not None:
             self._proved(session.contact.url, key)
+            self._seen(key, OK)
         older = self.links.get(key)
         if older is not None:
             if not self._is_better(session, older):
@@ -347,10 +373,15 @@ class Mesh:
         address = self._addresses.get(url)
         if address is None:
             return
-        address.key = key
+        address.key = address.proved = key
         if not address.configured and not address.stored:
             address.stored = True
             self._changes.append(Record(TABLE, url.encode(), key))
+
+    def _seen(self, node: bytes, outcome: str) -> None:
+        """Tell how a dial of a node whose key was proved came out."""
+        if self._outbox is not None:
+            self._outbox.add(RelayObserved(PROTOCOL, node, Probe.CONNECT.value, outcome))
 
     def _pair(self, one: bytes, other: bytes) -> tuple[bytes, bytes]:
         return (one, other) if one < other else (other, one)

@@ -89,7 +89,7 @@ class MerkRelay:
         self._outbox = Outbox(2 * settings.max_frame_bytes)
         self._sessions = Sessions(self._outbox, self._key, strikes_count=rate_limits)
         self._sessions.on_end.append(self._on_end)
-        self._mesh = Mesh(settings, self._key, store, rng)
+        self._mesh = Mesh(settings, self._key, store, rng, self._outbox)
         self._keys = KeyDirectory()
         self._routing = Routing(
             self._key, self._outbox, self._mesh, rng, settings.max_frame_bytes, self._sessions.strike, admits
@@ -152,7 +152,7 @@ class MerkRelay:
 
     def upstream_failed(self, name: str, now: Instant) -> None:
         """The address ``name`` could not be reached."""
-        self._mesh.failed(name, now)
+        self._mesh.unreachable(name, now)
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
         """One binary message arrived."""
@@ -327,7 +327,7 @@ class MerkRelay:
         link = session.link
         assert link is not None
         if not session.affords(len(data), now):
-            self._sessions.note(session, Refusal.RATE)
+            self._sessions.note(session, Refusal.RATE, named=False)  # its clients' frames, not its own
             self._routing.arrived_too_fast(session, data, now)
         elif kind == MessageType.NODE_INFO:
             self._on_node_info(session, kind, data, now)

@@ -66,9 +66,9 @@ class Sessions:
         """Send what a NODE_INFO frame says."""
         self._outbox.reply(session, wire.encode_info_frame(info, self._node_key))
 
-    def note(self, session: Session, refusal: Refusal, times: int = 1) -> None:
-        """Count something that was turned down."""
-        self._outbox.add(Refused(PROTOCOL, self._proved(session), refusal.value, times))
+    def note(self, session: Session, refusal: Refusal, times: int = 1, *, named: bool = True) -> None:
+        """Count something that was turned down; ``named`` is whether whoever is connected is answerable for it."""
+        self._outbox.add(Refused(PROTOCOL, self._proved(session) if named else None, refusal.value, times))
 
     def strike(self, session: Session, refusal: Refusal, now: Instant) -> None:
         """Turn something down that no honest connection does; too much of it ends the connection."""

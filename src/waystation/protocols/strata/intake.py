@@ -26,7 +26,7 @@ from waystation.protocols.strata.canonical import canonicalise
 from waystation.protocols.strata.clients import ClientKeys
 from waystation.protocols.strata.keyring import Keyring, candidates, judge_signer, read_key_event
 from waystation.protocols.strata.packet import Packet, mark_of, read_packet
-from waystation.protocols.strata.policy import Policy
+from waystation.protocols.strata.policy import Policy, Throttle, never_waits
 from waystation.protocols.strata.provenance import Downgrade, judge
 from waystation.protocols.strata.refusals import Code, Refusal, RefusedError
 from waystation.protocols.strata.settings import StrataSettings
@@ -64,6 +64,7 @@ class Candidate:
         "is_slow",
         "origin",
         "packet",
+        "publisher",
         "ring",
         "signer",
         "size_bytes",
@@ -98,6 +99,8 @@ class Candidate:
         self.arrived = arrived
         self.size_bytes = size_bytes
         self.client_msg_id = client_msg_id
+        self.publisher: str | None = None
+        """DID that the client has proved; None for an anonymous one, and for a relay."""
         self.source = source
         self.witness = witness
         self.packet: Packet | None = None
@@ -126,7 +129,12 @@ class Intake:
     """Judges packets and makes rows of the good ones."""
 
     def __init__(
-        self, settings: StrataSettings, packets: PacketReader, authors: Authors, roots: Mapping[str, bytes]
+        self,
+        settings: StrataSettings,
+        packets: PacketReader,
+        authors: Authors,
+        roots: Mapping[str, bytes],
+        throttle: Throttle | None = None,
     ) -> None:
         """Start with nothing under way.
 
@@ -135,12 +143,14 @@ class Intake:
             packets: What is stored.
             authors: Who may sign for whom.
             roots: Public keys that end provenance chains, by their name.
+            throttle: Whether an author has to wait; None for nobody.
         """
         self._settings = settings
         self._packets = packets
         self._authors = authors
         self._clients = ClientKeys(packets, authors, roots, settings.clock_skew_s)
         self._trust = TrustBudget(packets)
+        self._throttle = throttle if throttle is not None else Throttle(never_waits)
         self.policy = Policy(settings.blocked_authors, settings.blocked_packets, settings.blocked_media)
         self._unchecked: deque[Candidate] = deque()
         self._checking: dict[int, list[Candidate]] = {}
@@ -289,8 +299,18 @@ class Intake:
                 self._changes.append(LowerWitness(packet.packet_id, received_at))
             self._accepted.append((candidate, pending))  # told together with the first
             return None
-        repeated = self._repeated(candidate, packet, mark, wall_s)
-        return repeated or self._accept(candidate, packet, mark, received_at, wall_s)
+        verdict = self._repeated(candidate, packet, mark, wall_s) or self._throttled(candidate, packet)
+        return verdict or self._accept(candidate, packet, mark, received_at, wall_s)
+
+    def _throttled(self, candidate: Candidate, packet: Packet) -> Verdict | None:
+        """Return the verdict on a client's packet whose author has to wait; the publisher was asked about before.
+
+        Asked once the signature holds: else anyone could use up what an author has left.
+        """
+        if candidate.source or packet.author_id == candidate.publisher:
+            return None
+        refusal = self._throttle.refuses(packet.author_id, candidate.arrived)
+        return Verdict(refusal) if refusal is not None else None
 
     def _repeats_pending(self, packet: Packet, mark: bytes) -> Verdict | None:
         """Return the verdict on a packet, or on an attestation, whose first copy is on its way to the disk."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from waystation.core.answers import HttpAnswer
-from waystation.core.dids import encode_did, key_of_did
+from waystation.core.dids import encode_did, identity_of, key_of_did
 from waystation.core.effects import Effect, Peer
 from waystation.core.facts import PeerIdentified, PeerLeft, Refused, SubscriptionEnded, SubscriptionOpened
 from waystation.core.ids import PublicKey
@@ -35,7 +35,7 @@ from waystation.protocols.strata.limits import Kind, Limits, Rank, Scope
 from waystation.protocols.strata.messages import Auth, Publish, Subscribe, Unsubscribe
 from waystation.protocols.strata.outbox import Outbox
 from waystation.protocols.strata.pages import PROFILES, Pages
-from waystation.protocols.strata.policy import Policy
+from waystation.protocols.strata.policy import Policy, Throttle, Waits, never_waits, reason_of
 from waystation.protocols.strata.refusals import Code, End, Refusal, RefusedError
 from waystation.protocols.strata.replica import Place, Replication, UpstreamView
 from waystation.protocols.strata.session import (
@@ -84,6 +84,7 @@ class StrataRelay:
         static_dids: Mapping[str, Sequence[StaticKey]] | None = None,
         documents: Sequence[dict[str, object]] = (),
         admits: Callable[[PublicKey], bool] = lambda _identity: True,
+        waits: Waits = never_waits,
     ) -> None:
         """Make a relay without connections over what the store holds.
 
@@ -96,6 +97,7 @@ class StrataRelay:
             static_dids: Keys pinned by the operator.
             documents: DID documents of the operator.
             admits: Asked about the key of everybody who authenticates.
+            waits: Asked about every packet's publisher and author.
         """
         self._settings = settings
         self.relay_id = encode_did(key_pair.public)
@@ -111,7 +113,8 @@ class StrataRelay:
             )
         )
         self.gate = Gate(settings, self.relay_id, authors)
-        self._intake = Intake(settings, packets, authors, read_roots(settings.roots))
+        self._throttle = Throttle(waits)
+        self._intake = Intake(settings, packets, authors, read_roots(settings.roots), self._throttle)
         self._outbox = Outbox()
         self._delivery = Delivery(
             packets, self._outbox, settings.provenance_downgrade_mode, lambda: self._intake.policy
@@ -324,11 +327,13 @@ class StrataRelay:
             self._refuse(session, Refusal(Code.INTERNAL_ERROR, "shutting_down"), message.client_msg_id, None)
             return
         refusal = over or self._why_not(session, PUBLISH, Kind.PUBLISH, now)
+        refusal = refusal or self._throttle.refuses(session.identity, now)
         if refusal is not None:
             self._deny(session, refusal, message.client_msg_id, None, now)
             return
         session.limits_ignored = 0
         candidate = Candidate(message.packet, session, now, size, client_msg_id=message.client_msg_id)
+        candidate.publisher = session.identity
         session.pending += 1
         session.pending_bytes += candidate.size_bytes
         self._offer(candidate, now)
@@ -398,7 +403,7 @@ class StrataRelay:
             return
         session.authenticate(message.author_id, frozenset(granted))
         self._outbox.reply(session, encode_auth_ok(message.author_id, granted, message.client_msg_id))
-        self._outbox.add(PeerIdentified(PROTOCOL, session.peer, _identity_bytes(message.author_id)))
+        self._outbox.add(PeerIdentified(PROTOCOL, session.peer, identity_of(message.author_id)))
 
     def _on_auth_failed(self, session: Session, message: Auth, refusal: Refusal, now: Instant) -> None:
         self._refuse(session, refusal, message.client_msg_id, None)
@@ -476,8 +481,8 @@ class StrataRelay:
         self._outbox.reply(session, answer)
 
     def _refused(self, session: Session, refusal: Refusal) -> None:
-        identity = _identity_bytes(session.identity) if session.identity is not None else None
-        self._outbox.add(Refused(PROTOCOL, identity, refusal.code.value))
+        identity = identity_of(session.identity) if session.identity is not None else None
+        self._outbox.add(Refused(PROTOCOL, identity, reason_of(refusal)))
 
     # Ends
 
@@ -491,10 +496,5 @@ class StrataRelay:
         for subscription_id in list(session.subscriptions):
             self._end_subscription(session, subscription_id, now)
         del self._sessions[session.peer]
-        identity = _identity_bytes(session.identity) if session.identity is not None else None
+        identity = identity_of(session.identity) if session.identity is not None else None
         self._outbox.add(PeerLeft(PROTOCOL, session.peer, identity, reason))
-
-
-def _identity_bytes(did: str) -> bytes:
-    """Return what an identity is counted under: its key, so that one key is one identity in all protocols."""
-    return key_of_did(did) or did.encode()

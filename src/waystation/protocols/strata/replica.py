@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from waystation.core.dids import key_of_did
 from waystation.core.effects import Close, Effect, Hold, Peer, make_send
 from waystation.core.errors import LocalError
-from waystation.core.facts import PeerIdentified, PeerLeft
+from waystation.core.facts import PeerIdentified, PeerLeft, RelayObserved
 from waystation.core.instant import Instant, after_ms
 from waystation.core.records import Change, Record, Store
 from waystation.crypto.signing import KeyPair
@@ -44,7 +45,7 @@ from waystation.protocols.strata.client_events import (
 from waystation.protocols.strata.intake import Candidate, Verdict
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.refusals import Code, End
-from waystation.protocols.strata.repute import INCIDENTS, Repute
+from waystation.protocols.strata.repute import INCIDENTS, Repute, Tell
 from waystation.protocols.strata.session import REPLICATE, SUBSCRIBE
 from waystation.protocols.strata.settings import Upstream
 from waystation.protocols.strata.wire import LIMIT_MAX
@@ -117,6 +118,7 @@ class Replica:
         rng: random.Random,
         kept: bytes | None,
         backfill_s: int = BACKFILL_S,
+        tell: Tell | None = None,
     ) -> None:
         """Go on where the disk says; a record that cannot be read is none.
 
@@ -126,6 +128,7 @@ class Replica:
             rng: Source of jitter.
             kept: Our record of it, None for none.
             backfill_s: Oldest packets that the intake accepts, in seconds.
+            tell: Takes what is seen of it.
         """
         self.upstream = upstream
         self.client = StrataClient(
@@ -137,6 +140,8 @@ class Replica:
             keys_of=None,  # the intake checks signatures, in batches
         )
         self._kept, self.repute = _read(kept)
+        if tell is not None:
+            self.repute.tell_to(tell, key_of_did(upstream.relay_id) or upstream.relay_id)
         self._backfill_s = backfill_s
         self.peer: Peer | None = None
         self.auth_by: Instant | None = None
@@ -269,7 +274,7 @@ class Replication:
         self._offer = offer
         self._replicas = {
             upstream.relay_id: Replica(
-                upstream, key_pair, rng, store.get(UPSTREAMS_TABLE, upstream.relay_id.encode()), backfill_s
+                upstream, key_pair, rng, store.get(UPSTREAMS_TABLE, upstream.relay_id.encode()), backfill_s, self._tell
             )
             for upstream in upstreams
         }
@@ -373,6 +378,9 @@ class Replication:
     def changes(self) -> list[Change]:
         """Return and forget what has to be written."""
         return [change for replica in self._replicas.values() if (change := replica.change()) is not None]
+
+    def _tell(self, seen: RelayObserved) -> None:
+        self._effects.append(seen)
 
     def _carry_out(self, replica: Replica, now: Instant, wall_s: int) -> None:
         for output in replica.client.take():

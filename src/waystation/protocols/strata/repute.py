@@ -1,13 +1,19 @@
 """What a relay thinks of one upstream: the same score and the same states as a client's view of a relay.
 
+Whatever is recorded in the window is told as a fact too, so that whoever folds the facts has the same window.
+
 Spec: specs/strata.md 15 (peers that send malformed packets), 18.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from waystation.core.errors import LocalError
+from waystation.core.facts import RelayObserved
+from waystation.core.instant import MICROSECONDS_PER_SECOND
+from waystation.rules.relay_observation import FAILED, OK, Probe
 from waystation.rules.relay_score import score
 from waystation.rules.relay_state import (
     Incident,
@@ -22,7 +28,9 @@ from waystation.rules.relay_state import (
 )
 from waystation.rules.relay_window import RelayWindow, counts, observations, window_from_plain, window_to_plain
 
-__all__ = ["INCIDENTS", "Repute"]
+__all__ = ["INCIDENTS", "Repute", "Tell"]
+
+PROTOCOL: Final = "strata"
 
 INCIDENTS: Final = {
     "packet_id": Incident.BAD_PACKET_ID,
@@ -37,6 +45,10 @@ INCIDENTS: Final = {
 FAILURES_COUNTED_MAX: Final = 9  # in a row; the tenth would ban (specs/strata.md 18)
 
 
+Tell = Callable[[RelayObserved], None]
+"""Takes what was seen of an upstream."""
+
+
 class Repute:
     """Observations of one upstream and where it stands; times are Unix seconds."""
 
@@ -47,6 +59,8 @@ class Repute:
         self._wanted_since: int | None = None
         self._is_connected = False
         self._has_stood = False
+        self._relay: bytes | str = ""
+        self._tell: Tell | None = None
 
     @classmethod
     def load(cls, data: bytes) -> "Repute":
@@ -70,12 +84,18 @@ class Repute:
         plain = {"standing": standing_to_plain(self.standing), "window": window_to_plain(self._window)}
         return msgspec.msgpack.encode(plain)
 
+    def tell_to(self, tell: Tell, relay: bytes | str) -> None:
+        """Tell from now on what is recorded, of ``relay``: its key, or its name where that is no key."""
+        self._tell = tell
+        self._relay = relay
+
     def connected(self, now_s: int) -> None:
         """A connection stands; whether it is of use, AUTH will tell."""
         self._count_time(now_s)
         self._is_connected = True
         if self._has_stood:
             self._window.record_reconnect(now_s)
+            self._seen(Probe.RECONNECT)
         self._has_stood = True
 
     def disconnected(self, now_s: int) -> None:
@@ -87,6 +107,8 @@ class Repute:
         """The upstream let us in, so many microseconds after we asked."""
         self._window.record_connect(succeeded=True, now_s=now_s)
         self._window.record_latency(latency_us / 1_000, now_s)
+        self._seen(Probe.CONNECT)
+        self._seen(Probe.RTT, latency_us=latency_us)
         self.standing = on_success(self.standing)
 
     def failed(self, now_s: int) -> None:
@@ -95,12 +117,14 @@ class Repute:
         That alone never bans an upstream: the operator named it, and it may only be down (decision STRATA-REPLICA).
         """
         self._window.record_connect(succeeded=False, now_s=now_s)
+        self._seen(Probe.CONNECT, FAILED)
         if self.standing.failures_running < FAILURES_COUNTED_MAX:
             self.standing, _ = on_failure(self.standing, now_s)
 
     def violated(self, incident: Incident, now_s: int) -> None:
         """The upstream sent what it must not."""
         self._window.record_incident(incident, now_s)
+        self._seen(Probe.VALIDITY, FAILED, incident.value)
         counted = counts(self._window, self.standing.cleared_s, now_s)
         self.standing, _ = on_violation(self.standing, incident, counted.violations, now_s)
 
@@ -108,10 +132,12 @@ class Repute:
         """The upstream asked us to wait so many seconds."""
         self._window.record_incident(Incident.RATE_LIMITED, now_s)
         self._window.record_retry_after(retry_after_s, now_s)
+        self._seen(Probe.LIMITED, duration_us=retry_after_s * MICROSECONDS_PER_SECOND)
 
     def erred(self, now_s: int) -> None:
         """The upstream said what makes no sense, or refused what it should grant."""
         self._window.record_error(now_s)
+        self._seen(Probe.ERROR)
 
     def evaluate(self, now_s: int) -> None:
         """Look at the standing again; due every 60 s."""
@@ -128,4 +154,19 @@ class Repute:
         is_wanted = self.standing.state is not State.BLACKLISTED
         if is_wanted and self._wanted_since is not None and now_s > self._wanted_since:
             self._window.record_wanted(self._wanted_since, now_s, connected=self._is_connected)
+            wanted_us = (now_s - self._wanted_since) * MICROSECONDS_PER_SECOND
+            self._seen(Probe.SPAN, OK if self._is_connected else FAILED, duration_us=wanted_us)
         self._wanted_since = now_s
+
+    def _seen(
+        self,
+        probe: Probe,
+        outcome: str = OK,
+        reason: str | None = None,
+        *,
+        latency_us: int | None = None,
+        duration_us: int | None = None,
+    ) -> None:
+        if self._tell is not None:
+            fact = RelayObserved(PROTOCOL, self._relay, probe.value, outcome, reason, latency_us, None, duration_us)
+            self._tell(fact)

@@ -1,8 +1,8 @@
-"""Laws of server.tomllines."""
+"""Laws of core.tomllines."""
 
 import pytest
 
-from waystation.server.tomllines import find_line
+from waystation.core.tomllines import find_line
 
 TEXT = '''\
 # [bhumi] tls = "in a comment"
