@@ -12,10 +12,21 @@ from waystation.crypto.signing import KeyPair
 from waystation.journal.archive import ARCHIVE_FORMAT, ArchivedPacket, encode_archive, read_packets
 from waystation.journal.events import Event, Refused, SegmentOpened, SegmentSealed
 from waystation.journal.segment import SegmentName, read_rows
+from waystation.pipeline.jobs.step import Context, DateRange
+from waystation.pipeline.lake import Lake
 from waystation.protocols.strata.packet import make_packet
 
 TORN = name_at(NOON_US + 5 * 3_600_000_000, 3)
 BAD_LINES = (b"not json", b'{"ts":1,"seq":9001}', b'{"ts":1,"seq":9002,"protocol":"bhumi","kind":"gossip"}')
+
+
+AS_OF = datetime.datetime(2026, 5, 31, tzinfo=datetime.UTC)
+"""End of the two days that the rough journal tells of."""
+
+
+def context_of(spark: Any, lake: Lake, run_id: str, dates: DateRange | None = None) -> Context:
+    """Return what a step is given."""
+    return Context(spark, lake, run_id, dates or DateRange(), AS_OF)
 
 
 def put(journal: Path, name: SegmentName, data: bytes, suffix: str = ".jsonl") -> Path:

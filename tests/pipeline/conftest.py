@@ -11,6 +11,9 @@ from waystation.pipeline.lake import Lake
 from waystation.pipeline.run import Request, Result, run_pipeline
 from waystation.pipeline.session import open_session
 
+STEPS = ("ingest", "archive", "conform", "verify", "outcomes", "verdicts")
+"""What the rough journal is about; tests/pipeline/test_truth.py runs every step."""
+
 
 class Recorded:
     """Progress that remembers."""
@@ -58,7 +61,7 @@ def spark() -> Iterator:
 def ran(spark, tmp_path_factory) -> Ran:
     """Run the pipeline twice over a journal and an archive in which everything is wrong that can be."""
     base: Path = tmp_path_factory.mktemp("ran")
-    request = Request(rough_journal(base / "journal"), base / "lake", base / "report.html")
+    request = Request(rough_journal(base / "journal"), base / "lake", base / "report.html", steps=STEPS)
     verdicts = rough_archive(base / "archive")
     progress = Recorded()
     first = run_pipeline(request, progress)

@@ -1,11 +1,12 @@
 """Manifests: what counts, and what does not."""
 
 import datetime
+import threading
 
 import pytest
 
 from waystation.core.errors import HostError
-from waystation.pipeline.lake import Batch, Lake, Manifest
+from waystation.pipeline.lake import Batch, Lake, Manifest, date_of_folder
 from waystation.pipeline.tables import GOLD_OUTCOMES, OPS_RUNS
 
 DAYS = [datetime.date(2026, 5, day) for day in (28, 29)]
@@ -56,6 +57,56 @@ def test_run_report_is_one_line(tmp_path) -> None:
     assert str(path.relative_to(tmp_path)) == "ops/runs/v=1/event_date=2026-05-28/r1.json"
 
 
+def test_waiting_writer_gets_the_lake_when_it_is_free(tmp_path) -> None:
+    """Who waits holds the lake after the one before has gone."""
+    lake = Lake(str(tmp_path / "lake"))
+    order = []
+
+    def later() -> None:
+        with lake.locked(wait=True):
+            order.append("second")
+
+    with lake.locked():
+        thread = threading.Thread(target=later)
+        thread.start()
+        thread.join(0.05)
+        order.append("first")
+    thread.join()
+
+    assert order == ["first", "second"]
+
+
+def test_lake_in_an_object_store_has_no_folder_and_no_lock() -> None:
+    """A bucket is named by its URI; nothing is locked there, and nobody gets a path of this machine."""
+    lake = Lake("s3a://bucket/lake")
+    with lake.locked(), lake.locked():
+        place = lake.place(GOLD_OUTCOMES)
+
+    assert place == "s3a://bucket/lake/gold/delivery_outcomes/v=1"
+    with pytest.raises(HostError, match="not a folder"):
+        lake.folder(GOLD_OUTCOMES)
+
+
+def test_folders_of_dates_are_told_from_others() -> None:
+    """A partition's folder has a date; others have none."""
+    assert date_of_folder("event_date=2026-05-28") == DAYS[0]
+    assert [date_of_folder(name) for name in ("event_date=x", "batch=2026-05-28", "2026-05-28")] == [None] * 3
+
+
+@pytest.mark.spark
+def test_empty_frame_and_left_overs_of_a_write(spark, tmp_path) -> None:
+    """Dates without rows are remembered as computed and read as empty; what a killed write left is removed."""
+    lake = Lake(tmp_path.as_uri())
+    staging = lake.folder(GOLD_OUTCOMES) / ".spark-staging-1"
+    staging.mkdir(parents=True)
+    rows = lake.overwrite(frame(spark, {}), GOLD_OUTCOMES, "one", DAYS)
+
+    assert rows == 0
+    assert lake.manifest(GOLD_OUTCOMES) == Manifest(computed=frozenset(DAYS))
+    assert numbers(spark, lake) == {}
+    assert not staging.exists()
+
+
 @pytest.mark.spark
 def test_whole_dates_are_replaced(spark, tmp_path) -> None:
     """Overwriting a date replaces it alone; a date that became empty is gone."""
@@ -88,10 +139,10 @@ def test_files_of_a_dead_run_do_not_count(spark, tmp_path) -> None:
 
 @pytest.mark.spark
 def test_same_batch_again_replaces_itself(spark, tmp_path) -> None:
-    """Appending a batch of the same name twice leaves it once."""
+    """Appending a batch of the same name twice leaves it once; what is listed is never overwritten."""
     lake = Lake(tmp_path)
     for _ in range(2):
         lake.append(frame(spark, {DAYS[0]: 1}), GOLD_OUTCOMES, "good", ["s1"])
 
     assert lake.read(spark, GOLD_OUTCOMES).count() == 1
-    assert lake.manifest(GOLD_OUTCOMES).batches == (Batch(DAYS[0], "good", 1),)
+    assert lake.manifest(GOLD_OUTCOMES).batches == (Batch(DAYS[0], "good.1", 1),)

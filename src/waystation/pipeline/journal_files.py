@@ -1,4 +1,4 @@
-"""A folder of segments as the pipeline finds it: which there are, and in what state.
+"""A folder of segments as the pipeline finds it: which there are, in what state, and how far they have grown.
 
 Journal and archive are local to where the driver runs. Open segments are left alone while their writer holds the
 folder's lock; when nobody holds it, a killed node left them, and they are sealed here as the next start of the node
@@ -20,7 +20,7 @@ from waystation.journal.segment import (
     parse_name,
 )
 
-__all__ = ["SegmentFile", "discover", "seal_left_overs"]
+__all__ = ["GrowingFile", "GrowthReader", "SegmentFile", "discover", "seal_left_overs"]
 
 LOCK_FILE: Final = ".lock"  # the one that store.segments holds
 _END_BYTES: Final = 65_536  # first and last lines have some 200 bytes; longer ones are not ours
@@ -38,6 +38,20 @@ class SegmentFile:
     def segment(self) -> str:
         """Name without folder and suffix."""
         return self.path.name.removesuffix(SEALED_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingFile:
+    """One segment, sealed or not yet, and what of it may be read."""
+
+    segment: str
+    """Name without folder and suffixes."""
+    start_us: int
+    path: Path
+    """The name it has once it is sealed; until then the file has ``OPEN_SUFFIX``."""
+    ready_bytes: int
+    """Up to here there are whole lines; of a sealed one, all there is."""
+    is_sealed: bool
 
 
 def seal_left_overs(journal: Path) -> int:
@@ -69,6 +83,67 @@ def discover(journal: Path, line_format: str = FORMAT_VERSION) -> list[SegmentFi
     """
     found = [_inspect(path, line_format) for path in journal.glob(f"*/*{SEALED_SUFFIX}") if path.is_file()]
     return sorted(found, key=lambda file: (_RANK[file.state], file.segment, str(file.path)))
+
+
+class GrowthReader:
+    """Looks at a folder again and again, at files that have changed only."""
+
+    def __init__(self, journal: Path, line_format: str = FORMAT_VERSION) -> None:
+        """Name the folder, and what first lines must say."""
+        self._journal = journal
+        self._line_format = line_format
+        self._known: dict[tuple[Path, int], tuple[SegmentState, int]] = {}
+
+    def look(self) -> list[GrowingFile]:
+        """Return the best copy of every segment, the oldest first; files that are no segments are left out."""
+        best: dict[str, tuple[tuple[int, int, str], GrowingFile]] = {}
+        known: dict[tuple[Path, int], tuple[SegmentState, int]] = {}
+        # Open ones first: what is sealed between the two listings is then seen twice, and not at all the other way.
+        for path in (*self._journal.glob(f"*/*{OPEN_SUFFIX}"), *self._journal.glob(f"*/*{SEALED_SUFFIX}")):
+            name = parse_name(path.name)
+            size = _size(path)
+            if name is None or not size:
+                continue
+            state, ready = known[path, size] = self._known.get((path, size)) or self._inspect(path)
+            if state is SegmentState.FOREIGN:
+                continue
+            is_sealed = path.name.endswith(SEALED_SUFFIX)
+            file = GrowingFile(
+                name.text, name.start_us, path.with_name(f"{name.text}{SEALED_SUFFIX}"), ready, is_sealed
+            )
+            rank = (0 if is_sealed else 1, _RANK[state], str(path))
+            if name.text not in best or rank < best[name.text][0]:
+                best[name.text] = (rank, file)
+        self._known = known
+        return sorted((file for _, file in best.values()), key=lambda file: (file.start_us, file.segment))
+
+    def _inspect(self, path: Path) -> tuple[SegmentState, int]:
+        try:
+            state = _inspect(path, self._line_format).state
+            return state, _size(path) if path.name.endswith(SEALED_SUFFIX) else _end_of_lines(path)
+        except FileNotFoundError:  # sealed or deleted since it was listed; the next look sees it
+            return SegmentState.FOREIGN, 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _end_of_lines(path: Path) -> int:
+    """Return the place behind the last whole line."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            begin = max(end - _END_BYTES, 0)
+            file.seek(begin)
+            last = file.read(end - begin).rfind(b"\n")
+            if last >= 0:
+                return begin + last + 1
+            end = begin
+    return 0
 
 
 def _inspect(path: Path, line_format: str) -> SegmentFile:

@@ -1,80 +1,89 @@
 """Which files of a dataset count: manifests, publishing, reading.
 
 Files lie in ``<layer>/<dataset>/v=1/event_date=D/batch=B/``. A batch counts when ``MANIFEST.json`` of its dataset lists
-it; the manifest is replaced by one atomic rename, so a reader sees all of a step or nothing of it, and files of a run
-that died are never read. One pipeline at a time writes a lake: it holds the lock on ``.lock``.
+it; the manifest is replaced by one atomic write, so a reader sees all of a step or nothing of it, and files of a run
+that died are never read. One pipeline at a time writes a lake: on one machine it holds the lock on ``.lock``; in an
+object store there are no locks, and the operator sees to it (PIPE-WRITER).
 """
 
 import datetime
 import fcntl
+import itertools
 import json
 import os
-import shutil
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from waystation.core.errors import HostError
+from waystation.pipeline.manifest import Batch, Manifest, Place, Retired
+from waystation.pipeline.storage import Storage
 from waystation.pipeline.tables import Dataset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Batch", "Lake", "Manifest"]
+__all__ = ["CHECKPOINTS", "MANIFEST", "RETIRED_S", "Batch", "Lake", "Manifest", "date_of_folder"]
 
-_MANIFEST: Final = "MANIFEST.json"
+MANIFEST: Final = "MANIFEST.json"
+"""Name of a manifest, in the folder of its dataset."""
+CHECKPOINTS: Final = "checkpoints"
+"""Folder of the lake in which streams keep how far they are."""
+RETIRED_S: Final = 3_600
+"""How long files stay that compaction replaced: longer than any reader holds them."""
+
 _LOCK: Final = ".lock"
+_STAGING: Final = ".spark-staging"  # what Spark calls the folders of a write that has not ended
 _STORE_EXIT_CODE: Final = 5
+_AGAIN: Final = "."  # between the name of a batch and how often it was written again
 
 
-class Batch(NamedTuple):
-    """One folder of files that counts."""
-
-    event_date: datetime.date
-    batch: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What of a dataset counts."""
-
-    batches: tuple[Batch, ...] = ()
-    segments: frozenset[str] = field(default=frozenset())
-    """Names of the segments that were taken in; only used by ``bronze.events`` and ``bronze.archive``."""
-
-    def dates(self) -> list[datetime.date]:
-        """Return the dates that have rows, oldest first."""
-        return sorted({batch.event_date for batch in self.batches})
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lake:
-    """A lake below one folder."""
+    """A lake below one folder or URI."""
 
-    root: Path
+    root: Path | str
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The lake's files."""
+        return Storage(self.root)
 
     def folder(self, dataset: Dataset) -> Path:
-        """Return the folder of a dataset."""
-        return self.root / dataset.folder
+        """Return the folder of a dataset of a local lake.
+
+        Raises:
+            HostError: The lake lies in an object store; ``place`` names it there.
+        """
+        if self.storage.local is None:
+            raise HostError(f"the lake {self.root} is not a folder of this machine", exit_code=_STORE_EXIT_CODE)
+        return self.storage.local / dataset.folder
+
+    def place(self, dataset: Dataset) -> str:
+        """Return where a dataset lies, as Spark and people are told."""
+        return self.storage.spark_path(dataset.folder)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, wait: bool = False) -> Iterator[None]:
         """Hold the lake for one writer.
+
+        Args:
+            wait: Wait for another writer to finish, instead of giving up.
 
         Raises:
             HostError: The folder cannot be used, or another pipeline holds it.
         """
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            fd = os.open(self.root / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
-        except OSError as error:
-            raise HostError(f"cannot use the lake {self.root}: {error.strerror}", exit_code=_STORE_EXIT_CODE) from error
+        if self.storage.local is None:
+            yield
+            return
+        fd = _open_lock(self.storage.local)
         try:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except OSError as error:
                 raise HostError(
                     f"another pipeline works on the lake {self.root}", exit_code=_STORE_EXIT_CODE
@@ -84,16 +93,14 @@ class Lake:
             os.close(fd)
 
     def manifest(self, dataset: Dataset) -> Manifest:
-        """Return what counts; an empty manifest for a dataset that was never written."""
-        path = self.folder(dataset) / _MANIFEST
-        if not path.exists():
-            return Manifest()
-        document = json.loads(path.read_text())
-        batches = [
-            Batch(datetime.date.fromisoformat(entry["event_date"]), entry["batch"], entry["rows"])
-            for entry in document["batches"]
-        ]
-        return Manifest(tuple(batches), frozenset(document["segments"]))
+        """Return what counts; an empty manifest for a dataset that was never written.
+
+        Raises:
+            HostError: There is one that cannot be read.
+        """
+        path = f"{dataset.folder}/{MANIFEST}"
+        text = self.storage.read_text(path)
+        return Manifest() if text is None else Manifest.decode(text, self.storage.spark_path(path))
 
     def read(
         self, spark: "SparkSession", dataset: Dataset, dates: Collection[datetime.date] | None = None
@@ -102,20 +109,36 @@ class Lake:
         batches = [batch for batch in self.manifest(dataset).batches if dates is None or batch.event_date in dates]
         if not batches:
             return spark.createDataFrame([], dataset.ddl())
-        base = self.folder(dataset).absolute()
-        paths = [str(base / _batch_folder(batch)) for batch in batches]
-        return spark.read.schema(dataset.ddl()).option("basePath", str(base)).parquet(*paths)
+        base = self.place(dataset)
+        paths = [f"{base}/{batch.folder}" for batch in batches]
+        return spark.read.schema(dataset.ddl()).option("basePath", base).parquet(*paths)
 
-    def append(self, frame: "DataFrame", dataset: Dataset, batch: str, segments: Iterable[str]) -> int:
+    def append(
+        self,
+        frame: "DataFrame",
+        dataset: Dataset,
+        batch: str,
+        segments: Iterable[str],
+        started: Mapping[str, Place] | None = None,
+    ) -> int:
         """Add rows as one batch that is named by what it holds; return how many.
 
         Writing the same batch again replaces it.
+
+        Args:
+            frame: The rows, with ``event_date``.
+            dataset: Where they belong.
+            batch: Its name.
+            segments: Segments that are in the lake whole from now on.
+            started: Segments of which more lines are in the lake from now on, and how far.
         """
         before = self.manifest(dataset)
         self._sweep(dataset, before)
         added = self._write(frame, dataset, batch)
-        kept = [entry for entry in before.batches if entry.batch != batch]
-        self._replace(dataset, Manifest(tuple(sorted([*kept, *added])), before.segments | set(segments)))
+        kept = [entry for entry in before.batches if _stem(entry.batch) != batch]
+        whole = before.segments | set(segments)
+        places = {name: at for name, at in {**before.started, **(started or {})}.items() if name not in whole}
+        self._replace(dataset, replace(before, batches=tuple(sorted([*kept, *added])), segments=whole, started=places))
         return sum(entry.rows for entry in added)
 
     def overwrite(self, frame: "DataFrame", dataset: Dataset, batch: str, dates: Collection[datetime.date]) -> int:
@@ -123,69 +146,171 @@ class Lake:
         before = self.manifest(dataset)
         added = self._write(frame, dataset, batch)
         kept = [entry for entry in before.batches if entry.event_date not in dates]
-        after = Manifest(tuple(sorted([*kept, *added])), before.segments)
+        after = replace(before, batches=tuple(sorted([*kept, *added])), computed=before.computed | set(dates))
         self._replace(dataset, after)
         self._sweep(dataset, after)
         return sum(entry.rows for entry in added)
 
+    def merge(
+        self,
+        spark: "SparkSession",
+        dataset: Dataset,
+        dates: Collection[datetime.date],
+        batch: str,
+        sort_by: Sequence[str],
+    ) -> int:
+        """Write each of some dates again as one sorted batch; return the rows.
+
+        The old files stay for ``RETIRED_S`` seconds, for those who are reading them; a later write removes them.
+
+        Raises:
+            HostError: Other rows came out than went in; nothing was replaced.
+        """
+        before = self.manifest(dataset)
+        old = [entry for entry in before.batches if entry.event_date in dates]
+        rows = self.read(spark, dataset, dates).repartition("event_date").sortWithinPartitions("event_date", *sort_by)
+        added = self._write(rows, dataset, batch, is_arranged=True)
+        if _rows_by_date(old) != _rows_by_date(added):
+            raise HostError(f"compaction of {dataset.full_name} would change its rows", exit_code=_STORE_EXIT_CODE)
+        until_s = int(time.time()) + RETIRED_S
+        retired = [Retired(entry.event_date, entry.batch, until_s) for entry in old]
+        kept = [entry for entry in before.batches if entry.event_date not in dates]
+        after = replace(
+            before, batches=tuple(sorted([*kept, *added])), retired=tuple(sorted([*before.retired, *retired]))
+        )
+        self._replace(dataset, after)
+        self._sweep(dataset, after)
+        return sum(entry.rows for entry in added)
+
+    def forget(self, dataset: Dataset, first_kept: datetime.date) -> tuple[int, int]:
+        """Delete all dates before ``first_kept``, those of no manifest included; return how many dates and rows."""
+        before = self.manifest(dataset)
+        gone = [entry for entry in before.batches if entry.event_date < first_kept]
+        moment = datetime.datetime.combine(first_kept, datetime.time(), datetime.UTC)
+        after = replace(
+            before.prune(int(moment.timestamp()) * 1_000_000),
+            batches=tuple(entry for entry in before.batches if entry.event_date >= first_kept),
+            retired=tuple(entry for entry in before.retired if entry.event_date >= first_kept),
+            computed=frozenset(date for date in before.computed if date >= first_kept),
+        )
+        if self.storage.exists(f"{dataset.folder}/{MANIFEST}"):
+            self._replace(dataset, after)
+        old = [name for name in self.storage.folders(dataset.folder) if _is_before(name, first_kept)]
+        reports = 0
+        for name in old:
+            reports += sum(path.endswith(".json") for path in self.storage.files(f"{dataset.folder}/{name}"))
+            self.storage.delete(f"{dataset.folder}/{name}")
+        dates = {entry.event_date for entry in gone} | set(map(date_of_folder, old))
+        return len(dates), sum(entry.rows for entry in gone) + reports
+
+    def exists(self) -> bool:
+        """Return whether anything was ever written here."""
+        return self.storage.exists("")
+
+    def run_path(self, dataset: Dataset, run_id: str, event_date: datetime.date) -> Path:
+        """Return where the report of a run lies."""
+        path = f"{dataset.folder}/event_date={event_date.isoformat()}/{run_id}.json"
+        return Path(self.storage.spark_path(path)) if self.storage.local is None else self.storage.local / path
+
     def write_run(self, dataset: Dataset, run_id: str, event_date: datetime.date, document: dict[str, Any]) -> Path:
         """Write one run report as one line of JSON and return its path."""
-        folder = self.folder(dataset) / f"event_date={event_date.isoformat()}"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{run_id}.json"
-        _write_atomically(path, json.dumps(document) + "\n")
-        return path
+        path = f"{dataset.folder}/event_date={event_date.isoformat()}/{run_id}.json"
+        self.storage.write_atomically(path, json.dumps(document) + "\n")
+        return self.run_path(dataset, run_id, event_date)
 
-    def _write(self, frame: "DataFrame", dataset: Dataset, batch: str) -> list[Batch]:
+    def _write(self, frame: "DataFrame", dataset: Dataset, batch: str, *, is_arranged: bool = False) -> list[Batch]:
+        """Write rows under the name of a batch, or one that follows it when that is taken; return what is there."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; Spark is an extra
 
-        base = self.folder(dataset).absolute()
+        # What a manifest lists is never touched, and nobody reads what none lists: so no staging is needed.
+        batch = _fresh(batch, self.manifest(dataset))
+        self._clear(dataset, batch)
         rows = frame.select(*dataset.names(), "event_date", F.lit(batch).alias("batch"))
-        writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("compression", "zstd")
-        writer.partitionBy("event_date", "batch").parquet(str(base))
-        folders = base.glob(f"event_date=*/batch={batch}")
-        dates = sorted(datetime.date.fromisoformat(path.parent.name.partition("=")[2]) for path in folders)
-        return [Batch(date, batch, _count_rows(base / _batch_folder(Batch(date, batch, 0)))) for date in dates]
+        arranged = rows if is_arranged else rows.hint("rebalance", "event_date")
+        writer = arranged.write.mode("append").option("compression", "zstd")
+        writer.partitionBy("event_date", "batch").parquet(self.place(dataset))
+        found = [Batch(date, batch, 0) for date in map(date_of_folder, self.storage.folders(dataset.folder)) if date]
+        present = [entry for entry in found if self.storage.exists(f"{dataset.folder}/{entry.folder}")]
+        return [entry._replace(rows=self.count_rows(dataset, entry)) for entry in present]
+
+    def _clear(self, dataset: Dataset, batch: str) -> None:
+        """Remove what a write of this batch left that died."""
+        for day in self.storage.folders(dataset.folder):
+            path = f"{dataset.folder}/{day}/batch={batch}"
+            if self.storage.exists(path):
+                self.storage.delete(path)
+
+    def count_rows(self, dataset: Dataset, batch: Batch) -> int:
+        """Count a batch from its files' own footers, not from the plan: a manifest promises what is there."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - part of an extra
+
+        rows = 0
+        for path in self.storage.files(f"{dataset.folder}/{batch.folder}"):
+            if path.endswith(".parquet"):
+                with self.storage.open(path) as file:
+                    rows += pq.read_metadata(file).num_rows
+        return rows
 
     def _replace(self, dataset: Dataset, manifest: Manifest) -> None:
-        document = {
-            "dataset": dataset.full_name,
-            "version": dataset.version,
-            "batches": [
-                {"event_date": entry.event_date.isoformat(), "batch": entry.batch, "rows": entry.rows}
-                for entry in manifest.batches
-            ],
-            "segments": sorted(manifest.segments),
-        }
-        self.folder(dataset).mkdir(parents=True, exist_ok=True)
-        _write_atomically(self.folder(dataset) / _MANIFEST, json.dumps(document, indent=1) + "\n")
+        self.storage.write_atomically(f"{dataset.folder}/{MANIFEST}", manifest.encode(dataset))
 
     def _sweep(self, dataset: Dataset, manifest: Manifest) -> None:
         """Remove folders that do not count: replaced batches, and what a run left that died."""
-        listed = {_batch_folder(batch) for batch in manifest.batches}
-        base = self.folder(dataset)
-        for path in base.glob("event_date=*/batch=*"):
-            if f"{path.parent.name}/{path.name}" not in listed:
-                shutil.rmtree(path)
-                if not any(path.parent.iterdir()):
-                    path.parent.rmdir()
+        now_s = int(time.time())
+        listed = {entry.folder for entry in manifest.batches}
+        listed |= {entry.folder for entry in manifest.retired if entry.until_s > now_s}
+        for day in self.storage.folders(dataset.folder):
+            if day.startswith(_STAGING):
+                self.storage.delete(f"{dataset.folder}/{day}")
+            elif date_of_folder(day) is not None:
+                self._sweep_day(f"{dataset.folder}/{day}", {folder for folder in listed if folder.startswith(day)})
+
+    def _sweep_day(self, path: str, listed: set[str]) -> None:
+        names = [name for name in self.storage.folders(path) if name.startswith("batch=")]
+        day = path.rpartition("/")[2]
+        for name in names:
+            if f"{day}/{name}" not in listed:
+                self.storage.delete(f"{path}/{name}")
+        if names and not listed:
+            self.storage.delete(path)
 
 
-def _batch_folder(batch: Batch) -> str:
-    return f"event_date={batch.event_date.isoformat()}/batch={batch.batch}"
+def _stem(batch: str) -> str:
+    """Return the name that a batch was meant to have."""
+    return batch.partition(_AGAIN)[0]
 
 
-def _count_rows(folder: Path) -> int:
-    """Count from the files' own footers, not from the plan: a manifest promises what is there."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - part of an extra
+def _fresh(batch: str, manifest: Manifest) -> str:
+    """Return the name of a batch, with a number behind it when the manifest lists that name already."""
+    taken = {entry.batch for entry in manifest.batches} | {entry.batch for entry in manifest.retired}
+    names = (f"{batch}{_AGAIN}{number}" if number else batch for number in itertools.count())
+    return next(name for name in names if name not in taken)
 
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+def date_of_folder(name: str) -> datetime.date | None:
+    """Return the date that a partition's folder is named after, or None for another folder."""
+    key, _, text = name.partition("=")
+    try:
+        return datetime.date.fromisoformat(text) if key == "event_date" else None
+    except ValueError:
+        return None
 
 
-def _write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _is_before(name: str, first_kept: datetime.date) -> bool:
+    date = date_of_folder(name)
+    return date is not None and date < first_kept
+
+
+def _open_lock(root: Path) -> int:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return os.open(root / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
+    except OSError as error:
+        raise HostError(f"cannot use the lake {root}: {error.strerror}", exit_code=_STORE_EXIT_CODE) from error
+
+
+def _rows_by_date(batches: Iterable[Batch]) -> dict[datetime.date, int]:
+    rows: dict[datetime.date, int] = {}
+    for batch in batches:
+        rows[batch.event_date] = rows.get(batch.event_date, 0) + batch.rows
+    return {date: count for date, count in rows.items() if count}

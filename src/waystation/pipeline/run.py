@@ -1,28 +1,33 @@
-"""All steps in order, in one Spark application: ingest, archive, conform, outcomes, verdicts, verify, report."""
+"""One run: all steps, or some, in one Spark application, and the report."""
 
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from waystation.core.errors import HostError, LocalError
-from waystation.pipeline.jobs.step import Counts, DateRange
-from waystation.pipeline.lake import Lake
-from waystation.pipeline.report import RunFacts, Summary, render
+from waystation.pipeline.jobs.step import Context, DateRange, Problem
+from waystation.pipeline.lake import Lake, Manifest
+from waystation.pipeline.report import RunFacts, Summary, render, write_pictures
+from waystation.pipeline.results import Result, StepReport
 from waystation.pipeline.session import Opened, open_session
-from waystation.pipeline.tables import OPS_RUNS
+from waystation.pipeline.settings import PipelineSettings
+from waystation.pipeline.steps import choose_steps
+from waystation.pipeline.tables import BRONZE_EVENTS, OPS_RUNS, SILVER_DELIVERIES
 from waystation.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "Request", "Result", "StepReport", "rebuild_report", "run_pipeline"]
+__all__ = ["ARCHIVE_FOLDER", "Progress", "Request", "as_of_lake", "opened_with", "rebuild_report", "run_pipeline"]
 
-_ARCHIVE_FOLDER: Final = "archive"  # as the server's home names it
+ARCHIVE_FOLDER: Final = "archive"  # as the server's home names it
+TAKING_IN: Final = frozenset({"ingest", "archive"})
+"""Steps that come before anybody can tell what the moment is."""
 
 
 class Progress(Protocol):
@@ -40,141 +45,140 @@ class Request:
     """What to run on."""
 
     journal: Path
-    lake: Path
+    lake: Path | str
     report: Path
     dates: DateRange = dataclasses.field(default_factory=DateRange)
-    """Dates to conform, count and show; ingest and verify take whatever is new."""
+    """Dates to compute and show; ingest and verify take whatever is new. Open: what is due, and all is shown."""
     archive: Path | None = None
     """Folder of archived packets; None takes ``archive`` beside the journal."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What one step did."""
-
-    name: str
-    counts: Counts
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a run did and where it put it."""
-
-    run_id: str
-    started_at: str
-    finished_at: str
-    engine: str
-    steps: tuple[StepReport, ...]
-    row_counts: dict[str, int]
-    """Rows in the lake by dataset, of the chosen dates."""
-    report: Path
-    run_report: Path
-
-    def document(self) -> dict[str, Any]:
-        """Return the run report as JSON values; its first keys are the columns of ``ops.runs``."""
-        return {
-            "run_id": self.run_id,
-            "started_at": self.started_at,
-            "finished_at": self.finished_at,
-            "engine": self.engine,
-            "steps": [_step_document(step) for step in self.steps],
-            "segments": [dataclasses.asdict(problem) for step in self.steps for problem in step.counts.problems],
-            "rejections": [dataclasses.asdict(line) for step in self.steps for line in step.counts.rejections],
-            "row_counts": self.row_counts,
-            "report": str(self.report),
-            "run_report": str(self.run_report),
-            "version": __version__,
-        }
+    steps: tuple[str, ...] | None = None
+    """Names of steps; None takes all that run by default."""
+    as_of: datetime.datetime | None = None
+    """Full hour in UTC at which windows end; None takes the one after the last recorded event."""
+    settings: PipelineSettings = dataclasses.field(default_factory=PipelineSettings)
+    master: str | None = None
+    """Spark master; None takes the caller's or spark-submit's, else this machine."""
+    conf: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Spark settings that win over ours."""
 
 
 def run_pipeline(request: Request, progress: Progress) -> Result:
-    """Run all steps; the same journal gives the same tables however often it runs.
+    """Run the steps; the same journal gives the same tables however often it runs.
 
     Raises:
-        LocalError: The journal is no folder.
+        LocalError: The journal is no folder, or a step is unknown.
         HostError: No Java, or the lake or the report cannot be written.
     """
+    choose_steps(request.steps)
     if not request.journal.is_dir():
         raise LocalError(f"there is no journal at {request.journal}: start the node first, or name it with --journal")
     lake = Lake(request.lake)
     started = datetime.datetime.now(datetime.UTC)
     run_id = f"{started:%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
-    with lake.locked(), _opened(progress) as opened:
-        steps = _run_steps(opened.spark, lake, request, run_id, progress)
-        summary = _summarise(opened.spark, lake, request.dates, progress)
+    with lake.locked(), opened_with(request, progress) as opened:
+        steps, as_of = _run_steps(opened.spark, lake, request, run_id, progress)
+        summary = _summarise(opened.spark, lake, request.dates, as_of, progress)
         engine = _engine(opened)
     finished = datetime.datetime.now(datetime.UTC)
-    folder = lake.folder(OPS_RUNS) / f"event_date={started.date().isoformat()}"
     result = Result(
         run_id,
         started.isoformat(timespec="seconds"),
         finished.isoformat(timespec="seconds"),
+        as_of.isoformat(timespec="seconds"),
         engine,
         tuple(steps),
         dict(summary.row_counts),
         request.report,
-        folder / f"{run_id}.json",
+        lake.run_path(OPS_RUNS, run_id, started.date()),
     )
     _write_report(request.report, summary, _facts(result, request))
     lake.write_run(OPS_RUNS, run_id, started.date(), result.document())
     return result
 
 
-def rebuild_report(request: Request, progress: Progress) -> Path:
+def rebuild_report(request: Request, progress: Progress, pictures: Path | None = None) -> Path:
     """Draw the report again from what the lake holds, without reading the journal; return its path.
+
+    Args:
+        request: The lake, the page, the dates.
+        progress: Told of the steps.
+        pictures: Folder for each plot as a PNG, None for none.
 
     Raises:
         LocalError: There is no lake.
         HostError: No Java, or the report cannot be written.
     """
-    if not request.lake.is_dir():
+    lake = Lake(request.lake)
+    if not lake.exists():
         raise LocalError(f"there is no lake at {request.lake}: run the pipeline first, or name it with --lake")
-    with _opened(progress) as opened:
-        summary = _summarise(opened.spark, Lake(request.lake), request.dates, progress)
+    with opened_with(request, progress) as opened:
+        as_of = request.as_of or as_of_lake(opened.spark, lake)
+        summary = _summarise(opened.spark, lake, request.dates, as_of, progress)
         facts = RunFacts([("lake", str(request.lake)), ("engine", _engine(opened))])
     _write_report(request.report, summary, facts)
+    if pictures is not None:
+        write_pictures(pictures, summary)
     return request.report
+
+
+def as_of_lake(spark: "SparkSession", lake: Lake) -> datetime.datetime:
+    """Return the first full hour after everything that was recorded: the same lake gives the same answer.
+
+    A node whose clock is ahead of ours moves nothing: no hour is returned that has not begun here (PIPE-ASOF).
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; imports Spark
+
+    last = lake.manifest(BRONZE_EVENTS).dates()[-1:]
+    newest = lake.read(spark, BRONZE_EVENTS, last).agg(F.max(F.unix_seconds("ts"))).first() if last else None
+    here = int(time.time())
+    seconds = here if newest is None or newest[0] is None else min(newest[0], here)
+    return datetime.datetime.fromtimestamp((seconds // 3_600 + 1) * 3_600, datetime.UTC)
 
 
 def _run_steps(
     spark: "SparkSession", lake: Lake, request: Request, run_id: str, progress: Progress
-) -> list[StepReport]:
-    from waystation.pipeline.jobs.conform import conform  # noqa: PLC0415 - these import Spark
-    from waystation.pipeline.jobs.ingest import ARCHIVE, ingest  # noqa: PLC0415
-    from waystation.pipeline.jobs.outcomes import count_outcomes  # noqa: PLC0415
-    from waystation.pipeline.jobs.verdicts import count_verdicts  # noqa: PLC0415
-    from waystation.pipeline.jobs.verify import verify_packets  # noqa: PLC0415
+) -> tuple[list[StepReport], datetime.datetime]:
+    """Run the chosen steps; those that take events in come first, since they decide what the moment is."""
+    done: list[StepReport] = []
+    archive = request.archive or request.journal.parent / ARCHIVE_FOLDER
+    as_of = request.as_of
+    before = lake.manifest(BRONZE_EVENTS)
+    for step in choose_steps(request.steps):
+        if as_of is None and step.name not in TAKING_IN:
+            as_of = as_of_lake(spark, lake)
+        context = Context(
+            spark, lake, run_id, request.dates, as_of or _EPOCH, request.settings, request.journal, archive
+        )
+        late = _too_late(context, before) if step.name == "conform" else []
+        progress.begin(step.name)
+        begun = time.monotonic()
+        counts = step.load()(context)
+        counts = dataclasses.replace(counts, problems=(*counts.problems, *late))
+        report = StepReport(step.name, counts, round(time.monotonic() - begun, 2))
+        progress.end(step.name, counts.sentence())
+        done.append(report)
+    return done, as_of or as_of_lake(spark, lake)
 
-    archive = request.archive or request.journal.parent / _ARCHIVE_FOLDER
 
-    steps: list[tuple[str, Callable[[], Counts]]] = [
-        ("ingest", lambda: ingest(spark, lake, request.journal)),
-        ("archive", lambda: ingest(spark, lake, archive, ARCHIVE)),
-        ("conform", lambda: conform(spark, lake, run_id, request.dates)),
-        ("outcomes", lambda: count_outcomes(spark, lake, run_id, request.dates)),
-        ("verdicts", lambda: count_verdicts(spark, lake, run_id, request.dates)),
-        ("verify", lambda: verify_packets(spark, lake, run_id)),
+def _too_late(context: Context, before: Manifest) -> list[Problem]:
+    """Return a note for each date that has new rows and is not due any more: nothing is late silently."""
+    known, due = set(before.batches), set(context.due(SILVER_DELIVERIES, BRONZE_EVENTS))
+    late: dict[datetime.date, int] = {}
+    for batch in context.lake.manifest(BRONZE_EVENTS).batches:
+        if batch not in known and batch.event_date not in due:
+            late[batch.event_date] = late.get(batch.event_date, 0) + batch.rows
+    return [
+        Problem(date.isoformat(), f"late: {rows} rows came after the date was closed; compute it with --date {date}")
+        for date, rows in sorted(late.items())
     ]
-    return [_timed(name, action, progress) for name, action in steps]
 
 
-def _timed(name: str, action: Callable[[], Counts], progress: Progress) -> StepReport:
-    progress.begin(name)
-    begun = time.monotonic()
-    counts = action()
-    step = StepReport(name, counts, round(time.monotonic() - begun, 2))
-    sentence = f"{counts.rows_in:,} rows in, {counts.rows_out:,} out, {counts.rows_rejected:,} rejected"
-    progress.end(name, f"{sentence}; {len(counts.problems)} notes on segments" if counts.problems else sentence)
-    return step
+class opened_with:  # noqa: N801 - used like a function
+    """A Spark session as a request wants it, with its opening told as a step."""
 
-
-class _opened:  # noqa: N801 - used like a function
-    """A Spark session, with its opening told as a step."""
-
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, request: Request, progress: Progress) -> None:
         self._progress = progress
-        self._session = open_session()
+        self._session = open_session(master=request.master, extra=dict(request.conf))
 
     def __enter__(self) -> Opened:
         self._progress.begin("spark")
@@ -186,11 +190,13 @@ class _opened:  # noqa: N801 - used like a function
         self._session.__exit__(*error)  # type: ignore[arg-type]
 
 
-def _summarise(spark: "SparkSession", lake: Lake, dates: DateRange, progress: Progress) -> Summary:
+def _summarise(
+    spark: "SparkSession", lake: Lake, dates: DateRange, as_of: datetime.datetime, progress: Progress
+) -> Summary:
     from waystation.pipeline.jobs.summarise import summarise  # noqa: PLC0415 - imports Spark
 
     progress.begin("report")
-    summary = summarise(spark, lake, dates)
+    summary = summarise(spark, lake, dates, as_of)
     progress.end("report", f"{sum(row.n for row in summary.outcomes):,} delivery attempts summed up")
     return summary
 
@@ -204,6 +210,7 @@ def _facts(result: Result, request: Request) -> RunFacts:
         ("run", result.run_id),
         ("started (UTC)", result.started_at),
         ("finished (UTC)", result.finished_at),
+        ("windows end (UTC)", result.as_of),
         ("journal", str(request.journal)),
         ("lake", str(request.lake)),
         ("dates", f"{request.dates.first or 'first'} to {request.dates.last or 'last'}"),
@@ -217,17 +224,6 @@ def _facts(result: Result, request: Request) -> RunFacts:
     return RunFacts(lines, steps, [problem for step in result.steps for problem in step.counts.problems])
 
 
-def _step_document(step: StepReport) -> dict[str, Any]:
-    counts = step.counts
-    return {
-        "name": step.name,
-        "rows_in": counts.rows_in,
-        "rows_out": counts.rows_out,
-        "rows_rejected": counts.rows_rejected,
-        "seconds": step.seconds,
-    }
-
-
 def _write_report(path: Path, summary: Summary, facts: RunFacts) -> None:
     page = render(summary, facts)
     try:
@@ -235,3 +231,6 @@ def _write_report(path: Path, summary: Summary, facts: RunFacts) -> None:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise HostError(f"cannot write the report {path}: {error.strerror}", exit_code=4) from error
+
+
+_EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)

@@ -8,7 +8,7 @@ many threads as there are processors, quiet, bound to loopback, with a collector
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ __all__ = ["Opened", "open_session"]
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python program it starts
 _COLLECTOR: Final = "-XX:+UseSerialGC"  # never G1: JDK-8377811; and the smallest and quickest to start of the others
+_FORK: Final = "-Djdk.lang.Process.launchMechanism=VFORK"  # Hadoop starts a chmod for every file and folder it makes
 _SHUFFLE_PARTITIONS_PER_CPU: Final = 2
 
 _LOG: Final = "spark.log"
@@ -31,6 +32,7 @@ _LOG_CHARS_SHOWN: Final = 2_000
 _VARIABLES: Final = ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")
 
 _EVERYWHERE: Final = {
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -42,6 +44,7 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # Parquet has checksums of its own
 }
 
 
@@ -57,11 +60,14 @@ class Opened:
 
 
 @contextmanager
-def open_session(*, cpus: int | None = None, extra: dict[str, str] | None = None) -> Iterator[Opened]:
+def open_session(
+    *, cpus: int | None = None, master: str | None = None, extra: Mapping[str, str] | None = None
+) -> Iterator[Opened]:
     """Yield a Spark session in UTC; stop it afterwards if it was opened here.
 
     Args:
         cpus: Threads of a local session; None takes as many as the machine has.
+        master: Spark master, such as ``spark://host:7077``; None takes spark-submit's, else this machine.
         extra: Settings that win over ours.
 
     Raises:
@@ -76,7 +82,8 @@ def open_session(*, cpus: int | None = None, extra: dict[str, str] | None = None
     submitted = _SUBMITTED in os.environ
     java = None if submitted else choose_java(os.environ)
     with tempfile.TemporaryDirectory(prefix="waystation-spark-") as folder, _environment(java, Path(folder)):
-        settings = _settings(Path(folder), cpus or os.cpu_count() or 1, submitted=submitted) | (extra or {})
+        master = master or (None if submitted else f"local[{cpus or os.cpu_count() or 1}]")
+        settings = _settings(Path(folder), cpus or os.cpu_count() or 1, master) | dict(extra or {})
         spark = _start(settings, Path(folder) / _LOG)
         try:
             why = "spark-submit" if java is None else f"Java {java.version}: {java.why}"
@@ -105,9 +112,9 @@ def _isolated(active: "SparkSession") -> "SparkSession":
     return spark
 
 
-def _settings(scratch: Path, cpus: int, *, submitted: bool) -> dict[str, str]:
+def _settings(scratch: Path, cpus: int, master: str | None) -> dict[str, str]:
     settings = _EVERYWHERE | {"spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    if submitted:
+    if master is None:
         return settings
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
@@ -115,10 +122,10 @@ def _settings(scratch: Path, cpus: int, *, submitted: bool) -> dict[str, str]:
         settings
         | _LOCAL
         | {
-            "spark.master": f"local[{cpus}]",
+            "spark.master": master,
             "spark.sql.shuffle.partitions": str(cpus * _SHUFFLE_PARTITIONS_PER_CPU),
             "spark.local.dir": str(scratch),
-            "spark.driver.extraJavaOptions": f"{_COLLECTOR} -Dlog4j2.configurationFile={logging.as_uri()}",
+            "spark.driver.extraJavaOptions": f"{_COLLECTOR} {_FORK} -Dlog4j2.configurationFile={logging.as_uri()}",
         }
     )
 

@@ -4,6 +4,7 @@ import datetime
 
 import pytest
 
+from tests.pipeline.build import context_of
 from tests.pipeline.conftest import Ran, table_hashes
 from waystation.pipeline.jobs.conform import conform
 from waystation.pipeline.jobs.step import DateRange
@@ -15,11 +16,12 @@ pytestmark = pytest.mark.spark
 SECOND_DAY = datetime.date(2026, 5, 30)
 
 
+@pytest.mark.slow
 def test_single_dates_in_any_order_give_the_same_tables(spark, ran: Ran) -> None:
     """Dates conformed one by one, the later first, give what one run over all gives; others stay untouched."""
     before = ran.lake.manifest(SILVER_DELIVERIES)
     for date in reversed(before.dates()):
-        conform(spark, ran.lake, f"day-{date}", DateRange(date, date))
+        conform(context_of(spark, ran.lake, f"day-{date}", DateRange(date, date)))
     after = ran.lake.manifest(SILVER_DELIVERIES)
     hashes = table_hashes(spark, ran.lake)
 
@@ -30,6 +32,6 @@ def test_single_dates_in_any_order_give_the_same_tables(spark, ran: Ran) -> None
 
 def test_nothing_to_do_does_nothing(spark, tmp_path) -> None:
     """An empty lake is no error."""
-    counts = conform(spark, Lake(tmp_path), "r", DateRange())
+    counts = conform(context_of(spark, Lake(tmp_path), "r"))
 
     assert (counts.rows_in, counts.rows_out) == (0, 0)

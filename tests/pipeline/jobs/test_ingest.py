@@ -1,12 +1,16 @@
 """Ingest over several runs."""
 
+import hashlib
+from dataclasses import replace
+
 import pytest
 
 from tests.journal.build import DAY_US, NOON_US, name_at, segment_bytes, traffic
-from tests.pipeline.build import archive_bytes, archived, put, put_events
-from waystation.pipeline.jobs.ingest import ARCHIVE, ingest
-from waystation.pipeline.lake import Lake
-from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS
+from tests.pipeline.build import BAD_LINES, archive_bytes, archived, context_of, put, put_events
+from waystation.pipeline.jobs.ingest import ARCHIVE, ingest, ingest_archive, ingest_journal
+from waystation.pipeline.lake import MANIFEST, Lake
+from waystation.pipeline.manifest import Manifest
+from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS, OPS_QUARANTINE
 
 pytestmark = pytest.mark.spark
 
@@ -53,8 +57,30 @@ def test_archive_is_taken_once_into_its_own_table(spark, tmp_path) -> None:
     assert lake.manifest(BRONZE_EVENTS).batches == ()
 
 
-def test_missing_folder_holds_nothing(spark, tmp_path) -> None:
-    """A node that archives nothing is no error."""
-    counts = ingest(spark, Lake(tmp_path / "lake"), tmp_path / "archive", ARCHIVE)
+def test_bad_lines_go_to_quarantine_without_their_text(spark, tmp_path) -> None:
+    """Each line that was turned down is a row with its hash; segments too old for the lake are told and not read."""
+    lake, journal, name = Lake(tmp_path / "lake"), tmp_path / "journal", name_at()
+    head, rest = segment_bytes(name, traffic(1, NOON_US, 5)).split(b"\n", 1)
+    put(journal, name, b"\n".join([head, *BAD_LINES, rest]))
+    put_events(journal, name_at(NOON_US - 1, 3), traffic(3, NOON_US, 5))
+    manifest = Manifest(closed_before_us=NOON_US)
+    lake.storage.write_atomically(f"{BRONZE_EVENTS.folder}/{MANIFEST}", manifest.encode(BRONZE_EVENTS))
+    counts = ingest(spark, lake, journal)
+    rows = lake.read(spark, OPS_QUARANTINE).collect()
 
-    assert (counts.rows_in, counts.problems) == (0, ())
+    assert {(row["segment"], row["reason"], row["hash"]) for row in rows} == {
+        (line.segment, line.reason, line.hash) for line in counts.rejections
+    }
+    assert {row["hash"] for row in rows} == {hashlib.sha256(line).hexdigest() for line in BAD_LINES}
+    assert {row["dataset"] for row in rows} == {"bronze.events"}
+    assert counts.rows_out == counts.rows_in - len(BAD_LINES)
+    assert "1 old" in {problem.segment for problem in counts.problems}
+
+
+def test_missing_folder_holds_nothing(spark, tmp_path) -> None:
+    """A node that archives nothing is no error, nor is a run without a folder."""
+    context = context_of(spark, Lake(tmp_path / "lake"), "r1")
+    named = replace(context, journal=tmp_path / "journal", archive=tmp_path / "archive")
+    counts = [step(each) for step in (ingest_journal, ingest_archive) for each in (context, named)]
+
+    assert [(count.rows_in, count.problems) for count in counts] == [(0, ())] * 4

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from waystation.pipeline.jobs.step import DateRange
+from waystation.pipeline.jobs.step import Counts, DateRange, Problem
 
 DATES = [datetime.date(2026, 5, day) for day in (28, 29, 30)]
 
@@ -16,3 +16,11 @@ DATES = [datetime.date(2026, 5, day) for day in (28, 29, 30)]
 def test_range_holds_both_ends(first, last, expected) -> None:
     """A range takes its ends in, and an open end takes everything."""
     assert DateRange(first, last).select(set(DATES)) == expected
+
+
+def test_counts_are_told_in_one_sentence() -> None:
+    """Rows in, out and rejected, and how many segments were not in order."""
+    counts = Counts(1_200, 1_190, 10, (Problem("a", "torn"),))
+
+    assert counts.sentence() == "1,200 rows in, 1,190 out, 10 rejected; 1 notes on segments"
+    assert Counts(3, 2).sentence() == "3 rows in, 2 out, 0 rejected"

@@ -1,11 +1,13 @@
 """Lines to rows: the contract is applied by Spark as plain Python applies it."""
 
+import hashlib
+
 import pytest
 
 from tests.journal.build import ONE_OF_EACH, name_at, segment_bytes
-from waystation.journal.segment import event_id, read_rows
-from waystation.pipeline.tables import BRONZE_EVENTS
-from waystation.pipeline.transforms.ingest import accept, parse_lines, reject
+from waystation.journal.segment import NOT_A_WORD, event_id, read_rows
+from waystation.pipeline.tables import BRONZE_EVENTS, OPS_QUARANTINE
+from waystation.pipeline.transforms.ingest import accept, parse_lines, quarantine, reject
 
 pytestmark = pytest.mark.spark
 
@@ -25,12 +27,23 @@ BAD = {
 SMUGGLED = (
     '{"ts":1,"seq":60,"protocol":"bhumi","kind":"refused","payload":"secret","attrs":{"n":"2","payload":"secret"}}'
 )
+PHRASED = (
+    '{"ts":1,"seq":61,"protocol":"bhu mi","kind":"packet_judged","outcome":"no such user: wren","reason":"'
+    + "a" * 52
+    + '","relay_id":"not a relay","attrs":{"origin":"hello world","n":"3","author_ref":"'
+    + "ab" * 32
+    + '"}}'
+)
+REFERRED = (
+    '{"ts":1,"seq":62,"protocol":"bsp","kind":"message_stored","reason":"word\\n","relay_id":"0123456789abcdef",'
+    '"attrs":{"dependency_refs":"' + "ab" * 48 + '","message_ref":"' + "cd" * 16 + '"}}'
+)
 
 
 @pytest.fixture(scope="module")
 def parsed(spark):
     """Give all lines of this module parsed in one frame."""
-    lines = [*LINES, LINES[1], "", "  ", *BAD, SMUGGLED]
+    lines = [*LINES, LINES[1], "", "  ", *BAD, SMUGGLED, PHRASED, REFERRED]
     frame = parse_lines(spark.createDataFrame([(line, NAME.text) for line in lines], "value string, segment string"))
     return frame.cache()
 
@@ -46,6 +59,7 @@ def test_good_lines_are_the_rows_of_plain_python(parsed) -> None:
     """Each good line becomes one row with the values plain Python reads, each event once."""
     rows = {row["seq"]: row for row in accept(parsed).selectExpr("*", "unix_micros(ts) as ts_us").collect()}
     plain = {row["seq"]: row for row in read_rows("\n".join([*LINES, SMUGGLED]).encode())}
+    rows = {seq: row for seq, row in rows.items() if seq not in {61, 62}}
     assert rows.keys() == plain.keys()
 
     for seq, row in rows.items():
@@ -67,6 +81,16 @@ def test_unknown_fields_never_get_in(parsed) -> None:
     assert "secret" not in str(row)
 
 
+def test_what_somebody_phrased_is_replaced(parsed) -> None:
+    """Text that is no word never reaches the lake; words, numbers and references stay as they are."""
+    phrased, referred = accept(parsed).where("seq in (61, 62)").orderBy("seq").collect()
+
+    assert [phrased[name] for name in ("protocol", "outcome", "reason", "relay_id")] == [*[NOT_A_WORD] * 3, None]
+    assert phrased["attrs"] == {"origin": NOT_A_WORD, "n": "3", "author_ref": NOT_A_WORD}
+    assert (referred["reason"], referred["relay_id"]) == (NOT_A_WORD, "0123456789abcdef")
+    assert referred["attrs"] == {"dependency_refs": "ab" * 48, "message_ref": "cd" * 16}
+
+
 def test_rows_have_the_declared_columns(parsed) -> None:
     """What comes out is bronze.events and the date."""
     frame = accept(parsed)
@@ -77,8 +101,14 @@ def test_rows_have_the_declared_columns(parsed) -> None:
 
 
 def test_rejected_lines_leave_only_a_hash(parsed) -> None:
-    """What is kept of a bad line is its segment, the reason and 64 hexadecimal digits."""
-    frame = reject(parsed)
+    """What is kept of a bad line is its segment, the reason and 64 hexadecimal digits, equal lines once."""
+    frame = quarantine(parsed.union(parsed), "bronze.events")
+    rows = frame.collect()
 
-    assert frame.columns == ["segment", "reason", "hash"]
-    assert {len(row["hash"]) for row in frame.collect()} == {64}
+    assert reject(parsed).columns == ["segment", "reason", "hash"]
+    assert frame.columns == [*OPS_QUARANTINE.names(), "event_date"]
+    assert sorted(row["reason"] for row in rows) == sorted(BAD.values())
+    assert {row["hash"] for row in rows} == {hashlib.sha256(line.encode()).hexdigest() for line in BAD}
+    assert {(row["dataset"], row["segment"], str(row["event_date"])) for row in rows} == {
+        ("bronze.events", NAME.text, "2026-05-29")
+    }

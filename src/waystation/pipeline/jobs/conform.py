@@ -2,38 +2,34 @@
 
 import datetime
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from waystation.pipeline.jobs.step import Counts, DateRange
-from waystation.pipeline.lake import Lake
+from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.tables import BRONZE_EVENTS, SILVER_CONNECTIONS, SILVER_DELIVERIES
 from waystation.pipeline.transforms.conform import connections, deliveries
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["PAIRING_DAYS", "conform"]
+__all__ = ["PAIRING_DAYS", "conform", "reach"]
 
 PAIRING_DAYS: Final = 8
 """How far apart two events of one connection may lie: references change weekly (specs/pipeline.md, Privacy 3)."""
 
 
-def conform(spark: "SparkSession", lake: Lake, run_id: str, dates: DateRange) -> Counts:
-    """Rewrite the chosen dates of both tables; what an event near a date says about its neighbours is looked up."""
-    bronze = lake.manifest(BRONZE_EVENTS)
-    targets = dates.select(bronze.dates())
-    if not targets:
+def conform(context: Context) -> Counts:
+    """Rewrite the dates that are due; events near a date are looked at for what they say of its neighbours."""
+    due = context.due(SILVER_DELIVERIES, BRONZE_EVENTS)
+    if not due:
         return Counts(0, 0)
-    reach = _reach(targets, bronze.dates())
-    events = lake.read(spark, BRONZE_EVENTS, reach)
-    of_targets = F.col("event_date").isin(targets)
-    out = lake.overwrite(connections(events).where(of_targets), SILVER_CONNECTIONS, run_id, targets)
-    out += lake.overwrite(deliveries(events).where(of_targets), SILVER_DELIVERIES, run_id, targets)
-    return Counts(sum(batch.rows for batch in bronze.batches if batch.event_date in reach), out)
+    dates = reach(due, context.lake.manifest(BRONZE_EVENTS).dates())
+    events = context.read(BRONZE_EVENTS, dates)
+    of_due = F.col("event_date").isin(due)
+    out = context.rewrite(connections(events).where(of_due), SILVER_CONNECTIONS, due)
+    out += context.rewrite(deliveries(events).where(of_due), SILVER_DELIVERIES, due)
+    return Counts(context.rows(BRONZE_EVENTS, dates), out)
 
 
-def _reach(targets: Sequence[datetime.date], dates: Sequence[datetime.date]) -> list[datetime.date]:
+def reach(due: Sequence[datetime.date], dates: Sequence[datetime.date]) -> list[datetime.date]:
+    """Return those of ``dates`` whose events may belong to rows of the dates that are due."""
     margin = datetime.timedelta(days=PAIRING_DAYS)
-    return [date for date in dates if targets[0] - margin <= date <= targets[-1] + margin]
+    return [date for date in dates if due[0] - margin <= date <= due[-1] + margin]

@@ -1,29 +1,36 @@
 """Take new segments of a journal into ``bronze.events``, and of an archive into ``bronze.archive``."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from waystation.journal.archive import ARCHIVE_FORMAT
-from waystation.journal.contract import FORMAT_VERSION, NODE_PROTOCOL
-from waystation.journal.segment import SEALED_SUFFIX, SegmentState
-from waystation.pipeline.jobs.step import Counts, Problem, Rejection
+from waystation.journal.segment import SEALED_SUFFIX, SegmentState, parse_name
+from waystation.pipeline.jobs.step import Context, Counts, Problem
+from waystation.pipeline.jobs.taking import (
+    ARCHIVE,
+    JOURNAL,
+    REJECTIONS_LISTED_MAX,
+    Lines,
+    Source,
+    list_rejections,
+    measure,
+    take,
+)
 from waystation.pipeline.journal_files import SegmentFile, discover, seal_left_overs
 from waystation.pipeline.lake import Lake
-from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS, Dataset
-from waystation.pipeline.transforms.archive import accept_packets, parse_packet_lines
-from waystation.pipeline.transforms.ingest import accept, parse_lines, reject
+from waystation.pipeline.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ARCHIVE", "JOURNAL", "REJECTIONS_LISTED_MAX", "Source", "ingest"]
+__all__ = ["ARCHIVE", "JOURNAL", "REJECTIONS_LISTED_MAX", "Source", "ingest", "ingest_archive", "ingest_journal"]
 
-REJECTIONS_LISTED_MAX: Final = 1_000
-"""Rejected lines that a run report lists; all are counted."""
+AHEAD_US: Final = 2 * 86_400_000_000
+"""A segment that begins later than this from now is not read: its rows would be kept for ever."""
 
 _BATCH_CHARS: Final = 16
 _PROBLEMS: Final = {
@@ -32,55 +39,66 @@ _PROBLEMS: Final = {
 }
 
 
-class Source(NamedTuple):
-    """One kind of segments and where it goes."""
-
-    dataset: Dataset
-    line_format: str
-    """What first lines of its segments say."""
-    parse: "Callable[[DataFrame], DataFrame]"
-    """Gives rows with their ``rejection``."""
-    accept: "Callable[[DataFrame], DataFrame]"
-    """Gives the good rows as the dataset has them."""
+def ingest_journal(context: Context) -> Counts:
+    """Take new segments of the run's journal in; a run without one takes nothing."""
+    return Counts(0, 0) if context.journal is None else ingest(context.spark, context.lake, context.journal)
 
 
-JOURNAL: Final = Source(BRONZE_EVENTS, FORMAT_VERSION, parse_lines, accept)
-ARCHIVE: Final = Source(BRONZE_ARCHIVE, ARCHIVE_FORMAT, parse_packet_lines, accept_packets)
+def ingest_archive(context: Context) -> Counts:
+    """Take new segments of the run's packet archive in; a run without one takes nothing."""
+    return Counts(0, 0) if context.archive is None else ingest(context.spark, context.lake, context.archive, ARCHIVE)
 
 
 def ingest(spark: "SparkSession", lake: Lake, folder: Path, source: Source = JOURNAL) -> Counts:
     """Read every sealed segment that is not in the lake yet, each once; no folder holds no segments.
 
     Running it again takes nothing twice: segments are remembered by name in the manifest, and the batch they make is
-    named by what it holds, so that a run that died is replaced and not added to.
+    named by what it holds, so that a run that died is replaced and not added to. Of segments that a stream took in part
+    the rest is taken. Lines that are turned down go to ``ops.quarantine``, without their text.
     """
     still_open = seal_left_overs(folder)
-    wanted, problems = _choose(discover(folder, source.line_format), lake.manifest(source.dataset).segments)
+    wanted, problems = _choose(
+        discover(folder, source.line_format), lake.manifest(source.dataset), time.time_ns() // 1_000
+    )
     if still_open:
         problems.append(Problem(f"{still_open} open", "still being written; left for the next run"))
     if not wanted:
         return Counts(0, 0, 0, tuple(problems))
     parsed = source.parse(_read_lines(spark, wanted))
-    rows, bad = _count(parsed, wanted, problems)
-    listed = _list_rejections(parsed) if bad else ()
+    measured = measure(parsed)
+    problems += _gaps_and_damage(measured, wanted)
+    bad = sum(lines.bad for lines in measured.values())
+    listed = list_rejections(parsed) if bad else ()
     segments = [file.segment for file in wanted]
-    out = lake.append(source.accept(parsed), source.dataset, _batch_name(segments), segments)
-    return Counts(rows, out, bad, tuple(problems), listed)
+    out = take(spark, lake, source, parsed, measured, _batch_name(segments), segments)
+    return Counts(sum(lines.rows for lines in measured.values()), out, bad, tuple(problems), listed)
 
 
-def _choose(found: Sequence[SegmentFile], known: frozenset[str]) -> tuple[list[SegmentFile], list[Problem]]:
+def _began_us(file: SegmentFile) -> int:
+    name = parse_name(file.path.name)
+    return name.start_us if name is not None else 0
+
+
+def _choose(found: Sequence[SegmentFile], manifest: Manifest, now_us: int) -> tuple[list[SegmentFile], list[Problem]]:
     """Return the segments to read, and what is wrong with any file."""
     wanted: dict[str, SegmentFile] = {}
     problems = []
+    closed = 0
     for file in found:
         if file.state is SegmentState.FOREIGN:
             problems.append(Problem(_shown(file), "foreign: not a segment of this format under its own name; not read"))
         elif file.segment in wanted:
             problems.append(Problem(_shown(file), "duplicate: another file is the same segment; read once"))
-        elif file.segment not in known:
+        elif manifest.is_closed(file.segment):
+            closed += 1
+        elif _began_us(file) >= now_us + AHEAD_US:
+            problems.append(Problem(_shown(file), "future: its node's clock is more than two days ahead; not read"))
+        elif file.segment not in manifest.segments:
             wanted[file.segment] = file
             if file.state in _PROBLEMS:
                 problems.append(Problem(_shown(file), _PROBLEMS[file.state]))
+    if closed:
+        problems.append(Problem(f"{closed} old", "expired: older than what the lake keeps; not read"))
     return sorted(wanted.values(), key=lambda file: file.segment), problems
 
 
@@ -95,29 +113,18 @@ def _read_lines(spark: "SparkSession", files: Sequence[SegmentFile]) -> "DataFra
     return lines.select("value", F.substring_index(name, SEALED_SUFFIX, 1).alias("segment"))
 
 
-def _count(parsed: "DataFrame", files: Sequence[SegmentFile], problems: list[Problem]) -> tuple[int, int]:
-    """Return lines and rejected lines; add a problem for each segment with gaps or other lines than it promises."""
-    bad = F.count(F.when(F.col("rejection").isNotNull(), 1))
-    is_gap = (F.col("kind") == "refused") & (F.col("protocol") == NODE_PROTOCOL) & F.col("rejection").isNull()
-    lost = F.sum(F.when(is_gap, F.try_element_at("attrs", F.lit("n")).try_cast("bigint")))
-    aggregates = (F.count("*").alias("n"), bad.alias("bad"), lost.alias("lost"))
-    counted = parsed.groupBy("segment").agg(*aggregates).collect()
-    problems += [
-        Problem(row["segment"], f"gap: {row['lost']} rows could not be kept before these")
-        for row in sorted(counted, key=lambda row: str(row["segment"]))
-        if row["lost"]
+def _gaps_and_damage(measured: Mapping[str, Lines], files: Sequence[SegmentFile]) -> list[Problem]:
+    """Return a problem for each segment with gaps or other lines than it promises."""
+    problems = [
+        Problem(segment, f"gap: {lines.lost} rows could not be kept before these")
+        for segment, lines in sorted(measured.items())
+        if lines.lost
     ]
-    rows = {row["segment"]: row["n"] for row in counted}
     for file in files:
-        if file.rows_promised is not None and file.rows_promised != rows.get(file.segment, 0):
-            text = f"damaged: promises {file.rows_promised} lines, has {rows.get(file.segment, 0)}"
-            problems.append(Problem(_shown(file), text))
-    return sum(rows.values()), sum(row["bad"] for row in counted)
-
-
-def _list_rejections(parsed: "DataFrame") -> tuple[Rejection, ...]:
-    first = reject(parsed).orderBy("segment", "reason", "hash").limit(REJECTIONS_LISTED_MAX)
-    return tuple(Rejection(row["segment"], row["reason"], row["hash"]) for row in first.collect())
+        rows = measured[file.segment].rows if file.segment in measured else 0
+        if file.rows_promised is not None and file.rows_promised != rows:
+            problems.append(Problem(_shown(file), f"damaged: promises {file.rows_promised} lines, has {rows}"))
+    return problems
 
 
 def _batch_name(segments: Sequence[str]) -> str:

@@ -1,10 +1,19 @@
-"""What every step tells about itself."""
+"""What every step is given, and what it tells about itself."""
 
 import datetime
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["Counts", "DateRange", "Problem", "Rejection"]
+from waystation.pipeline.lake import Lake
+from waystation.pipeline.settings import PipelineSettings
+from waystation.pipeline.tables import Dataset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Context", "Counts", "DateRange", "Problem", "Rejection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,11 @@ class Counts:
     rejections: tuple[Rejection, ...] = field(default=())
     """The first of the rejected lines; ``rows_rejected`` counts all."""
 
+    def sentence(self) -> str:
+        """Return it for people."""
+        sentence = f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_rejected:,} rejected"
+        return f"{sentence}; {len(self.problems)} notes on segments" if self.problems else sentence
+
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
@@ -49,3 +63,51 @@ class DateRange:
 
     def _holds(self, date: datetime.date) -> bool:
         return (self.first is None or date >= self.first) and (self.last is None or date <= self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a step works with."""
+
+    spark: "SparkSession"
+    lake: Lake
+    run_id: str
+    """Names the batches that the run writes."""
+    dates: DateRange
+    """Dates that somebody asked for; open when nobody did."""
+    as_of: datetime.datetime
+    """End of what is looked at, a full hour in UTC: windows end here, and published files are dated by it."""
+    settings: PipelineSettings = field(default_factory=PipelineSettings)
+    journal: Path | None = None
+    """Folder of the journal, for the steps that take events in."""
+    archive: Path | None = None
+    """Folder of archived packets; there may be none."""
+
+    def due(self, output: Dataset, *inputs: Dataset) -> list[datetime.date]:
+        """Return the dates of ``output`` to compute, oldest first.
+
+        Those somebody asked for; else the last ``recompute_days`` and every one that was never computed. Only dates
+        are taken that the inputs or the output itself have rows of, and none whose inputs are past their retention:
+        what was computed of rows that are gone stays as it is (PIPE-GONE).
+        """
+        manifest = self.lake.manifest(output)
+        shortest = min(each.retention_days for each in (output, *inputs))
+        oldest = self.as_of.date() - datetime.timedelta(days=shortest)
+        dates = {*manifest.dates(), *(date for each in inputs for date in self.lake.manifest(each).dates())}
+        known = {date for date in dates if date >= oldest}
+        if self.dates != DateRange():
+            return self.dates.select(known)
+        first = self.as_of.date() - datetime.timedelta(days=self.settings.recompute_days)
+        return sorted(date for date in known if date >= first or date not in manifest.computed)
+
+    def read(self, dataset: Dataset, dates: Collection[datetime.date] | None = None) -> "DataFrame":
+        """Return the rows of a dataset that count, of all dates or of some."""
+        return self.lake.read(self.spark, dataset, dates)
+
+    def rewrite(self, frame: "DataFrame", output: Dataset, dates: Collection[datetime.date]) -> int:
+        """Replace these dates of a dataset by what ``frame`` holds; return the rows written."""
+        return self.lake.overwrite(frame, output, self.run_id, dates)
+
+    def rows(self, dataset: Dataset, dates: Collection[datetime.date]) -> int:
+        """Return how many rows of these dates count, by the manifest."""
+        return sum(batch.rows for batch in self.lake.manifest(dataset).batches if batch.event_date in dates)

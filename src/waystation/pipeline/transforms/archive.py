@@ -61,7 +61,7 @@ def _rejection(bad: str) -> "Column":
         .when(~F.col("kind").isin(*_KINDS) | (is_packet & (F.col("protocol") == NODE_PROTOCOL)), "unknown_kind")
         .when(any_of([*common, *required]), "missing_column")
         .when(any_of([*(F.col(name) < 0 for name in _NUMBERS), too_late, wrong_size]), "bad_number")
-        .when(any_of([~F.col(name).rlike(f"^[0-9a-f]{{{2 * size}}}$") for name, size in hexes]), "bad_bytes")
+        .when(any_of([~F.col(name).rlike(rf"^[0-9a-f]{{{2 * size}}}\z") for name, size in hexes]), "bad_bytes")
     )
 
 

@@ -1,0 +1,49 @@
+"""Make ``silver.pow``, ``gold.abuse_findings`` and ``gold.policy`` out of ``bronze.events``."""
+
+import datetime
+from typing import Final
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from waystation.pipeline.jobs.step import Context, Counts
+from waystation.pipeline.tables import BRONZE_EVENTS, GOLD_ABUSE_FINDINGS, GOLD_POLICY, SILVER_POW
+from waystation.pipeline.transforms.abuse import activity, findings, policy
+from waystation.pipeline.transforms.pow import work
+from waystation.rules.abuse import FINDING_HOURS
+
+__all__ = ["find_abuse"]
+
+_US: Final = datetime.timedelta(microseconds=1)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def find_abuse(context: Context) -> Counts:
+    """Rewrite the dates that are due, then decide what nodes are told as of ``context.as_of``."""
+    looked_at = _judge_dates(context)
+    out = _decide(context)
+    return Counts(looked_at.rows_in, looked_at.rows_out + out)
+
+
+def _judge_dates(context: Context) -> Counts:
+    due = context.due(SILVER_POW, BRONZE_EVENTS)
+    out = context.rewrite(work(context.read(BRONZE_EVENTS, due)), SILVER_POW, due) if due else 0
+    judged = context.due(GOLD_ABUSE_FINDINGS, BRONZE_EVENTS)
+    if judged:
+        counted = activity(context.read(BRONZE_EVENTS, judged), context.read(SILVER_POW, judged))
+        out += context.rewrite(findings(counted), GOLD_ABUSE_FINDINGS, judged)
+    return Counts(context.rows(BRONZE_EVENTS, sorted({*due, *judged})), out)
+
+
+def _decide(context: Context) -> int:
+    """Rewrite the rules of ``as_of``; those of other moments of its date stay. Returns the rows for ``as_of``."""
+    today = context.as_of.date()
+    oldest = (context.as_of - datetime.timedelta(hours=FINDING_HOURS + 1)).date()
+    dates = [date for date in context.lake.manifest(GOLD_ABUSE_FINDINGS).dates() if oldest <= date <= today]
+    if not dates and today not in context.lake.manifest(GOLD_POLICY).dates():
+        return 0
+    settings, as_of_us = context.settings, (context.as_of - _EPOCH) // _US
+    found = context.read(GOLD_ABUSE_FINDINGS, dates)
+    decided = policy(found, as_of_us, settings.policy_hours, settings.policy_mode)
+    others = context.read(GOLD_POLICY, [today]).where(F.unix_micros("as_of") != as_of_us)
+    kept = others.select(*GOLD_POLICY.names(), "event_date")
+    return context.rewrite(decided.unionByName(kept), GOLD_POLICY, [today])

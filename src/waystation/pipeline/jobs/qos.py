@@ -1,0 +1,82 @@
+"""Make ``silver.probes`` out of ``bronze.events``, and out of them how good each relay is.
+
+Probes, histograms and daily counts are rewritten for whole dates that are due. Where a relay stands follows from an
+ordered fold that begins ``WARM_UP_DAYS`` before the first date it is rewritten for: the fold starts with a relay on
+probation that nothing is known of, and a week later its window holds what the client's would, so that changes which
+come of starting are not taken for the relay's own (PIPE-WARM).
+"""
+
+import datetime
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from waystation.pipeline.jobs.step import Context, Counts, DateRange
+from waystation.pipeline.tables import (
+    BRONZE_EVENTS,
+    GOLD_RELAY_DAY,
+    GOLD_RELAY_HISTO,
+    GOLD_RELAY_SCORES,
+    GOLD_RELAY_TRANSITIONS,
+    SILVER_PROBES,
+)
+from waystation.pipeline.transforms.probes import KIND, probes
+from waystation.pipeline.transforms.relay_history import relay_histories, relay_scores, relay_transitions
+from waystation.pipeline.transforms.relays import relay_day, relay_histo, relay_week
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["WARM_UP_DAYS", "WEEK", "judge_relays"]
+
+WARM_UP_DAYS: Final = 7
+"""Days before the first rewritten one that the fold begins with, as far as they are kept."""
+WEEK: Final = datetime.timedelta(days=7)
+"""What ``gold.relay_scores`` looks back on."""
+
+
+def judge_relays(context: Context) -> Counts:
+    """Rewrite the dates that are due, and judge every relay at ``context.as_of``."""
+    due = context.due(SILVER_PROBES, BRONZE_EVENTS)
+    if not due:
+        return Counts(0, 0)
+    events = context.read(BRONZE_EVENTS, due).where(F.col("kind") == KIND)
+    rows_in = events.count()
+    kept = context.rewrite(probes(events), SILVER_PROBES, due)
+    seen = context.read(SILVER_PROBES, due)
+    out = kept + context.rewrite(relay_histo(seen), GOLD_RELAY_HISTO, due)
+    out += context.rewrite(relay_day(seen), GOLD_RELAY_DAY, due)
+    return Counts(rows_in, out + _judge(context, due), rows_in - kept)
+
+
+def _judge(context: Context, due: list[datetime.date]) -> int:
+    """Fold each relay once; write its changes and its score; return the rows."""
+    today = context.as_of.date()
+    recomputed = today - datetime.timedelta(days=context.settings.recompute_days)
+    begin = min(due[0], recomputed)
+    kept = DateRange(begin - datetime.timedelta(days=WARM_UP_DAYS), today)
+    dates = kept.select(context.lake.manifest(SILVER_PROBES).dates())
+    seen = context.read(SILVER_PROBES, dates).where(F.col("ts") < F.lit(context.as_of))
+    until_s = int(context.as_of.timestamp())
+    histories = relay_histories(seen, until_s).persist()
+    try:
+        # A ban may run out on a day of which nobody recorded anything.
+        judged = [day for day in context.dates.select(_days(begin, today)) if day >= recomputed or day in due]
+        changes = relay_transitions(histories).where(F.col("event_date").isin(judged))
+        out = context.rewrite(changes, GOLD_RELAY_TRANSITIONS, judged)
+        week = relay_week(seen.where(F.col("ts") >= F.lit(context.as_of - WEEK)))
+        return out + _write_scores(context, relay_scores(histories, week, until_s))
+    finally:
+        histories.unpersist()
+
+
+def _write_scores(context: Context, scores: "DataFrame") -> int:
+    """Replace the scores of this hour; those of other hours of its date stay."""
+    date = context.as_of.date()
+    others = context.read(GOLD_RELAY_SCORES, [date]).where(F.col("as_of") != F.lit(context.as_of))
+    names = [*GOLD_RELAY_SCORES.names(), "event_date"]
+    return context.rewrite(scores.unionByName(others.select(*names)), GOLD_RELAY_SCORES, [date])
+
+
+def _days(first: datetime.date, last: datetime.date) -> list[datetime.date]:
+    return [first + datetime.timedelta(days=number) for number in range((last - first).days + 1)]

@@ -1,0 +1,53 @@
+"""The report people look at: ``render`` makes one page of a ``Summary``, ``write_pictures`` its plots as PNG."""
+
+from waystation.pipeline.plots import Hourly
+from waystation.pipeline.report.page import EMPTY, render, write_pictures
+from waystation.pipeline.report.summary import (
+    CapacityRow,
+    CheckRow,
+    ConsistencyRow,
+    FindingRow,
+    GroupRow,
+    MeshHour,
+    OutcomeRow,
+    PolicyRow,
+    QuarantineRow,
+    RefusalRow,
+    RelayRow,
+    RetentionRow,
+    RootRow,
+    RunFacts,
+    RunRow,
+    ServerRow,
+    StepRow,
+    Summary,
+    TransitionRow,
+    VerdictRow,
+)
+
+__all__ = [
+    "EMPTY",
+    "CapacityRow",
+    "CheckRow",
+    "ConsistencyRow",
+    "FindingRow",
+    "GroupRow",
+    "Hourly",
+    "MeshHour",
+    "OutcomeRow",
+    "PolicyRow",
+    "QuarantineRow",
+    "RefusalRow",
+    "RelayRow",
+    "RetentionRow",
+    "RootRow",
+    "RunFacts",
+    "RunRow",
+    "ServerRow",
+    "StepRow",
+    "Summary",
+    "TransitionRow",
+    "VerdictRow",
+    "render",
+    "write_pictures",
+]

@@ -1,0 +1,36 @@
+"""From events to verdicts on proof of work."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from waystation.pipeline.tables import SILVER_POW
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["work"]
+
+
+def work(events: "DataFrame") -> "DataFrame":
+    """Return every verdict on work; those that were gathered stay one row with how many they are.
+
+    Takes ``bronze.events``. Gives the columns of ``silver.pow`` and ``event_date: date``, the date of ``judged_at``.
+    """
+    judged = events.where((F.col("kind") == "work_judged") & F.col("outcome").isNotNull())
+    demanded = F.timestamp_micros(F.unix_micros("ts") - F.col("latency_us"))
+    rows = judged.select(
+        *("event_id", "node_id", "protocol"),
+        F.col("peer_ref").alias("worker_ref"),
+        F.coalesce(_attribute("work"), F.lit("")).alias("work"),
+        F.col("outcome").alias("result"),
+        _attribute("bits").try_cast("int").alias("bits"),
+        demanded.alias("issued_at"),
+        F.col("ts").alias("judged_at"),
+        F.coalesce(_attribute("n").try_cast("bigint"), F.lit(1)).alias("n"),
+    )
+    return rows.select(*SILVER_POW.names(), F.to_date("judged_at").alias("event_date"))
+
+
+def _attribute(key: str) -> "Column":
+    return F.try_element_at("attrs", F.lit(key))
