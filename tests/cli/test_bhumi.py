@@ -252,10 +252,10 @@ def test_demo_leaves_no_node_behind(tmp_path, monkeypatch):
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
 
     async def scenario():
-        show = _Demo(tmp_path, stay=False)
+        show = _Demo(tmp_path, stay=False, report=False)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", deaf, stdout=subprocess.PIPE)
         await process.stdout.readline()
-        await show._stop(process)
+        await show.stop(process)
         return process.returncode, show._failures
 
     code, failures = asyncio.run(scenario())

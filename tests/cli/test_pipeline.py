@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from waystation.cli import pipeline
+from waystation.cli import pipeline, pipeline_options
 from waystation.cli.pipeline import app
 from waystation.core.errors import HostError, LocalError
 
@@ -26,7 +26,7 @@ def test_doctor_says_which_java_and_why(tmp_path) -> None:
 
 def test_doctor_fails_when_something_is_missing(monkeypatch) -> None:
     """A machine that cannot run the pipeline gets exit code 1 and the word missing."""
-    monkeypatch.setattr(pipeline, "_NEEDED", ("pyspark", "no-such-package"))
+    monkeypatch.setattr(pipeline, "NEEDED", ("pyspark", "no-such-package"))
     done = CliRunner().invoke(app, ["doctor"])
 
     assert done.exit_code == 1
@@ -36,7 +36,7 @@ def test_doctor_fails_when_something_is_missing(monkeypatch) -> None:
 @pytest.mark.parametrize("command", ["run", "report"])
 def test_missing_extra_is_one_sentence(monkeypatch, command: str) -> None:
     """Without Spark the command says what to install."""
-    monkeypatch.setattr(pipeline, "_NEEDED", ("no_such_package",))
+    monkeypatch.setattr(pipeline_options, "NEEDED", ("no_such_package",))
     done = CliRunner().invoke(app, [command])
 
     assert isinstance(done.exception, HostError)

