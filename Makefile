@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Two processes, as many as the smallest machine meant has processors; tests/conftest.py says what goes where.
-SUITE := -n 2 --dist loadgroup --no-loadscope-reorder
+# Two processes, as many as the smallest machine meant has processors; a file stays whole, for its fixtures' sake.
+SUITE := -n 2 --dist loadfile
 BROWSER := $(VENV)/.browser
 
 .PHONY: help demo test check soak bench shape docs lock clean
@@ -48,6 +48,9 @@ bench: $(READY)
 	$(BIN)/python -m bench.merk
 	$(BIN)/python -m bench.lprp
 	$(BIN)/python -m bench.bsp
+	$(BIN)/python -m bench.pipeline_verify
+	$(BIN)/python -m bench.pipeline_qos
+	$(BIN)/python -m bench.pipeline_closure
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape

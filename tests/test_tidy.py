@@ -22,16 +22,20 @@ UNMIRRORED = {
     "cli/demo_bsp.py": "part of `make demo`, as above",
     "cli/demo_lprp.py": "part of `make demo`, as above",
     "cli/demo_merk.py": "part of `make demo`, as above",
+    "cli/demo_policy.py": "part of `make demo`, as above",
     "cli/demo_strata.py": "part of `make demo`, as above",
     "core/answers.py": "declares a tuple; the tests of websocket and of strata/pages try it",
     "core/facts.py": "declares tuples; tests/engine/test_recorder.py tries what becomes of each",
     "core/packets.py": "declares tuples and a port; tests/store tries every implementation",
+    "pipeline/tables/bronze.py": "declares datasets; tests/pipeline/tables/test_dataset.py tries all of them",
     "core/records.py": "declares a tuple and a port; tests/store tries every implementation",
 }
 """Source files without a test file of their own, and what tries them instead."""
 
 MAY_WAIT = {
     "tests/server/build.py": "polls with a deadline what another process does, where no event can be awaited",
+    "tests/pipeline/test_cluster.py": "reads the logs of Spark's own servers with a deadline",
+    "tests/pipeline/test_kills.py": "kills a run at random times, which is what is tried",
     "tests/test_tidy.py": "names the word",
 }
 """Test files in which a wait by the clock is right."""

@@ -117,6 +117,12 @@ def _metrics() -> str:
             "traffic": {"lprp": {"in": 1, "out": 1}},
             "datagrams": {"lprp": {"received": 1, "sent": 1, "dropped": 0, "failed": 0}},
             "written": {"journal": {"rows_written": 1, "rows_dropped": 0, "rows_lost": 0}},
+            "policy": {
+                "sizes": {"rules": 1},
+                "matches": [{"rule": "burst", "action": "rate", "mode": "enforce", "n": 1}],
+                "age_s": 1,
+            },
+            "relays": [{"relay_id": "0" * 16, "state": "active", "score": 1.0}],
         }
 
     rows = []

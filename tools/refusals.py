@@ -336,6 +336,11 @@ _DOOR: Final[dict[Enum, tuple[str, str]]] = {
     AdmissionRefusal.ADDRESS_HANDSHAKES_FULL: ("16 handshakes of one address are under way.", _AT_ONCE),
     AdmissionRefusal.ADDRESSLESS_FULL: ("256 connections without an address stand.", _AT_ONCE),
     AdmissionRefusal.ADDRESS_BANNED: ("The operator has banned the address.", f"{_AT_ONCE} Datagrams are dropped."),
+    AdmissionRefusal.POLICY_BLOCKED: ("A published rule blocks the network.", f"{_AT_ONCE} Datagrams are dropped."),
+    AdmissionRefusal.POLICY_RATE: (
+        "A published rule leaves the network fewer connections a minute.",
+        _AT_ONCE,
+    ),
     AdmissionRefusal.RETIRING: ("The node drains before it stops.", _AT_ONCE),
 }
 
