@@ -1,6 +1,7 @@
 """Manifests: what counts, and what does not."""
 
 import datetime
+import shutil
 import threading
 
 import pytest
@@ -135,6 +136,22 @@ def test_files_of_a_dead_run_do_not_count(spark, tmp_path) -> None:
     assert seen == {DAYS[0]: 1}
     assert not list(tmp_path.rglob("batch=dead"))
     assert lake.manifest(GOLD_OUTCOMES).segments == {"s1", "s3"}
+
+
+@pytest.mark.spark
+def test_tasks_of_a_write_that_died_are_not_taken_over(spark, tmp_path) -> None:
+    """What a killed driver's tasks had finished is removed before the next write, which would commit it as its own."""
+    lake, day = Lake(tmp_path / "lake"), f"event_date={DAYS[0]}/batch=good"
+    other = Lake(tmp_path / "other")
+    other.append(frame(spark, {DAYS[0]: 7}), GOLD_OUTCOMES, "good", ["s1"])
+    (finished,) = (other.folder(GOLD_OUTCOMES) / day).glob("*.parquet")
+    left = lake.folder(GOLD_OUTCOMES) / "_temporary/0/task_202605280000001234567890123456789_0001_m_000000" / day
+    left.mkdir(parents=True)
+    shutil.copy(finished, left)
+    written = lake.append(frame(spark, {DAYS[0]: 1}), GOLD_OUTCOMES, "good", ["s1"])
+
+    assert written == 1
+    assert numbers(spark, lake) == {DAYS[0]: 1}
 
 
 @pytest.mark.spark

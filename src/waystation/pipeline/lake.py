@@ -37,6 +37,7 @@ RETIRED_S: Final = 3_600
 """How long files stay that compaction replaced: longer than any reader holds them."""
 
 _LOCK: Final = ".lock"
+_TASKS: Final = "_temporary"  # where Spark keeps the rows of tasks until a write ends
 _STAGING: Final = ".spark-staging"  # what Spark calls the folders of a write that has not ended
 _STORE_EXIT_CODE: Final = 5
 _AGAIN: Final = "."  # between the name of a batch and how often it was written again
@@ -134,7 +135,7 @@ class Lake:
         """
         before = self.manifest(dataset)
         self._sweep(dataset, before)
-        added = self._write(frame, dataset, batch)
+        added = self._write(frame, dataset, batch, before)
         kept = [entry for entry in before.batches if _stem(entry.batch) != batch]
         whole = before.segments | set(segments)
         places = {name: at for name, at in {**before.started, **(started or {})}.items() if name not in whole}
@@ -144,7 +145,7 @@ class Lake:
     def overwrite(self, frame: "DataFrame", dataset: Dataset, batch: str, dates: Collection[datetime.date]) -> int:
         """Replace whole dates by ``frame``, which holds no other; dates without rows become empty. Return the rows."""
         before = self.manifest(dataset)
-        added = self._write(frame, dataset, batch)
+        added = self._write(frame, dataset, batch, before)
         kept = [entry for entry in before.batches if entry.event_date not in dates]
         after = replace(before, batches=tuple(sorted([*kept, *added])), computed=before.computed | set(dates))
         self._replace(dataset, after)
@@ -169,7 +170,7 @@ class Lake:
         before = self.manifest(dataset)
         old = [entry for entry in before.batches if entry.event_date in dates]
         rows = self.read(spark, dataset, dates).repartition("event_date").sortWithinPartitions("event_date", *sort_by)
-        added = self._write(rows, dataset, batch, is_arranged=True)
+        added = self._write(rows, dataset, batch, before, is_arranged=True)
         if _rows_by_date(old) != _rows_by_date(added):
             raise HostError(f"compaction of {dataset.full_name} would change its rows", exit_code=_STORE_EXIT_CODE)
         until_s = int(time.time()) + RETIRED_S
@@ -218,12 +219,14 @@ class Lake:
         self.storage.write_atomically(path, json.dumps(document) + "\n")
         return self.run_path(dataset, run_id, event_date)
 
-    def _write(self, frame: "DataFrame", dataset: Dataset, batch: str, *, is_arranged: bool = False) -> list[Batch]:
+    def _write(
+        self, frame: "DataFrame", dataset: Dataset, batch: str, before: Manifest, *, is_arranged: bool = False
+    ) -> list[Batch]:
         """Write rows under the name of a batch, or one that follows it when that is taken; return what is there."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; Spark is an extra
 
         # What a manifest lists is never touched, and nobody reads what none lists: so no staging is needed.
-        batch = _fresh(batch, self.manifest(dataset))
+        batch = _fresh(batch, before)
         self._clear(dataset, batch)
         rows = frame.select(*dataset.names(), "event_date", F.lit(batch).alias("batch"))
         arranged = rows if is_arranged else rows.hint("rebalance", "event_date")
@@ -234,7 +237,8 @@ class Lake:
         return [entry._replace(rows=self.count_rows(dataset, entry)) for entry in present]
 
     def _clear(self, dataset: Dataset, batch: str) -> None:
-        """Remove what a write of this batch left that died."""
+        """Remove what writes left that died: rows of this batch, and tasks that the next write would commit too."""
+        self.storage.delete(f"{dataset.folder}/{_TASKS}")
         for day in self.storage.folders(dataset.folder):
             path = f"{dataset.folder}/{day}/batch={batch}"
             if self.storage.exists(path):
