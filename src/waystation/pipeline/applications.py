@@ -8,7 +8,7 @@ from waystation.pipeline.backtest import BacktestReport
 from waystation.pipeline.checks import Check, audit, tie_out
 from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.lake import CHECKPOINTS, Lake
-from waystation.pipeline.run import ARCHIVE_FOLDER, Progress, Request, as_of_lake, opened_with
+from waystation.pipeline.run import ARCHIVE_FOLDER, Progress, Request, as_of_lake, existing_lake, opened_with
 from waystation.rules.policy import PolicyRule, decode_rules
 
 __all__ = ["backtest_policy", "check_lake", "follow", "read_rules"]
@@ -53,9 +53,7 @@ def follow(
                 stop=stop,
                 every_s=every_s,
             )
-            progress.end(
-                name, f"{counts.rows_in:,} rows in, {counts.rows_out:,} out, {counts.rows_rejected:,} rejected"
-            )
+            progress.end(name, counts.sentence())
             taken[name] = counts
     return taken
 
@@ -83,7 +81,7 @@ def backtest_policy(request: Request, rules: list[PolicyRule], progress: Progres
     """Return what ``rules`` would have refused of what the nodes accepted on the chosen dates."""
     from waystation.pipeline.jobs.backtest import run_backtest  # noqa: PLC0415 - imports Spark
 
-    lake = _existing(request)
+    lake = existing_lake(request)
     with opened_with(request, progress) as opened:
         progress.begin("backtest")
         as_of = request.as_of or as_of_lake(opened.spark, lake)
@@ -94,7 +92,7 @@ def backtest_policy(request: Request, rules: list[PolicyRule], progress: Progres
 
 def check_lake(request: Request, progress: Progress, *, ties: bool) -> list[Check]:
     """Hold a lake to its contract; with ``ties`` also compare the sums of its tables, which needs Spark."""
-    lake = _existing(request)
+    lake = existing_lake(request)
     found = audit(lake)
     if ties:
         with opened_with(request, progress) as opened:
@@ -102,10 +100,3 @@ def check_lake(request: Request, progress: Progress, *, ties: bool) -> list[Chec
             found += tie_out(opened.spark, lake)
             progress.end("ties", f"{len(found)} checks")
     return found
-
-
-def _existing(request: Request) -> Lake:
-    lake = Lake(request.lake)
-    if not lake.exists():
-        raise LocalError(f"there is no lake at {request.lake}: run the pipeline first, or name it with --lake")
-    return lake

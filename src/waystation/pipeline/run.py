@@ -23,7 +23,16 @@ from waystation.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ARCHIVE_FOLDER", "Progress", "Request", "as_of_lake", "opened_with", "rebuild_report", "run_pipeline"]
+__all__ = [
+    "ARCHIVE_FOLDER",
+    "Progress",
+    "Request",
+    "as_of_lake",
+    "existing_lake",
+    "opened_with",
+    "rebuild_report",
+    "run_pipeline",
+]
 
 ARCHIVE_FOLDER: Final = "archive"  # as the server's home names it
 TAKING_IN: Final = frozenset({"ingest", "archive"})
@@ -108,9 +117,7 @@ def rebuild_report(request: Request, progress: Progress, pictures: Path | None =
         LocalError: There is no lake.
         HostError: No Java, or the report cannot be written.
     """
-    lake = Lake(request.lake)
-    if not lake.exists():
-        raise LocalError(f"there is no lake at {request.lake}: run the pipeline first, or name it with --lake")
+    lake = existing_lake(request)
     with opened_with(request, progress) as opened:
         as_of = request.as_of or as_of_lake(opened.spark, lake)
         summary = _summarise(opened.spark, lake, request.dates, as_of, progress)
@@ -119,6 +126,18 @@ def rebuild_report(request: Request, progress: Progress, pictures: Path | None =
     if pictures is not None:
         write_pictures(pictures, summary)
     return request.report
+
+
+def existing_lake(request: Request) -> Lake:
+    """Return the lake of a request.
+
+    Raises:
+        LocalError: There is none.
+    """
+    lake = Lake(request.lake)
+    if not lake.exists():
+        raise LocalError(f"there is no lake at {request.lake}: run the pipeline first, or name it with --lake")
+    return lake
 
 
 def as_of_lake(spark: "SparkSession", lake: Lake) -> datetime.datetime:

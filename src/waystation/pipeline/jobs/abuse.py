@@ -1,9 +1,6 @@
 """Make ``silver.pow``, ``gold.abuse_findings`` and ``gold.policy`` out of ``bronze.events``."""
 
 import datetime
-from typing import Final
-
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.tables import BRONZE_EVENTS, GOLD_ABUSE_FINDINGS, GOLD_POLICY, SILVER_POW
@@ -12,9 +9,6 @@ from waystation.pipeline.transforms.pow import work
 from waystation.rules.abuse import FINDING_HOURS
 
 __all__ = ["find_abuse"]
-
-_US: Final = datetime.timedelta(microseconds=1)
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def find_abuse(context: Context) -> Counts:
@@ -41,9 +35,6 @@ def _decide(context: Context) -> int:
     dates = [date for date in context.lake.manifest(GOLD_ABUSE_FINDINGS).dates() if oldest <= date <= today]
     if not dates and today not in context.lake.manifest(GOLD_POLICY).dates():
         return 0
-    settings, as_of_us = context.settings, (context.as_of - _EPOCH) // _US
-    found = context.read(GOLD_ABUSE_FINDINGS, dates)
-    decided = policy(found, as_of_us, settings.policy_hours, settings.policy_mode)
-    others = context.read(GOLD_POLICY, [today]).where(F.unix_micros("as_of") != as_of_us)
-    kept = others.select(*GOLD_POLICY.names(), "event_date")
-    return context.rewrite(decided.unionByName(kept), GOLD_POLICY, [today])
+    settings, found = context.settings, context.read(GOLD_ABUSE_FINDINGS, dates)
+    decided = policy(found, context.as_of_us, settings.policy_hours, settings.policy_mode)
+    return context.rewrite_hour(decided, GOLD_POLICY)

@@ -64,10 +64,8 @@ def _judge(context: Context) -> int:
     messages = context.read(SILVER_BSP_MESSAGES, dates)
     closed = closures(messages, as_of).persist()
     groups = bsp_groups(closed, messages, context.read(SILVER_BSP_SYNC, _kept(context, SILVER_BSP_SYNC)), as_of)
-    known = context.read(GOLD_BSP_GROUPS, [date])
-    is_latest = _is_latest(known, as_of)
-    others = known.where(F.col("as_of") != F.lit(as_of)).select(groups.columns)
-    out = context.rewrite(groups.unionByName(others), GOLD_BSP_GROUPS, [date])
+    is_latest = _is_latest(context.read(GOLD_BSP_GROUPS, [date]), as_of)
+    out = context.rewrite_hour(groups, GOLD_BSP_GROUPS)
     if is_latest:
         out += context.rewrite(bsp_invalid(closed, as_of), GOLD_BSP_INVALID, [date])
     closed.unpersist()

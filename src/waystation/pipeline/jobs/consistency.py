@@ -3,9 +3,6 @@
 What was seen is rewritten whole, because a late copy may move a packet to an earlier date.
 """
 
-import datetime
-from typing import Final
-
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.jobs.step import Context, Counts
@@ -16,9 +13,6 @@ from waystation.rules.consistency import Terms
 
 __all__ = ["compare_relays"]
 
-_US: Final = datetime.timedelta(microseconds=1)
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
 
 def compare_relays(context: Context) -> Counts:
     """Take in what was archived, then rewrite the dates that are due."""
@@ -27,7 +21,7 @@ def compare_relays(context: Context) -> Counts:
     due = context.due(GOLD_CONSISTENCY, SILVER_PACKET_SEEN)
     if due:
         settings = context.settings
-        terms = Terms(settings.witnesses, settings.grace_s * 1_000_000, (context.as_of - _EPOCH) // _US)
+        terms = Terms(settings.witnesses, settings.grace_s * 1_000_000, context.as_of_us)
         rows = consistency(context.read(SILVER_PACKET_SEEN), terms).where(F.col("event_date").isin(due))
         out += context.rewrite(rows, GOLD_CONSISTENCY, due)
     return Counts(sum(batch.rows for batch in archived), out)

@@ -7,7 +7,7 @@ come of starting are not taken for the relay's own (PIPE-WARM).
 """
 
 import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -23,9 +23,6 @@ from waystation.pipeline.tables import (
 from waystation.pipeline.transforms.probes import KIND, probes
 from waystation.pipeline.transforms.relay_history import relay_histories, relay_scores, relay_transitions
 from waystation.pipeline.transforms.relays import relay_day, relay_histo, relay_week
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["WARM_UP_DAYS", "WEEK", "judge_relays"]
 
@@ -65,17 +62,9 @@ def _judge(context: Context, due: list[datetime.date]) -> int:
         changes = relay_transitions(histories).where(F.col("event_date").isin(judged))
         out = context.rewrite(changes, GOLD_RELAY_TRANSITIONS, judged)
         week = relay_week(seen.where(F.col("ts") >= F.lit(context.as_of - WEEK)))
-        return out + _write_scores(context, relay_scores(histories, week, until_s))
+        return out + context.rewrite_hour(relay_scores(histories, week, until_s), GOLD_RELAY_SCORES)
     finally:
         histories.unpersist()
-
-
-def _write_scores(context: Context, scores: "DataFrame") -> int:
-    """Replace the scores of this hour; those of other hours of its date stay."""
-    date = context.as_of.date()
-    others = context.read(GOLD_RELAY_SCORES, [date]).where(F.col("as_of") != F.lit(context.as_of))
-    names = [*GOLD_RELAY_SCORES.names(), "event_date"]
-    return context.rewrite(scores.unionByName(others.select(*names)), GOLD_RELAY_SCORES, [date])
 
 
 def _days(first: datetime.date, last: datetime.date) -> list[datetime.date]:

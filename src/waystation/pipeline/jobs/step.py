@@ -65,6 +65,10 @@ class DateRange:
         return (self.first is None or date >= self.first) and (self.last is None or date <= self.last)
 
 
+_US = datetime.timedelta(microseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a step works with."""
@@ -103,6 +107,23 @@ class Context:
     def read(self, dataset: Dataset, dates: Collection[datetime.date] | None = None) -> "DataFrame":
         """Return the rows of a dataset that count, of all dates or of some."""
         return self.lake.read(self.spark, dataset, dates)
+
+    @property
+    def as_of_us(self) -> int:
+        """``as_of`` in microseconds since 1970."""
+        return (self.as_of - _EPOCH) // _US
+
+    def rewrite_hour(self, frame: "DataFrame", output: Dataset) -> int:
+        """Replace what a dataset tells as of this run's hour; other hours of its date stay. Return the date's rows.
+
+        ``frame`` holds rows of ``as_of`` only; the dataset has such a column.
+        """
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; Spark is an extra
+
+        date = self.as_of.date()
+        others = self.read(output, [date]).where(F.unix_micros("as_of") != self.as_of_us)
+        names = [*output.names(), "event_date"]
+        return self.rewrite(frame.select(*names).unionByName(others.select(*names)), output, [date])
 
     def rewrite(self, frame: "DataFrame", output: Dataset, dates: Collection[datetime.date]) -> int:
         """Replace these dates of a dataset by what ``frame`` holds; return the rows written."""

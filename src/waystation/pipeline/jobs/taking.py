@@ -17,6 +17,7 @@ from waystation.pipeline.lake import Lake
 from waystation.pipeline.manifest import Manifest, Place
 from waystation.pipeline.tables import BRONZE_ARCHIVE, BRONZE_EVENTS, OPS_QUARANTINE, Dataset
 from waystation.pipeline.transforms.archive import accept_packets, parse_packet_lines
+from waystation.pipeline.transforms.attributes import number_or_none
 from waystation.pipeline.transforms.ingest import accept, parse_lines, quarantine, reject
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def measure(parsed: "DataFrame") -> dict[str, Lines]:
     bad = F.count(F.when(F.col("rejection").isNotNull(), 1))
     good_seq = F.when(F.col("rejection").isNull(), F.col("seq"))
     is_gap = (F.col("kind") == "refused") & (F.col("protocol") == NODE_PROTOCOL) & F.col("rejection").isNull()
-    lost = F.sum(F.when(is_gap, F.try_element_at("attrs", F.lit("n")).try_cast("bigint")))
+    lost = F.sum(F.when(is_gap, number_or_none("n")))
     aggregates = [F.count("*"), bad, lost, F.min(good_seq), F.max(good_seq) + 1]
     aggregates += [F.min("begins_at"), F.max("ends_at")] if has_places else [F.lit(0), F.lit(0)]
     named = [each.alias(name) for each, name in zip(aggregates, Lines._fields, strict=True)]

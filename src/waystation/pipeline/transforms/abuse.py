@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import GOLD_ABUSE_FINDINGS, GOLD_POLICY
+from waystation.pipeline.transforms.attributes import attribute, number_or_none
 from waystation.rules.abuse import (
     FINDING_HOURS,
     RULE_VERSION,
@@ -105,8 +106,8 @@ def policy(found: "DataFrame", as_of_us: int, hours: int, mode: str) -> "DataFra
 
 def _of_packets(events: "DataFrame") -> "DataFrame":
     """Give what packets say of their authors; an accepted one of a client counts for two measures."""
-    author = _attribute("author_ref")
-    by_client, accepted = _attribute("source") == "client", F.col("outcome") == "accepted"
+    author = attribute("author_ref")
+    by_client, accepted = attribute("source") == "client", F.col("outcome") == "accepted"
     stale = (F.col("outcome") == "invalid_timestamp") & ~F.coalesce(F.col("reason") == "future", F.lit(False))
     measures = (
         F.when(accepted & by_client, _measures(Measure.KNOWN, Measure.PACKETS))
@@ -120,7 +121,7 @@ def _of_packets(events: "DataFrame") -> "DataFrame":
 
 def _of_others(events: "DataFrame") -> "DataFrame":
     """Give what was refused, by sender or network, and spent capabilities, by recipient."""
-    refused, source = F.col("kind") == "refused", _attribute("source_ref")
+    refused, source = F.col("kind") == "refused", attribute("source_ref")
     finished = (F.col("kind") == "delivery_finished") & (F.col("outcome") == "bad_capability")
     at_door = refused & F.col("reason").isin(*_DOOR) & source.rlike(_REF)
     measure = (
@@ -149,7 +150,7 @@ def _of_work(work: "DataFrame") -> "DataFrame":
 
 
 def _told(events: "DataFrame", measure: "Column", actor: "Column", kind: "Column | None" = None) -> "DataFrame":
-    times = F.coalesce(_attribute("n").try_cast("bigint"), _attribute("tries").try_cast("bigint"), F.lit(1))
+    times = F.coalesce(number_or_none("n"), number_or_none("tries"), F.lit(1))
     return events.select(
         *("node_id", "protocol", "ts"),
         (F.lit("peer") if kind is None else kind).alias("actor_kind"),
@@ -161,10 +162,6 @@ def _told(events: "DataFrame", measure: "Column", actor: "Column", kind: "Column
 
 def _measures(*measures: Measure) -> "Column":
     return F.array(*(F.lit(measure.value) for measure in measures))
-
-
-def _attribute(key: str) -> "Column":
-    return F.try_element_at("attrs", F.lit(key))
 
 
 def _judge(key: "tuple[pa.Scalar, ...]", table: pa.Table) -> pa.Table:

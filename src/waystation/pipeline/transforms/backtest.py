@@ -7,10 +7,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.backtest import Item
+from waystation.pipeline.transforms.attributes import attribute, number_or_none
 from waystation.rules.policy import Action, Subject
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["BASE_BITS", "RULES_DDL", "accepted_items", "tried"]
 
@@ -30,15 +31,15 @@ def accepted_items(events: "DataFrame", base_bits: Mapping[str, int]) -> "DataFr
     ``n: bigint`` (an event may stand for several) and ``bits_above: int``, how many more bits than ``base_bits`` were
     demanded of work, null for anything else.
     """
-    author = _attribute("author_ref")
+    author = attribute("author_ref")
     packet = (F.col("kind") == "packet_judged") & (F.col("outcome") == "accepted") & author.rlike(_REF)
     work = (F.col("kind") == "work_judged") & (F.col("outcome") == "accepted")
     delivery = (F.col("kind") == "delivery_finished") & F.col("outcome").isin("ok", "cached")
     item = F.when(packet, Item.PACKET.value).when(work, Item.WORK.value).when(delivery, Item.DELIVERY.value)
-    tries = F.when(F.col("latency_us").isNull(), _attribute("tries").try_cast("bigint"))
-    times = F.coalesce(F.when(delivery, tries).otherwise(_attribute("n").try_cast("bigint")), F.lit(1))
-    base = F.coalesce(*(F.when(_attribute("work") == what, bits) for what, bits in base_bits.items()), F.lit(0))
-    above = F.coalesce(_attribute("bits").try_cast("int"), F.lit(0)) - base
+    tries = F.when(F.col("latency_us").isNull(), number_or_none("tries"))
+    times = F.coalesce(F.when(delivery, tries).otherwise(number_or_none("n")), F.lit(1))
+    base = F.coalesce(*(F.when(attribute("work") == what, bits) for what, bits in base_bits.items()), F.lit(0))
+    above = F.coalesce(attribute("bits").try_cast("int"), F.lit(0)) - base
     told = events.where(item.isNotNull()).select(
         *("event_id", "ts"),
         F.when(packet, F.unhex(author)).otherwise(F.col("peer_ref")).alias("ref"),
@@ -75,7 +76,3 @@ def tried(items: "DataFrame", rules: "DataFrame") -> "DataFrame":
     )
     rows = joined.withColumn("minute", minute)
     return rows.select("number", "item", "event_id", "ts", "n", refused.alias("refused"))
-
-
-def _attribute(key: str) -> "Column":
-    return F.try_element_at("attrs", F.lit(key))

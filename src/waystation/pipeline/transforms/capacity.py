@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import GOLD_CAPACITY
+from waystation.pipeline.transforms.attributes import number_or_none
 from waystation.rules.capacity import GROWTH_DAYS, days_to_full, growth, nearest_rank, per_second
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _worked(work: "DataFrame") -> "DataFrame":
 
 
 def _number(key: str) -> "Column":
-    return F.coalesce(F.try_element_at("attrs", F.lit(key)).try_cast("bigint"), F.lit(0))
+    return F.coalesce(number_or_none(key), F.lit(0))
 
 
 def _finisher(disk_gib: int) -> Callable[[pa.Table], pa.Table]:

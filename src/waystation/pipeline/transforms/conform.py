@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import SILVER_CONNECTIONS, SILVER_DELIVERIES
+from waystation.pipeline.transforms.attributes import attribute, number_or_none
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["connections", "deliveries"]
 
@@ -28,8 +29,8 @@ def connections(events: "DataFrame") -> "DataFrame":
         F.min(F.when(opened, F.col("ts"))).alias("opened_at"),
         F.max(F.when(left, F.col("ts"))).alias("closed_at"),
         F.max(F.when(left, F.col("reason"))).alias("close_reason"),
-        F.max(_number("bytes_in")).alias("bytes_in"),
-        F.max(_number("bytes_out")).alias("bytes_out"),
+        F.max(number_or_none("bytes_in")).alias("bytes_in"),
+        F.max(number_or_none("bytes_out")).alias("bytes_out"),
     )
     return _dated(paired, SILVER_CONNECTIONS.names(), "opened_at", "closed_at")
 
@@ -42,7 +43,7 @@ def deliveries(events: "DataFrame") -> "DataFrame":
     ``silver.deliveries`` and ``event_date: date``, the date on which the attempt was accepted, or finished when nothing
     was accepted.
     """
-    reference = F.try_element_at("attrs", F.lit("attempt_ref"))
+    reference = attribute("attempt_ref")
     accepted, finished = F.col("kind") == "delivery_accepted", F.col("kind") == "delivery_finished"
     began = F.timestamp_micros(F.unix_micros("ts") - F.col("latency_us"))
     of_deliveries = events.where((accepted | finished) & reference.rlike(_ATTEMPT_REF))
@@ -56,15 +57,11 @@ def deliveries(events: "DataFrame") -> "DataFrame":
             F.max(F.when(finished, F.col("ts"))).alias("finished_at"),
             F.max(F.when(finished, F.col("outcome"))).alias("outcome"),
             F.max(F.when(finished, F.col("latency_us"))).alias("latency_us"),
-            F.max(_number("tries")).alias("tries"),
+            F.max(number_or_none("tries")).alias("tries"),
             F.sum("bytes").alias("bytes"),
         )
     )
     return _dated(paired, SILVER_DELIVERIES.names(), "accepted_at", "finished_at")
-
-
-def _number(key: str) -> "Column":
-    return F.try_element_at("attrs", F.lit(key)).try_cast("bigint")
 
 
 def _dated(paired: "DataFrame", names: list[str], first: str, second: str) -> "DataFrame":

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import SILVER_POW
+from waystation.pipeline.transforms.attributes import attribute, number_or_none
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["work"]
 
@@ -22,15 +23,11 @@ def work(events: "DataFrame") -> "DataFrame":
     rows = judged.select(
         *("event_id", "node_id", "protocol"),
         F.col("peer_ref").alias("worker_ref"),
-        F.coalesce(_attribute("work"), F.lit("")).alias("work"),
+        F.coalesce(attribute("work"), F.lit("")).alias("work"),
         F.col("outcome").alias("result"),
-        _attribute("bits").try_cast("int").alias("bits"),
+        attribute("bits").try_cast("int").alias("bits"),
         demanded.alias("issued_at"),
         F.col("ts").alias("judged_at"),
-        F.coalesce(_attribute("n").try_cast("bigint"), F.lit(1)).alias("n"),
+        F.coalesce(number_or_none("n"), F.lit(1)).alias("n"),
     )
     return rows.select(*SILVER_POW.names(), F.to_date("judged_at").alias("event_date"))
-
-
-def _attribute(key: str) -> "Column":
-    return F.try_element_at("attrs", F.lit(key))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import SILVER_PROBES
+from waystation.pipeline.transforms.attributes import attribute
 from waystation.rules.relay_observation import OUTCOMES, Probe
 from waystation.rules.relay_state import Incident
 
@@ -30,7 +31,7 @@ def probes(events: "DataFrame") -> "DataFrame":
     outcome are known words, and their incident, for ``validity``, is a violation. Amounts and counts are cut to what
     can be believed. Gives the columns of ``silver.probes`` and ``event_date: date``, the date of ``ts``.
     """
-    probe = _attribute("probe")
+    probe = attribute("probe")
     is_validity = probe == Probe.VALIDITY.value
     violations = [each.value for each in Incident if each.is_violation]
     known = F.col("relay_id").rlike(_RELAY_ID) & probe.isin([each.value for each in Probe])
@@ -46,14 +47,10 @@ def probes(events: "DataFrame") -> "DataFrame":
         F.when(is_validity, F.col("reason")).alias("incident"),
         _amount(F.col("latency_us")).alias("latency_us"),
         _amount(F.col("bytes")).alias("bytes"),
-        _amount(_attribute("duration_us").try_cast("bigint")).alias("duration_us"),
-        _between(F.coalesce(_attribute("n").try_cast("bigint"), F.lit(1)), 1, TIMES_MAX).alias("n"),
+        _amount(attribute("duration_us").try_cast("bigint")).alias("duration_us"),
+        _between(F.coalesce(attribute("n").try_cast("bigint"), F.lit(1)), 1, TIMES_MAX).alias("n"),
     )
     return rows.select(*SILVER_PROBES.names(), F.to_date("ts").alias("event_date"))
-
-
-def _attribute(name: str) -> "Column":
-    return F.try_element_at("attrs", F.lit(name))
 
 
 def _amount(value: "Column") -> "Column":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import GOLD_VERDICTS
+from waystation.pipeline.transforms.attributes import number_or_none
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,7 +18,7 @@ def verdicts(events: "DataFrame") -> "DataFrame":
 
     Takes ``bronze.events``. Gives the columns of ``gold.packet_verdicts`` and ``event_date: date``.
     """
-    times = F.coalesce(F.try_element_at("attrs", F.lit("n")).try_cast("bigint"), F.lit(1))
+    times = F.coalesce(number_or_none("n"), F.lit(1))
     judged = events.where((F.col("kind") == "packet_judged") & F.col("outcome").isNotNull())
     counted = (
         judged.withColumn("hour", F.date_trunc("hour", "ts"))
