@@ -13,7 +13,6 @@ from tests.protocols.bsp.build_mailbox import (
     A,
     B,
     C,
-    Clock,
     M,
     MailboxParty,
     Owner,
@@ -37,18 +36,6 @@ from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.wire import RecordReader
 
 GRAPH = SEED.group(CLIENT_ID, b"a graph", "deps_v1")
-
-
-@pytest.fixture
-def clock():
-    """Return the time."""
-    return Clock()
-
-
-@pytest.fixture
-def mailbox(clock):
-    """Return a mailbox whose owner is A."""
-    return MailboxParty(clock, 1, [A])
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from tests.protocols.bsp.build_mailbox import (
     A,
     B,
     C,
-    Clock,
     M,
     MailboxParty,
     Owner,
@@ -26,18 +25,6 @@ from waystation.protocols.bsp.profile import SEED
 from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.bsp.wire import RecordReader
 from waystation.store.memory import MemoryStore
-
-
-@pytest.fixture
-def clock():
-    """Return the time."""
-    return Clock()
-
-
-@pytest.fixture
-def mailbox(clock):
-    """Return a mailbox whose owner is A."""
-    return MailboxParty(clock, 1, [A])
 
 
 @pytest.fixture
