@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -217,13 +218,14 @@ def test_interrupted_send_is_a_failure_that_says_how_to_go_on(tmp_path, number, 
     """Ctrl-C and SIGTERM stop a send that waits, and no script takes it for one that was accepted."""
     command = [sys.executable, "-m", "waystation", "lprp", "send", HOST.public.hex(), "x", "--host", str(NOBODY)]
     home = tmp_path / "bob"
-    sending = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--home", str(home)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while not (home / "lprp.db").exists() or not used_clock(home):
-        assert sending.poll() is None
-    sending.send_signal(number)
-    out, err = sending.communicate(timeout=5)
+    ) as sending:
+        while not (home / "lprp.db").exists() or not used_clock(home):
+            assert sending.poll() is None, sending.communicate()
+            time.sleep(0.01)
+        sending.send_signal(number)
+        out, err = sending.communicate(timeout=30)
 
     assert (sending.returncode, out) == (exit_code, "")
     assert "interrupted, the host has accepted 0" in err and "--id " in err

@@ -2,10 +2,12 @@
 
 import sqlite3
 import stat
+import threading
 
 import pytest
 
 from waystation.core.errors import HostError
+from waystation.sdk import private_database
 from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase, open_private_database
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS t (x); CREATE TABLE IF NOT EXISTS u (y)"
@@ -34,6 +36,35 @@ def test_what_was_written_is_there_again(tmp_path, synchronous, level):
     again.close()
 
     assert (pragmas, rows) == (["wal", level], [(1,)])
+
+
+@pytest.mark.parametrize("lock", ["EXCLUSIVE", "IMMEDIATE"])
+def test_another_program_that_makes_it_is_waited_for(tmp_path, lock):
+    """Who opens a new file while another one writes its first tables has it a moment later."""
+    path = tmp_path / "a.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute(f"BEGIN {lock}")
+    other.execute("CREATE TABLE t (x)")
+    commit = threading.Timer(0.2, other.execute, ["COMMIT"])
+    commit.start()
+    ours = open_private_database(path, SCHEMA)
+    tables = ours.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
+    ours.close()
+    commit.join()
+    other.close()
+
+    assert tables == [("t",), ("u",)]
+
+
+def test_a_lock_for_ever_is_an_error(tmp_path, monkeypatch):
+    """Nobody waits longer than for a write."""
+    monkeypatch.setattr(private_database, "_BUSY_TIMEOUT_S", 0.05)
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        open_private_database(tmp_path / "a.db", SCHEMA)
+    other.close()
 
 
 def test_what_is_no_database_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ __all__ = ["EXIT_STORE", "PrivateDatabase", "open_private_database"]
 EXIT_STORE: Final = 5
 
 _BUSY_TIMEOUT_S: Final = 10.0  # another program of the same user may be writing
+_RETRY_S: Final = 0.005
+_PRIMARY_CODE: Final = 0xFF  # SQLite's extended error codes add to the bits above
 _OTHERS: Final = 0o077
 
 
@@ -37,13 +40,30 @@ def open_private_database(path: Path, schema: str, *, synchronous: str = "FULL")
             path.chmod(0o600)
     database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
     try:
-        database.execute("PRAGMA journal_mode = WAL")
+        _turn_to_wal(database)
         database.execute(f"PRAGMA synchronous = {synchronous}")
         database.executescript(schema)
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _turn_to_wal(database: sqlite3.Connection) -> None:
+    # SQLite waits for another program's lock everywhere but here: two that open a new file would collide.
+    give_up_at = time.monotonic() + _BUSY_TIMEOUT_S
+    while not _is_turned_to_wal(database, may_wait=time.monotonic() < give_up_at):
+        time.sleep(_RETRY_S)
+
+
+def _is_turned_to_wal(database: sqlite3.Connection, *, may_wait: bool) -> bool:
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if not may_wait or error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
 
 
 class PrivateDatabase:
