@@ -51,6 +51,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.pipeline_verify
 	$(BIN)/python -m bench.pipeline_qos
 	$(BIN)/python -m bench.pipeline_closure
+	$(BIN)/python -m bench.pipeline_start
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape

@@ -6,6 +6,7 @@ Configuration, journal, commands and metrics are written from their declarations
 
 import argparse
 import importlib
+import inspect
 import re
 import sys
 import textwrap
@@ -23,6 +24,7 @@ from waystation.core.facts import Outcome
 from waystation.journal.document import render_contract
 from waystation.pipeline.tables import DATASETS, OUTCOMES, Dataset
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.rules import abuse
 from waystation.rules.histogram import THRESHOLDS_US
 from waystation.server.metrics import render_metrics
 from waystation.server.reference import render_docs, render_sample
@@ -174,6 +176,79 @@ def _wrapped(words: Iterable[str]) -> str:
     return textwrap.fill(" ".join(words), 110)
 
 
+_ABUSE_HEAD: Final = """\
+# Abuse: what is found and what to do
+
+The limits are written from the code (`rules/abuse.py`). Each is what one actor may have in one hour of the clock, at
+one node and in one protocol.
+
+"""
+
+_ABUSE_TAIL: Final = """
+Copies may be as many as {copies} of each packet of that author, and packets {factor} times what is usual at the node
+(at most {packets:,}), where that is more than the limit.
+
+Above the limit a finding is `low`, above {medium} times the limit `medium`, above {high} times `high`. From `medium` on
+an action is suggested: extra bits of proof of work (`pow`: {pow}) or messages a minute (`rate`: {rate}). A peer
+with `high` findings of one rule in {windows} hours is blocked. A network stands for many people: it is slowed, never
+blocked. A finding is a reason for {hours} hours.
+
+Findings by author suggest nothing: anybody can bring somebody else's packets, so whoever is named may be the victim.
+The same holds for spent capabilities, which name the recipient.
+
+## Reading a finding
+
+The report begins with what needs attention; `gold.abuse_findings` has every finding with its counts and times. Whom it
+is about stands there as a reference, a keyed hash. To see whether it is somebody you know:
+
+```
+waystation pipeline reference 203.0.113.7 --home ./waystation
+```
+
+This takes keys, id52, DIDs and addresses. It answers for the week whose key lies in the home; nobody can tell older
+ones.
+
+## Acting
+
+1. For some days leave `policy_mode = "shadow"` in the pipeline's settings and `mode = "shadow"` in the node's
+   `[policy]`: the node counts what it would have refused (`matches` in `GET /admin/v1/policy`) and refuses nothing.
+2. `waystation pipeline backtest --policy FILE --from D --to D` tells what the rules would have refused of what was
+   accepted.
+3. Then set both to `enforce`. What is refused is journalled as `policy_rate` or `policy_blocked`, and every rule ends
+   by itself.
+4. Your own lists win over all of it: a ban ([operating.md](operating.md)) keeps somebody out for good, `allow` in the
+   node's `[policy]` lets somebody through.
+"""
+
+
+def _abuse() -> str:
+    said = dict(re.findall(r'    ([A-Z_]+) = "[a-z_]+"\n    """(.+?)"""', inspect.getsource(abuse.Measure), re.DOTALL))
+    rows = [
+        (
+            f"`{standard.rule.value}`",
+            _cell(said[measure.name]),
+            f"{standard.limit:,}",
+            "nothing" if standard.action is abuse.Suggestion.NONE else f"`{standard.action.value}`",
+        )
+        for measure, standard in abuse.STANDARDS.items()
+    ]
+    amounts = {
+        action.value: ", then ".join(str(n) for (of, _), n in abuse.AMOUNTS.items() if of is action)
+        for action in (abuse.Suggestion.POW, abuse.Suggestion.RATE)
+    }
+    tail = _ABUSE_TAIL.format(
+        copies=abuse.COPIES_PER_PACKET,
+        factor=abuse.PACKETS_FACTOR,
+        packets=abuse.PACKETS_MAX,
+        medium=abuse.MEDIUM_ABOVE,
+        high=abuse.HIGH_ABOVE,
+        windows=abuse.WINDOWS_TO_BLOCK,
+        hours=abuse.FINDING_HOURS,
+        **amounts,
+    )
+    return _ABUSE_HEAD + table(("rule", "what is counted, and of whom", "limit", "suggests"), rows) + tail
+
+
 _TABLES_HEAD: Final = """# Tables of the lake
 
 Written by `make docs` from `pipeline/tables.py`. Every file also has the partition columns `event_date` and `batch`;
@@ -189,6 +264,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "cli.md": _cli,
     "tables.md": tables,
     "metrics.md": _metrics,
+    "abuse.md": _abuse,
 }
 """File below docs/ and what writes it."""
 

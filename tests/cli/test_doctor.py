@@ -19,9 +19,9 @@ from waystation.store.sqlite import SqliteStore
 
 RUNNER = CliRunner()
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
-FREE = [
-    part for name in ("bhumi.tls", "bsp.tls", "lprp.udp", "admin.listen") for part in ("--set", f"{name}=127.0.0.1:0")
-]
+LISTENERS = ("bhumi.tls", "bsp.tls", "lprp.udp", "merk.ws", "strata.ws", "admin.listen")
+FREE = [part for name in LISTENERS for part in ("--set", f"{name}=127.0.0.1:0")]
+"""Whatever else runs on this machine is in nobody's way."""
 
 
 @pytest.fixture

@@ -154,12 +154,12 @@ def date_of(ts_us: int) -> datetime.date:
     return datetime.datetime.fromtimestamp(ts_us / 1e6, datetime.UTC).date()
 
 
-def attempts_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return by attempt what was recorded of it, by kind."""
-    attempts: dict[str, dict[str, dict[str, Any]]] = {}
+def attempts_of(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """Return by protocol and attempt what was recorded of it, by kind."""
+    attempts: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in rows:
         if row["kind"].startswith("delivery_"):
-            attempts.setdefault(row["attrs"]["attempt_ref"], {})[row["kind"]] = row
+            attempts.setdefault((row["protocol"], row["attrs"]["attempt_ref"]), {})[row["kind"]] = row
     return attempts
 
 

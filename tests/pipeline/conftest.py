@@ -1,12 +1,17 @@
 """One Spark session for all tests of the pipeline, and one lake that many of them look at."""
 
+import fcntl
+import os
+import pickle
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.pipeline.build import rough_archive, rough_journal
+from tests.pipeline.reading import table_hashes
 from waystation.pipeline.lake import Lake
 from waystation.pipeline.run import Request, Result, run_pipeline
 from waystation.pipeline.session import open_session
@@ -50,7 +55,7 @@ def spark() -> Iterator:
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.driver.memory": "1g",
     }
     with open_session(cpus=2, extra=extra) as opened:
@@ -59,35 +64,31 @@ def spark() -> Iterator:
 
 @pytest.fixture(scope="session")
 def ran(spark, tmp_path_factory) -> Ran:
+    """Give a copy of one lake that was made for all processes of this test run."""
+    name = f"ran-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    shared, base = tmp_path_factory.getbasetemp().parent / name, tmp_path_factory.mktemp("ran")
+    shared.mkdir(exist_ok=True)
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = shared / "made"
+        if not made.exists():
+            made.write_bytes(pickle.dumps(make_ran(shared)))
+    shutil.copytree(shared, base, dirs_exist_ok=True)
+    ran: Ran = pickle.loads((base / "made").read_bytes())
+    request = Request(base / "journal", base / "lake", base / "report.html", steps=ran.request.steps)
+    first, second = (
+        replace(each, report=request.report, run_report=base / each.run_report.relative_to(shared))
+        for each in (ran.first, ran.second)
+    )
+    return replace(ran, request=request, lake=Lake(request.lake), first=first, second=second)
+
+
+def make_ran(base: Path) -> Ran:
     """Run the pipeline twice over a journal and an archive in which everything is wrong that can be."""
-    base: Path = tmp_path_factory.mktemp("ran")
     request = Request(rough_journal(base / "journal"), base / "lake", base / "report.html", steps=STEPS)
     verdicts = rough_archive(base / "archive")
     progress = Recorded()
     first = run_pipeline(request, progress)
     lake = Lake(request.lake)
-    hashes = table_hashes(spark, lake)
+    hashes = table_hashes(lake)
     return Ran(request, lake, first, hashes, run_pipeline(request, progress), progress, verdicts)
-
-
-def table_hashes(spark, lake: Lake) -> dict[str, str]:
-    """Return one hash per table, over its sorted rows."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    from waystation.pipeline.tables import DATASETS, OPS_RUNS  # noqa: PLC0415
-
-    hashes = {}
-    for dataset in DATASETS:
-        if dataset is not OPS_RUNS:
-            columns = [
-                F.sort_array(F.map_entries(column.name)).alias(column.name)
-                if column.type.startswith("map")
-                else column.name
-                for column in dataset.columns
-            ]
-            row = F.sha2(F.to_json(F.struct(*columns, "event_date")), 256)
-            frame = lake.read(spark, dataset).select(row.alias("row"))
-            hashes[dataset.full_name] = frame.agg(
-                F.sha2(F.array_join(F.sort_array(F.collect_list("row")), ""), 256)
-            ).first()[0]
-    return hashes

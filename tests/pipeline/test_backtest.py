@@ -44,10 +44,10 @@ def test_the_document_is_json() -> None:
 def test_the_table_is_for_people() -> None:
     """One line for each rule below the headings, with the share that it would refuse."""
     assert REPORT.table().splitlines() == [
-        "rule   subject          action  amount  accepted  would refuse   share",
-        "burst  peer abababab    rate        60     1,205           600  49.8 %",
-        "burst  peer abababab    block        0         0             0       -",
-        "burst  source abababab  rate        10   unknown       unknown       -",
+        "rule   subject          action  amount  accepted  would refuse      share",
+        "burst  peer abababab    rate        60     1,205           600     49.8 %",
+        "burst  peer abababab    block        0         0             0          -",
+        "burst  source abababab  rate        10         -             -  not tried",
     ]
 
 

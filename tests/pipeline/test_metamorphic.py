@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.conftest import Recorded
-from tests.pipeline.test_cluster import contents
+from tests.pipeline.reading import table_hashes
 from tests.pipeline.world import make_world, put_all, ship
 from waystation.pipeline.applications import follow
 from waystation.pipeline.jobs.step import DateRange
@@ -44,7 +44,7 @@ class Worlds:
 
     def tables(self, request: Request) -> dict[str, str]:
         """Return the hash of each table that is no log of runs."""
-        return {name: each for name, each in contents(Lake(request.lake)).items() if not name.startswith("ops.")}
+        return {name: each for name, each in table_hashes(Lake(request.lake)).items() if not name.startswith("ops.")}
 
 
 @pytest.fixture(scope="module")

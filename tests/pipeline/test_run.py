@@ -1,12 +1,15 @@
 """The whole path from a journal to tables and a report."""
 
+import datetime
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from tests.pipeline.build import TORN, attempts_of, outcomes_of, plain_packets, plain_rows, put, verdicts_of
-from tests.pipeline.conftest import Ran, Recorded, table_hashes
+from tests.pipeline.conftest import Ran, Recorded
+from tests.pipeline.reading import table_hashes
 from waystation.core.errors import HostError, LocalError
 from waystation.pipeline.jobs.step import DateRange
 from waystation.pipeline.lake import Lake
@@ -44,7 +47,7 @@ def test_outcomes_are_those_of_a_plain_count(spark, ran: Ran) -> None:
 
 def test_second_run_changes_nothing(spark, ran: Ran) -> None:
     """A run over the same journal leaves every table identical."""
-    assert table_hashes(spark, ran.lake) == ran.first_hashes
+    assert table_hashes(ran.lake) == ran.first_hashes
     assert [step.counts.rows_in for step in ran.second.steps[:2]] == [0, 0]
     assert ran.second.row_counts == ran.first.row_counts
 
@@ -89,7 +92,7 @@ def test_progress_is_told_step_by_step(ran: Ran) -> None:
         *("spark", "ingest", "archive", "conform", "verify", "outcomes", "verdicts", "report")
     ]
     assert re.match(
-        r"[\d,]+ rows in, [\d,]+ out, 4 rejected; 8 notes on segments", dict(ran.progress.ended[:2])["ingest"]
+        r"[\d,]+ rows in, [\d,]+ out, 4 left out; 8 notes on segments", dict(ran.progress.ended[:2])["ingest"]
     )
 
 
@@ -129,6 +132,16 @@ def test_journal_with_only_foreign_files_is_empty(spark, tmp_path) -> None:
 
     assert len(result.document()["segments"]) == 1
     assert not any(result.row_counts.values())
+
+
+def test_report_of_dates_without_rows_leaves_the_page(ran: Ran) -> None:
+    """Dates of which the lake has nothing are an error that says which it has, and the old page stays."""
+    page = ran.request.report.read_bytes()
+    never = datetime.date(2001, 1, 1)
+
+    with pytest.raises(LocalError, match="it has 2026-05-"):
+        rebuild_report(replace(ran.request, dates=DateRange(never, never)), Recorded())
+    assert ran.request.report.read_bytes() == page
 
 
 def test_report_can_be_drawn_again(spark, ran: Ran, tmp_path) -> None:

@@ -13,6 +13,11 @@ from waystation.pipeline.session import open_session
 pytestmark = pytest.mark.spark
 
 
+def jvm_options(spark) -> list[str]:
+    """Return what the JVM was really started with."""
+    return list(spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+
+
 def test_callers_session_wins(spark) -> None:
     """An active session is used and left running, with its own settings untouched."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
@@ -34,6 +39,15 @@ def test_environment_is_put_back(spark) -> None:
     assert dict(os.environ) == before
 
 
+def test_callers_java_options_add_to_ours(spark) -> None:
+    """The JVM has the collector that is safe, the quick fork and our log, and what the caller wants besides."""
+    options = jvm_options(spark)
+
+    assert {"-XX:+UseSerialGC", "-Djdk.lang.Process.launchMechanism=VFORK", "-XX:TieredStopAtLevel=1"} <= set(options)
+    assert any(option.startswith("-Dlog4j2.configurationFile=file:") for option in options)
+
+
+@pytest.mark.slow  # a machine without Java shows it with every other test of the pipeline
 def test_spark_starts_without_any_java_installed(tmp_path) -> None:
     """With no Java on PATH and JAVA_HOME unset the package's own Java runs Spark, workers and Parquet included."""
     program = (
@@ -42,7 +56,8 @@ def test_spark_starts_without_any_java_installed(tmp_path) -> None:
         "with open_session(cpus=1) as opened:\n"
         f"    opened.spark.range(1000).write.parquet({str(tmp_path / 'rows')!r})\n"
         f"    rows = opened.spark.read.schema('id bigint').parquet({str(tmp_path / 'rows')!r}).count()\n"
-        "    print(json.dumps([rows, opened.why, opened.spark.conf.get('spark.driver.extraJavaOptions')]))\n"
+        "    runtime = opened.spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()\n"
+        "    print(json.dumps([rows, opened.why, list(runtime.getInputArguments())]))\n"
     )
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.conftest import Recorded
+from tests.pipeline.reading import rows_of
 from tests.pipeline.world import hours, make_world, put_all, ship
 from waystation.pipeline.canary import scan
 from waystation.pipeline.lake import Lake
@@ -46,7 +47,6 @@ class World:
     base: Path
     lake: Lake
     truth: dict[str, Any]
-    spark: Any
 
     def kept_from_s(self, dataset: Dataset) -> int:
         """Return where the first date begins that a table may hold when the world ends."""
@@ -54,9 +54,7 @@ class World:
 
     def rows(self, dataset: Dataset) -> list[dict[str, Any]]:
         """Return all rows of a table, times as seconds since 1970."""
-        return [
-            {k: _plain(v) for k, v in row.asDict().items()} for row in self.lake.read(self.spark, dataset).collect()
-        ]
+        return [{name: _plain(value) for name, value in row.items()} for row in rows_of(self.lake, dataset)]
 
 
 def _plain(value: Any) -> Any:
@@ -77,14 +75,14 @@ def world(spark, tmp_path_factory) -> World:
     run_pipeline(first, Recorded())
     put_all(shipments.get(2, []))
     run_pipeline(request, Recorded())
-    return World(base, Lake(base / "lake"), workload.truth(), spark)
+    return World(base, Lake(base / "lake"), workload.truth())
 
 
 def test_events_are_those_the_nodes_acknowledged(world: World) -> None:
     """Of every node and kind there are as many rows as its node wrote, no matter how often or late they came."""
     found: dict[str, Counter[str]] = {}
-    for row in world.lake.read(world.spark, BRONZE_EVENTS).groupBy("node_id", "kind").count().collect():
-        found.setdefault(row["node_id"], Counter())[row["kind"]] = row["count"]
+    for row in world.rows(BRONZE_EVENTS):
+        found.setdefault(row["node_id"], Counter())[row["kind"]] += 1
 
     assert {node: dict(sorted(kinds.items())) for node, kinds in found.items()} == world.truth["counts"]["events"]
 

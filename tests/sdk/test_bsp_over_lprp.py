@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from tests.sdk.bsp_carrier_build import FULL, STRANGER, A, B, Desk, run
-from tests.sdk.lprp_build import NOBODY, QUICK, Events, HostServer, LossyNetwork, until
+from tests.sdk.lprp_build import NOBODY, QUICK, STUBBORN, Events, HostServer, LossyNetwork, until
 from waystation.core.errors import LocalError
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.whitelist import WHITELIST_KEYS_MAX
@@ -245,14 +245,13 @@ def test_other_messages_are_handed_on(tmp_path):
 def test_bad_network_loses_and_doubles_nothing(tmp_path):
     """With loss, duplication and reordering both ways each bundle comes once."""
     bodies = [b"%d" % number * 100 for number in range(10)]
-    hasty = ClientSettings(retry_ms=20, tries=8, work_first_bits=4, heartbeat_ms=500)
 
     async def scenario():
         async with (
             HostServer(retry_ms=20, retries=20) as server,
             LossyNetwork(server.host, seed=5) as way,
-            carrier(tmp_path, way.host, B, A, settings=hasty) as (_, b_desk, b_events),
-            carrier(tmp_path, way.host, A, B, settings=hasty) as (a, a_desk, _),
+            carrier(tmp_path, way.host, B, A, settings=STUBBORN) as (_, b_desk, b_events),
+            carrier(tmp_path, way.host, A, B, settings=STUBBORN) as (a, a_desk, _),
         ):
             await b_events.until(WhitelistAgreed)
             for body in bodies:

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from tests.sdk.lprp_build import HostServer, LossyNetwork, run, take
+from tests.sdk.lprp_build import STUBBORN, HostServer, LossyNetwork, run, take
 from waystation.sdk.lprp import ClientSettings, LprpSender, LprpTenant, Outcome
 
 HASTY = ClientSettings(retry_ms=20, tries=8, work_first_bits=4, heartbeat_ms=500)
@@ -42,7 +42,7 @@ def test_relays_with_loss_duplication_and_reordering_both_ways(tmp_path, count):
 
     async def scenario():
         async with HostServer(retry_ms=20, retries=20) as server, LossyNetwork(server.host, seed=7) as way:
-            alice = LprpTenant(tmp_path / "alice", way.host, settings=HASTY)
+            alice = LprpTenant(tmp_path / "alice", way.host, settings=STUBBORN)
             bob = LprpSender(tmp_path / "bob", way.host, settings=HASTY)
             async with alice, bob:
                 await alice.allow(bob.public_key)
@@ -80,8 +80,8 @@ def test_long_message_over_a_bad_network(tmp_path):
 
     async def scenario():
         async with HostServer() as server, LossyNetwork(server.host, seed=3) as way:
-            alice = LprpTenant(tmp_path / "alice", way.host, settings=HASTY)
-            async with alice, LprpSender(tmp_path / "bob", way.host, settings=HASTY) as bob:
+            alice = LprpTenant(tmp_path / "alice", way.host, settings=STUBBORN)
+            async with alice, LprpSender(tmp_path / "bob", way.host, settings=STUBBORN) as bob:
                 await alice.allow(bob.public_key)
                 sent = await bob.send(alice.public_key, text)
                 (message,) = await take(alice)

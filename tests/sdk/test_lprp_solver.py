@@ -19,6 +19,7 @@ from waystation.sdk.lprp_solver import WorkPool, WorkProgress
 CHALLENGE = bytes(range(208))
 OTHER = bytes(reversed(range(208)))
 ENDLESS_BITS = 80
+ENOUGH_HASHES = 1_000_000
 
 
 def run(scenario):
@@ -149,13 +150,15 @@ def test_searches_share_the_processes_fairly():
         endless = [pool.search(CHALLENGE, ENDLESS_BITS), pool.search(OTHER, ENDLESS_BITS)]
         late = await first_progress(lambda told: pool.search(CHALLENGE, ENDLESS_BITS, on_progress=told))
         before = [each.progress().hashes for each in (*endless, late)]
-        await asyncio.wait([late.found], timeout=0.4)
-        after = [each.progress().hashes for each in (*endless, late)]
-        return [later - earlier for earlier, later in zip(before, after, strict=True)]
+        done = [0]
+        while min(done) < ENOUGH_HASHES:  # so many that a process which the machine held up has made up for it
+            await asyncio.wait([late.found], timeout=0.1)
+            after = [each.progress().hashes for each in (*endless, late)]
+            done = [later - earlier for earlier, later in zip(before, after, strict=True)]
+        return done
 
     done = run(scenario)
 
-    assert min(done) > 0
     assert max(done) < 2 * min(done)
 
 

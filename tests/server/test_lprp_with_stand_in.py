@@ -8,10 +8,11 @@ from tests.server import lprp_stand_in as other
 from tests.server.build import NodeProcess
 from tests.server.lprp_stand_in import PATIENCE_S, Party
 
+LEASE_BITS = 8
 SETTINGS = {
     "lprp__udp": "127.0.0.1:0",
     "lprp__pow_base_bits_relay": "6",
-    "lprp__pow_base_bits_lease": "8",
+    "lprp__pow_base_bits_lease": str(LEASE_BITS),
     "lprp__pow_base_bits_whitelist": "7",
     "lprp__pow_adaptive": "false",
     "lprp__retry_ms": "200",
@@ -55,13 +56,14 @@ def received(tenant, count=0):
 def test_lease_is_given_for_work(person):
     """Who raises its work after each 401 gets a lease, and is a tenant from then on."""
     tenant = person(1)
+    short_by = LEASE_BITS - tenant.bits
     tenant.say(tenant.packet(other.HEARTBEAT))
     before = tenant.hear(QUIET_S)
     answers = [tenant.lease(), tenant.beat()]
 
     assert before is None
     assert answers == [other.GRANTED, other.ALIVE]
-    assert tenant.failures > 0
+    assert tenant.failures == short_by > 0
 
 
 def test_stranger_works_for_each_packet(person):

@@ -101,6 +101,16 @@ def test_snapshot_is_taken_as_a_whole(tmp_path):
     assert [line["event"] for line in lines] == ["policy.loaded"]
 
 
+def test_snapshot_is_never_of_negative_age(tmp_path):
+    """A moment that our clock has not reached yet, such as the hour that has begun, is no age."""
+    reading = Reading(tmp_path)
+    publish(reading.lake, [rule_of()])
+    reading.forge(as_of=wall_us() + 600_000_000)
+    status = reading.look()
+
+    assert (status["trouble"], status["age_s"]) == ("", 0.0)
+
+
 def test_key_outside_the_home_must_be_named(tmp_path):
     """Only a lake in the node's own home is trusted unasked, also through a link."""
     home, lake = tmp_path / "home", tmp_path / "lake"

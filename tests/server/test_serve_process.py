@@ -252,7 +252,8 @@ def test_same_home_twice_is_refused(node):
 def test_taken_port_is_one_sentence_and_exit_4(node, tmp_path, listener, setting):
     """A port that somebody has ends the start with exit code 4 and one plain sentence; nothing was announced."""
     taken = urlsplit(node.url(listener)).netloc
-    settings = {"bhumi.tls": "127.0.0.1:0", "bsp.tls": "", "lprp.udp": "", "admin.listen": ""} | {setting: taken}
+    off = dict.fromkeys(("bsp.tls", "lprp.udp", "merk.ws", "strata.ws", "admin.listen"), "")
+    settings = {"bhumi.tls": "127.0.0.1:0"} | off | {setting: taken}
     refused = run_serve(tmp_path / "home", settings, "--log-level", "error")
 
     assert refused.returncode == 4

@@ -25,6 +25,7 @@ from waystation.cli.pipeline_options import (
     home_of,
     request_of,
 )
+from waystation.cli.pipeline_reference import reference
 from waystation.cli.signals import stopped_by_signal
 from waystation.cli.workload import generate
 from waystation.core.errors import HostError
@@ -247,6 +248,7 @@ def _checks(home: str | None, lake: str | None, *, ties: bool) -> "list[Check]":
 
 
 app.command()(generate)
+app.command()(reference)
 
 
 def _version(name: str) -> str | None:

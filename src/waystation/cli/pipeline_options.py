@@ -25,7 +25,7 @@ NEEDED: Final = ("pyspark", "pyarrow", "pandas", "matplotlib")
 DEFAULT_HOME: Final = "waystation"
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="TOML with a [pipeline] table. Default: HOME/pipeline.toml, if any.")
+    Path | None, typer.Option("--config", help="TOML with a table named pipeline. Default: HOME/pipeline.toml, if any.")
 ]
 JournalOption = Annotated[Path | None, typer.Option("--journal", help="The journal. Default: HOME/journal.")]
 ArchiveOption = Annotated[

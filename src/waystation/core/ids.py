@@ -10,7 +10,16 @@ from typing import Final, NewType
 
 from waystation.core.errors import LocalError
 
-__all__ = ["KEY_BYTES", "NODE_ID_BYTES", "PublicKey", "decode_id52", "decode_key_hex", "encode_id52", "node_id_of"]
+__all__ = [
+    "KEY_BYTES",
+    "NODE_ID_BYTES",
+    "PublicKey",
+    "decode_id52",
+    "decode_key",
+    "decode_key_hex",
+    "encode_id52",
+    "node_id_of",
+]
 
 PublicKey = NewType("PublicKey", bytes)
 """32 bytes: an Ed25519 public key in its canonical encoding."""
@@ -63,3 +72,12 @@ def decode_key_hex(text: str) -> PublicKey:
     if len(key) != KEY_BYTES or len(text) != 2 * KEY_BYTES:
         raise LocalError(f"a key has {2 * KEY_BYTES} hexadecimal digits, this has {len(text)} characters")
     return PublicKey(key)
+
+
+def decode_key(text: str) -> PublicKey:
+    """Return the 32 bytes that 64 hexadecimal digits or an id52 name.
+
+    Raises:
+        LocalError: It is neither.
+    """
+    return decode_id52(text) if len(text) == _ID52_CHARS else decode_key_hex(text)

@@ -11,7 +11,7 @@ from typing import Final
 
 from waystation.core.dids import key_of_did
 from waystation.core.errors import LocalError
-from waystation.core.ids import decode_id52, decode_key_hex
+from waystation.core.ids import decode_key
 from waystation.core.records import Record, Store
 from waystation.engine.admission import address_key
 
@@ -49,7 +49,7 @@ def parse_subject(text: str) -> str:
     if key and not text.startswith("id:"):
         return f"address:{key}"
     try:
-        identity = key_of_did(bare) or (decode_id52(bare) if len(bare) == len("0" * 52) else decode_key_hex(bare))
+        identity = key_of_did(bare) or decode_key(bare)
     except LocalError as error:
         raise LocalError(
             f"{text!r} is neither an IP address, nor an id52, nor a key in hexadecimal, nor a DID that is a key"

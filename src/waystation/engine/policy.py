@@ -111,9 +111,8 @@ class Policy:
     def use(self, table: PolicyTable, scores: Mapping[str, RelayScore]) -> None:
         """Go by this table and these scores from now on; what counted towards a rule that stays goes on counting."""
         self._table, self._scores = table, dict(scores)
-        stay = {_name_of(rule) for rule in table}
-        self._met = {name: times for name, times in self._met.items() if name in stay}
-        self._buckets = OrderedDict((name, bucket) for name, bucket in self._buckets.items() if name in stay)
+        self._met = {name: times for name, times in self._met.items() if self._holds(name)}
+        self._buckets = OrderedDict((name, bucket) for name, bucket in self._buckets.items() if self._holds(name))
         self._weigh()
 
     def use_operator(self, stance: Stance, allowed: Allowed) -> None:
@@ -222,6 +221,10 @@ class Policy:
         return {"rules": len(self._table), "buckets": len(self._buckets), "references": len(self._references)}
 
     # Inside
+
+    def _holds(self, name: _Name) -> bool:
+        kind, reference, *_ = name
+        return any(_name_of(rule) == name for rule in self._table.about(kind, reference))
 
     def _rules_of(self, identity: bytes, now: Instant) -> tuple[PolicyRule, ...]:
         return self._rules(Subject.PEER, identity, now, allowed=identity in self._allowed.identities)

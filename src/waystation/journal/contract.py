@@ -140,7 +140,7 @@ COLUMNS: Final = (
 
 ATTRIBUTES: Final = (
     Attribute("asked", _OPERATIONAL, "How many nodes were asked for a client."),
-    Attribute("attempt_ref", _PSEUDONYMOUS, "Reference that only tells attempts apart, 32 hexadecimal digits."),
+    Attribute("attempt_ref", _PSEUDONYMOUS, "Tells apart the attempts of one protocol, 32 hexadecimal digits."),
     Attribute("author_ref", _PSEUDONYMOUS, "Keyed hash of a packet's author, 32 hexadecimal digits."),
     Attribute("bits", _OPERATIONAL, "Leading zero bits that were demanded as work."),
     Attribute("bytes_in", _OPERATIONAL, "Bytes received on a connection or a link."),

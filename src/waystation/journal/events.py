@@ -2,7 +2,7 @@
 
 One event costs the hot path one tuple; encoding happens later on the segment writer's thread. ``ts_us`` is wall-clock
 time in microseconds UTC since 1970. References are keyed hashes of identities, never identities: ``conn_ref`` has 8
-bytes, all others have 16. ``attempt_ref`` only tells attempts apart (NODE-REFS).
+bytes, all others have 16. ``attempt_ref`` only tells attempts of one protocol apart (NODE-REFS).
 """
 
 from typing import NamedTuple

@@ -86,7 +86,7 @@ def backtest_policy(request: Request, rules: list[PolicyRule], progress: Progres
         progress.begin("backtest")
         as_of = request.as_of or as_of_lake(opened.spark, lake)
         report = run_backtest(Context(opened.spark, lake, "backtest", request.dates, as_of, request.settings), rules)
-        progress.end("backtest", f"{len(rules):,} rules tried")
+        progress.end("backtest", f"rules: {len(rules):,}")
     return report
 
 

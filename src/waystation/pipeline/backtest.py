@@ -76,7 +76,7 @@ class RuleResult:
         """Return one line of the table."""
         accepted, refused = sum(self.accepted.values()), sum(self.refused.values())
         share = f"{100 * refused / accepted:.1f} %" if accepted else "-"
-        counts = (f"{accepted:,}", f"{refused:,}", share) if self.is_tried else ("unknown", "unknown", "-")
+        counts = (f"{accepted:,}", f"{refused:,}", share) if self.is_tried else ("-", "-", "not tried")
         subject = f"{self.rule.subject_kind} {self.rule.subject_ref.hex()[:8]}"
         return (self.rule.rule, subject, self.rule.action.value, str(self.rule.amount), *counts)
 

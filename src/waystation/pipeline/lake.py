@@ -107,9 +107,12 @@ class Lake:
         self, spark: "SparkSession", dataset: Dataset, dates: Collection[datetime.date] | None = None
     ) -> "DataFrame":
         """Return the rows that count, of all dates or of some; with ``event_date`` and ``batch`` as columns."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; Spark is an extra
+
         batches = [batch for batch in self.manifest(dataset).batches if dates is None or batch.event_date in dates]
         if not batches:
-            return spark.createDataFrame([], dataset.ddl())
+            # Without the filter Spark cannot know that there is nothing, and sorts and shuffles what is joined to it.
+            return spark.createDataFrame([], dataset.ddl()).where(F.lit(False))
         base = self.place(dataset)
         paths = [f"{base}/{batch.folder}" for batch in batches]
         return spark.read.schema(dataset.ddl()).option("basePath", base).parquet(*paths)

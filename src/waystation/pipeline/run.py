@@ -17,7 +17,7 @@ from waystation.pipeline.results import Result, StepReport
 from waystation.pipeline.session import Opened, open_session
 from waystation.pipeline.settings import PipelineSettings
 from waystation.pipeline.steps import choose_steps
-from waystation.pipeline.tables import BRONZE_EVENTS, OPS_RUNS, SILVER_DELIVERIES
+from waystation.pipeline.tables import BRONZE_EVENTS, DATASETS, OPS_RUNS, SILVER_DELIVERIES
 from waystation.version import __version__
 
 if TYPE_CHECKING:
@@ -114,10 +114,11 @@ def rebuild_report(request: Request, progress: Progress, pictures: Path | None =
         pictures: Folder for each plot as a PNG, None for none.
 
     Raises:
-        LocalError: There is no lake.
+        LocalError: There is no lake, or it has nothing of these dates; the page is left as it was.
         HostError: No Java, or the report cannot be written.
     """
     lake = existing_lake(request)
+    _check_dates(lake, request.dates)
     with opened_with(request, progress) as opened:
         as_of = request.as_of or as_of_lake(opened.spark, lake)
         summary = _summarise(opened.spark, lake, request.dates, as_of, progress)
@@ -207,6 +208,15 @@ class opened_with:  # noqa: N801 - used like a function
 
     def __exit__(self, *error: object) -> None:
         self._session.__exit__(*error)  # type: ignore[arg-type]
+
+
+def _check_dates(lake: Lake, wanted: DateRange) -> None:
+    """Check that the lake has something of the dates that were named."""
+    dates = sorted({date for dataset in DATASETS for date in lake.manifest(dataset).dates()})
+    if wanted == DateRange() or wanted.select(dates):
+        return
+    known = f"it has {dates[0]} to {dates[-1]}" if dates else "it is empty"
+    raise LocalError(f"the lake {lake.root} has nothing of the dates you name: {known}")
 
 
 def _summarise(

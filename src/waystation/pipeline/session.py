@@ -33,6 +33,7 @@ _VARIABLES: Final = ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")
 
 _EVERYWHERE: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",  # a batch counts rows only, and a packet may be long
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -125,7 +126,8 @@ def _settings(scratch: Path, cpus: int, master: str | None) -> dict[str, str]:
             "spark.master": master,
             "spark.sql.shuffle.partitions": str(cpus * _SHUFFLE_PARTITIONS_PER_CPU),
             "spark.local.dir": str(scratch),
-            "spark.driver.extraJavaOptions": f"{_COLLECTOR} {_FORK} -Dlog4j2.configurationFile={logging.as_uri()}",
+            # Spark puts these before spark.driver.extraJavaOptions, so that a caller's options add to ours.
+            "spark.driver.defaultJavaOptions": f"{_COLLECTOR} {_FORK} -Dlog4j2.configurationFile={logging.as_uri()}",
         }
     )
 

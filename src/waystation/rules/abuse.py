@@ -19,8 +19,11 @@ from typing import Final, NamedTuple
 __all__ = [
     "AMOUNTS",
     "FINDING_HOURS",
+    "HIGH_ABOVE",
+    "MEDIUM_ABOVE",
     "RULE_VERSION",
     "STANDARDS",
+    "WINDOWS_TO_BLOCK",
     "Activity",
     "Decided",
     "Evidence",
@@ -148,9 +151,9 @@ PACKETS_MAX: Final = 18_000
 Half of what a relay's own rate limit lets one identity publish (specs/strata.md 14: 600 a minute).
 """
 
-_MEDIUM_ABOVE: Final = 2  # times the limit: below that a limit may be set too low
-_HIGH_ABOVE: Final = 8
-_WINDOWS_TO_BLOCK: Final = 2  # one hour may be a mistake in a program; that it goes on is not
+MEDIUM_ABOVE: Final = 2  # times the limit: below that a limit may be set too low
+HIGH_ABOVE: Final = 8
+WINDOWS_TO_BLOCK: Final = 2  # one hour may be a mistake in a program; that it goes on is not
 
 AMOUNTS: Final = {
     (Suggestion.POW, Severity.MEDIUM): 2,
@@ -221,9 +224,9 @@ class Decided(NamedTuple):
 
 def severity(n: int, limit: int) -> Severity:
     """Return how bad ``n`` is, which is above ``limit``."""
-    if n > _HIGH_ABOVE * limit:
+    if n > HIGH_ABOVE * limit:
         return Severity.HIGH
-    return Severity.MEDIUM if n > _MEDIUM_ABOVE * limit else Severity.LOW
+    return Severity.MEDIUM if n > MEDIUM_ABOVE * limit else Severity.LOW
 
 
 def packets_limit(ordered: Sequence[int], own: int) -> int:
@@ -324,7 +327,7 @@ def _decided(findings: Sequence[Evidence], as_of_us: int, hours: int, mode: str)
     one = findings[0]
     worst = max((each.severity for each in findings), key=_SEVERITIES.index)
     windows = {each.window_us for each in findings if each.severity is Severity.HIGH}
-    blocked = len(windows) >= _WINDOWS_TO_BLOCK and one.actor_kind != SOURCE
+    blocked = len(windows) >= WINDOWS_TO_BLOCK and one.actor_kind != SOURCE
     action = Suggestion.BLOCK if blocked else max((each.action for each in findings), key=_SUGGESTIONS.index)
     # From the hour of the newest finding, not from as_of: that is the end of an hour, which is still to come when the
     # table is made, and what is going on now would go on until then (PIPE-FROM).

@@ -154,6 +154,10 @@ class PolicyTable:
         for found in self._by_subject.values():
             yield from found
 
+    def about(self, kind: str, ref: bytes) -> tuple[PolicyRule, ...]:
+        """Return all rules about a subject, the hardest first, those that do not hold now included."""
+        return self._by_subject.get((kind, ref), ())
+
     def decide(self, kind: str, ref: bytes, now_us: int, *, allowed: bool = False) -> tuple[PolicyRule, ...]:
         """Return the rules about a subject that hold at this moment, the hardest first.
 
@@ -163,7 +167,7 @@ class PolicyTable:
             now_us: Unix microseconds.
             allowed: Whether the operator's list names it: then nothing is done.
         """
-        found = self._by_subject.get((kind, ref), ())
+        found = self.about(kind, ref)
         if not found or allowed or now_us >= self.expires_at_us:
             return ()
         return tuple([rule for rule in found if rule.valid_from_us <= now_us < rule.valid_until_us])

@@ -6,9 +6,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from waystation.core.errors import LocalError
-from waystation.core.ids import PublicKey
+from waystation.core.ids import PublicKey, decode_key
 from waystation.protocols.bsp.profile import PROFILES
-from waystation.protocols.bsp.settings import BspSettings, read_groups, read_key, read_owners, read_peers
+from waystation.protocols.bsp.settings import BspSettings, read_groups, read_owners, read_peers
 
 __all__ = ["checks_of", "names_itself"]
 
@@ -30,7 +30,7 @@ def checks_of(bsp: BspSettings) -> dict[str, Callable[[], object]]:
 def names_itself(bsp: BspSettings, own_key: PublicKey) -> str | None:
     """Return the key of checked settings that should name another device and has this one's; None for none."""
     others = {"plain_peer": [bsp.plain_peer] if bsp.plain_peer else [], "owners": bsp.owners}
-    return next((name for name, keys in others.items() if own_key in map(read_key, keys)), None)
+    return next((name for name, keys in others.items() if own_key in map(decode_key, keys)), None)
 
 
 def _check_groups(bsp: BspSettings) -> None:
@@ -63,7 +63,7 @@ def _is_address(url: str) -> bool:
 def _check_plain_peer(text: str) -> None:
     try:
         if text:
-            read_key(text)
+            decode_key(text)
     except LocalError as error:
         raise LocalError(f"plain_peer: {error}") from error
 

@@ -131,6 +131,14 @@ class Home:
             write_whole(self.references_path, text.encode())
         return fresh
 
+    def kept_reference_key(self) -> ReferenceKey | None:
+        """Return the key that lies here, of whatever week, or None; nothing is written.
+
+        Raises:
+            HostError: It is damaged, or others may read it.
+        """
+        return self._read_reference_key() if self.references_path.exists() else None
+
     def admin_token(self) -> str:
         """Return the admin port's bearer token; one is made when there is none, or only an empty file.
 

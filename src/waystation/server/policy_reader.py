@@ -220,7 +220,7 @@ class PolicyReader:
             "snapshot": snapshot.snapshot if snapshot is not None else "",
             "as_of_us": snapshot.as_of_us if snapshot is not None else None,
             "expires_at_us": snapshot.expires_at_us if snapshot is not None else None,
-            "age_s": (_wall_us() - snapshot.as_of_us) / _MICROSECONDS if snapshot is not None else None,
+            "age_s": max(0.0, (_wall_us() - snapshot.as_of_us) / _MICROSECONDS) if snapshot is not None else None,
             "rule_version": snapshot.rule_version if snapshot is not None else "",
             "key": snapshot.key.hex() if snapshot is not None else "",
             "trouble": self._trouble,

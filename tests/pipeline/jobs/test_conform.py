@@ -5,7 +5,8 @@ import datetime
 import pytest
 
 from tests.pipeline.build import context_of
-from tests.pipeline.conftest import Ran, table_hashes
+from tests.pipeline.conftest import Ran
+from tests.pipeline.reading import table_hashes
 from waystation.pipeline.jobs.conform import conform
 from waystation.pipeline.jobs.step import DateRange
 from waystation.pipeline.lake import Lake
@@ -23,7 +24,7 @@ def test_single_dates_in_any_order_give_the_same_tables(spark, ran: Ran) -> None
     for date in reversed(before.dates()):
         conform(context_of(spark, ran.lake, f"day-{date}", DateRange(date, date)))
     after = ran.lake.manifest(SILVER_DELIVERIES)
-    hashes = table_hashes(spark, ran.lake)
+    hashes = table_hashes(ran.lake)
 
     assert {batch.batch for batch in after.batches} == {f"day-{date}" for date in before.dates()}
     assert hashes["silver.deliveries"] == ran.first_hashes["silver.deliveries"]

@@ -19,8 +19,8 @@ def test_range_holds_both_ends(first, last, expected) -> None:
 
 
 def test_counts_are_told_in_one_sentence() -> None:
-    """Rows in, out and rejected, and how many segments were not in order."""
+    """Rows in, out and left out, and how many segments were not in order."""
     counts = Counts(1_200, 1_190, 10, (Problem("a", "torn"),))
 
-    assert counts.sentence() == "1,200 rows in, 1,190 out, 10 rejected; 1 notes on segments"
-    assert Counts(3, 2).sentence() == "3 rows in, 2 out, 0 rejected"
+    assert counts.sentence() == "1,200 rows in, 1,190 out, 10 left out; 1 note on segments"
+    assert Counts(3, 2).sentence() == "3 rows in, 2 out, 0 left out"

@@ -50,12 +50,17 @@ def good_lines(path: Path) -> list[bytes]:
 
 
 def test_growing_journal_is_taken_once(spark, tmp_path) -> None:
-    """Streaming a segment twice while it grows, and a batch run that finds the rest: each event once."""
+    """Streaming a segment twice while it grows, and a batch run that finds the rest: each event once.
+
+    Every start of a stream writes to its checkpoint, so that one in use is never taken for an old one.
+    """
     lake, journal, checkpoint = Lake(tmp_path / "lake"), tmp_path / "journal", str(tmp_path / "checkpoint")
+    signed = tmp_path / "checkpoint" / "in-use"
     opened = put(journal, NAME, b"".join(LINES[:20]) + LINES[20][:30], ".jsonl.open")
     with (journal / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the node lives
         first = stream(spark, lake, journal, checkpoint)
+        os.utime(signed, (0, 0))
         opened.write_bytes(b"".join([*LINES[:40], *BAD]))
         second = stream(spark, lake, journal, checkpoint)
     opened.write_bytes(b"".join([*LINES[:40], *BAD, *LINES[40:], LINES[5]]))
@@ -63,6 +68,7 @@ def test_growing_journal_is_taken_once(spark, tmp_path) -> None:
     put(journal, other, segment_bytes(other, traffic(2, other.start_us, 10)))
     batch = ingest(spark, lake, journal)
 
+    assert signed.stat().st_mtime > 0
     assert (first.rows_in, first.rows_out) == (20, 20)
     assert (second.rows_in, second.rows_out, second.rows_rejected) == (23, 20, 3)
     assert batch.rows_out == len(plain(journal)) - 40

@@ -5,7 +5,8 @@ import datetime
 import pytest
 
 from tests.pipeline.build import context_of
-from tests.pipeline.conftest import Ran, table_hashes
+from tests.pipeline.conftest import Ran
+from tests.pipeline.reading import table_hashes
 from waystation.pipeline.jobs.step import DateRange
 from waystation.pipeline.jobs.verdicts import count_verdicts
 from waystation.pipeline.lake import Lake
@@ -24,7 +25,7 @@ def test_single_date_gives_the_same_table(spark, ran: Ran) -> None:
     assert batches.pop(date) == "by-date"
     assert "by-date" not in batches.values()
     assert counts.rows_in == sum(b.rows for b in ran.lake.manifest(BRONZE_EVENTS).batches if b.event_date == date)
-    assert table_hashes(spark, ran.lake)["gold.packet_verdicts"] == ran.first_hashes["gold.packet_verdicts"]
+    assert table_hashes(ran.lake)["gold.packet_verdicts"] == ran.first_hashes["gold.packet_verdicts"]
 
 
 def test_nothing_to_do_does_nothing(spark, tmp_path) -> None:

@@ -58,21 +58,21 @@ def plain(told: Told) -> list[tuple[Any, ...]]:
             attrs = row["attrs"]
             judged[key].append((row["outcome"], int(attrs.get("bits", 0)), int(attrs.get("n", 1))))
     stores = {key: rows[-1]["store_bytes"] + rows[-1]["journal_bytes"] for key, rows in samples.items()}
-    return sorted([_plain_day(key, samples[key], judged[key], stores) for key in {*samples, *judged}], key=repr)
+    return sorted([_plain_day(key, samples[key], judged[key], stores) for key in samples], key=repr)
 
 
 def _plain_day(key, samples, judged, stores) -> tuple[Any, ...]:
     node, day = key
     week = [(day - datetime.timedelta(days=ago)) for ago in range(6, -1, -1)]
     points = [(each.toordinal(), stores[node, each]) for each in week if (node, each) in stores]
-    slope = growth(points) if samples else None
+    slope = growth(points)
     minutes = sorted(sample["messages"] for sample in samples)
-    p99 = minutes[max(0, -(-len(minutes) * 99 // 100) - 1)] if minutes else 0
-    used = stores.get(key, 0)
+    p99 = minutes[max(0, -(-len(minutes) * 99 // 100) - 1)]
+    used = stores[key]
     return (
-        *(node, day, max((sample["connections"] for sample in samples), default=0), sum(minutes), round(p99 / 60, 6)),
+        *(node, day, max(sample["connections"] for sample in samples), sum(minutes), round(p99 / 60, 6)),
         *(sum(sample[name] for sample in samples) for name in ("bytes_in", "bytes_out", "cpu_us")),
-        *(max((sample["memory_bytes"] for sample in samples), default=0), used, slope),
+        *(max(sample["memory_bytes"] for sample in samples), used, slope),
         days_to_full(used, slope, DISK_GIB),
         sum(n for verdict, _, n in judged if verdict == "accepted"),
         sum(n for verdict, _, n in judged if verdict != "accepted"),
@@ -82,7 +82,10 @@ def _plain_day(key, samples, judged, stores) -> tuple[Any, ...]:
 
 @PARTS
 def test_days_are_those_of_plain_python(spark, parts: int) -> None:
-    """Sums, peaks, rank, last size, slope and paid hashes are exact, however the frame is cut."""
+    """Sums, peaks, rank, last size, slope and paid hashes are exact, however the frame is cut.
+
+    The other node's second day has only work: what its machine carried is not known, and no zero says it.
+    """
     events = events_frame(spark, TOLD).repartition(parts, "seq")
     frame = capacity(events, work(events), DISK_GIB)
     found = rows_of(frame, *GOLD_CAPACITY.names())
@@ -90,4 +93,4 @@ def test_days_are_those_of_plain_python(spark, parts: int) -> None:
     assert found == plain(TOLD)
     assert frame.columns == [*GOLD_CAPACITY.names(), "event_date"]
     assert {row[11] is None for row in found} == {True, False}
-    assert len(found) == 8
+    assert len(found) == 7

@@ -26,6 +26,7 @@ EVENTS = [
     DeliveryAccepted(NOON_US, "bhumi", b"waiting_________", PEER, 100),
     DeliveryFinished(NOON_US + DAY_US, "bhumi", b"immediate_______", PEER, Outcome.OFFLINE, None, 0),
     DeliveryFinished(NOON_US + DAY_US, "bhumi", b"told_at_once____", PEER, Outcome.OK, DAY_US, 40),
+    DeliveryAccepted(NOON_US, "lprp", b"answered________", PEER, 7),
 ]
 ODD = '{"ts":1,"seq":99,"protocol":"bhumi","kind":"delivery_finished","attrs":{"attempt_ref":"odd"}}'
 
@@ -55,19 +56,20 @@ def test_connections_are_paired(events) -> None:
 
 
 def test_deliveries_are_paired(events) -> None:
-    """Acceptance and outcome make one row, the outcome alone tells both; what is not known stays null."""
+    """Acceptance and outcome make one row of their protocol, the outcome alone tells both; the unknown stays null."""
     frame = deliveries(events).selectExpr("*", "unix_micros(accepted_at) as a", "unix_micros(finished_at) as f")
-    rows = {bytes(row["attempt_ref"]): row for row in frame.collect()}
+    rows = {(row["protocol"], bytes(row["attempt_ref"])): row for row in frame.collect()}
     found = {
         ref: (row["a"], row["f"], row["outcome"], row["latency_us"], row["tries"], row["bytes"], row["event_date"])
         for ref, row in rows.items()
     }
 
     assert found == {
-        b"answered________": (NOON_US, NOON_US + DAY_US, "ok", DAY_US, 3, 111, NOON),
-        b"waiting_________": (NOON_US, None, None, None, None, 100, NOON),
-        b"told_at_once____": (NOON_US, NOON_US + DAY_US, "ok", DAY_US, 1, 40, NOON),
-        b"immediate_______": (None, NOON_US + DAY_US, "offline", None, 1, 0, NEXT_NOON),
+        ("bhumi", b"answered________"): (NOON_US, NOON_US + DAY_US, "ok", DAY_US, 3, 111, NOON),
+        ("bhumi", b"waiting_________"): (NOON_US, None, None, None, None, 100, NOON),
+        ("bhumi", b"told_at_once____"): (NOON_US, NOON_US + DAY_US, "ok", DAY_US, 1, 40, NOON),
+        ("bhumi", b"immediate_______"): (None, NOON_US + DAY_US, "offline", None, 1, 0, NEXT_NOON),
+        ("lprp", b"answered________"): (NOON_US, None, None, None, None, 7, NOON),
     }
 
 

@@ -1,5 +1,6 @@
 """Checked packets: one row each, whoever stored them, and no check twice."""
 
+import pyarrow as pa
 import pytest
 
 from tests.journal.build import DAY_US, NOON_US, name_at
@@ -8,7 +9,7 @@ from waystation.journal.segment import SegmentName
 from waystation.pipeline.packets import RULE_VERSION
 from waystation.pipeline.tables import SILVER_PACKETS
 from waystation.pipeline.transforms.archive import accept_packets, parse_packet_lines
-from waystation.pipeline.transforms.packets import check_new, packets
+from waystation.pipeline.transforms.packets import _CHECKED, _check_firsts, check_new, packets
 
 pytestmark = pytest.mark.spark
 
@@ -43,6 +44,25 @@ def test_every_packet_is_checked_once(spark, archive) -> None:
         MINE[2].packet_id: "bad_signature",
     }
     assert len(rows) == 4
+
+
+def test_copies_are_one_wherever_a_batch_ends(archive) -> None:
+    """The earliest copy is checked and no other, also where a batch ends between copies or holds nothing new."""
+    columns = ("packet_id", *_CHECKED)
+    rows = {row["packet_id"]: row.asDict() for row in archive.select(*columns).collect()}
+    sorted_rows = [rows[packet_id] for packet_id in sorted(rows)]
+    later = {"signed_bytes": b"later"}
+    copies = pa.Table.from_pylist([row | changed for row in sorted_rows for changed in ({}, later, later)])
+    whole = [row for batch in _check_firsts(iter(copies.to_batches())) for row in batch.to_pylist()]
+    cut = {
+        size: [row for batch in _check_firsts(iter(copies.to_batches(size))) for row in batch.to_pylist()]
+        for size in range(1, copies.num_rows)
+    }
+
+    assert [(row["packet_id"], row["verdict"]) for row in whole] == [
+        (packet_id, "bad_signature" if packet_id == MINE[2].packet_id else "valid") for packet_id in sorted(rows)
+    ]
+    assert {str(rows) for rows in cut.values()} == {str(whole)}
 
 
 def test_known_packets_are_not_checked_again(spark, archive) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from waystation.core.errors import LocalError
-from waystation.core.ids import decode_key_hex, encode_id52
+from waystation.core.ids import encode_id52
 from waystation.core.settings import check
 from waystation.protocols.bsp.formats import FORMATS
 from waystation.protocols.bsp.profile import PROFILES
@@ -14,7 +14,6 @@ from waystation.protocols.bsp.settings import (
     GroupEntry,
     PeerEntry,
     read_groups,
-    read_key,
     read_owners,
     read_peers,
 )
@@ -86,21 +85,6 @@ def test_values_outside_are_refused(field, value):
     """A bound that is declared holds."""
     with pytest.raises(LocalError, match="allowed"):
         check(BspSettings, field, value)
-
-
-# Keys
-
-
-def test_key_is_read_in_both_writings():
-    """64 digits or 52 characters, the same key."""
-    assert read_key(ANNA.hex()) == read_key(encode_id52(ANNA)) == decode_key_hex(ANNA.hex()) == ANNA
-
-
-@pytest.mark.parametrize("text", ["", "x", "01" * 31, "01" * 33, "z" * 52, "zz" * 32])
-def test_text_that_is_no_key_is_refused(text):
-    """Neither length nor digits of another."""
-    with pytest.raises(LocalError):
-        read_key(text)
 
 
 # Groups

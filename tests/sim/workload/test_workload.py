@@ -11,7 +11,7 @@ from waystation.core.errors import LocalError
 from waystation.sim.workload import ALL_SCENARIOS, HONEST, Workload
 
 HOUR_US = 3_600_000_000
-PINNED = "88ab7b02dd490b486b8905f6db3af9bb3fb4610996d0ca4eb6f0ff8d65220d44"
+PINNED = "18df1336622b6b1c0951fccf160a9184da83e36d9e7334a230d2197941ad8fdc"
 """SHA-256 over paths, shipments and bytes of the small workload with every scenario."""
 
 
@@ -82,7 +82,7 @@ def test_deliveries_are_what_the_truth_counts(scenarios):
     attempts, counted = {}, {}
     for row in journal_rows(files):
         if row["kind"].startswith("delivery_"):
-            attempts.setdefault((row["node_id"], row["attrs"]["attempt_ref"]), {})[row["kind"]] = row
+            attempts.setdefault((row["node_id"], row["protocol"], row["attrs"]["attempt_ref"]), {})[row["kind"]] = row
     for kinds in attempts.values():
         accepted, finished = kinds.get("delivery_accepted"), kinds.get("delivery_finished")
         began_us = accepted["ts"] if accepted else finished["ts"] - (finished["latency_us"] or 0)

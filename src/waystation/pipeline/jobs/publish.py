@@ -74,6 +74,8 @@ class _Table(NamedTuple):
     rows_max: int
     counts: tuple[str, ...] = ()
     """Columns whose small counts are left out."""
+    adds_up: bool = False
+    """Whether one count follows from the others: then one that is small takes all with it."""
     needs: str = ""
     """Column whose small count leaves the whole row out."""
     newest_first: bool = False
@@ -101,6 +103,7 @@ _TABLES: Final = (
         7 * _DAY,
         2_000,
         ("n_expected", "n_served", "n_missing"),
+        adds_up=True,
         newest_first=True,
         is_local=True,
     ),
@@ -264,9 +267,8 @@ def _suppressed(rows: list[dict[str, Any]], table: _Table, least: int) -> list[d
     """Leave out counts of fewer than ``least``: as null, out of histograms, and with them rows that say no more."""
     kept = [dict(row) for row in rows if not table.needs or row[table.needs] >= least]
     for row in kept:
-        for name in table.counts:
-            if row[name] is not None and 0 < row[name] < least:
-                row[name] = None
+        small = [name for name in table.counts if row[name] is not None and 0 < row[name] < least]
+        row.update(dict.fromkeys(table.counts if small and table.adds_up else small))
         if "histogram" in row:
             row["histogram"] = [[bucket, n] for bucket, n in row["histogram"] if n >= least]
     return kept

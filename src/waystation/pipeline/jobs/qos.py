@@ -1,9 +1,9 @@
 """Make ``silver.probes`` out of ``bronze.events``, and out of them how good each relay is.
 
 Probes, histograms and daily counts are rewritten for whole dates that are due. Where a relay stands follows from an
-ordered fold that begins ``WARM_UP_DAYS`` before the first date it is rewritten for: the fold starts with a relay on
-probation that nothing is known of, and a week later its window holds what the client's would, so that changes which
-come of starting are not taken for the relay's own (PIPE-WARM).
+ordered fold that begins ``WARM_UP_DAYS`` before the first date it is rewritten for, and is rewritten from there to
+today: the fold starts with a relay on probation that nothing is known of, and a week later its window holds what the
+client's would, so that changes which come of starting are not taken for the relay's own (PIPE-WARM).
 """
 
 import datetime
@@ -49,16 +49,17 @@ def judge_relays(context: Context) -> Counts:
 def _judge(context: Context, due: list[datetime.date]) -> int:
     """Fold each relay once; write its changes and its score; return the rows."""
     today = context.as_of.date()
+    # Where a relay stands follows from what came before: with one date all later ones are judged anew (PIPE-WARM), and
+    # a ban may run out on a day of which nobody recorded anything.
     recomputed = today - datetime.timedelta(days=context.settings.recompute_days)
     begin = min(due[0], recomputed)
+    judged = _days(begin, today)
     kept = DateRange(begin - datetime.timedelta(days=WARM_UP_DAYS), today)
     dates = kept.select(context.lake.manifest(SILVER_PROBES).dates())
     seen = context.read(SILVER_PROBES, dates).where(F.col("ts") < F.lit(context.as_of))
     until_s = int(context.as_of.timestamp())
     histories = relay_histories(seen, until_s).persist()
     try:
-        # A ban may run out on a day of which nobody recorded anything.
-        judged = [day for day in context.dates.select(_days(begin, today)) if day >= recomputed or day in due]
         changes = relay_transitions(histories).where(F.col("event_date").isin(judged))
         out = context.rewrite(changes, GOLD_RELAY_TRANSITIONS, judged)
         week = relay_week(seen.where(F.col("ts") >= F.lit(context.as_of - WEEK)))

@@ -35,7 +35,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows that went into a step, came out, and were turned down."""
+    """Rows that went into a step, came out, and were left out: refused, found wrong or held back."""
 
     rows_in: int
     rows_out: int
@@ -46,8 +46,9 @@ class Counts:
 
     def sentence(self) -> str:
         """Return it for people."""
-        sentence = f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_rejected:,} rejected"
-        return f"{sentence}; {len(self.problems)} notes on segments" if self.problems else sentence
+        sentence = f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_rejected:,} left out"
+        notes = "1 note" if len(self.problems) == 1 else f"{len(self.problems)} notes"
+        return f"{sentence}; {notes} on segments" if self.problems else sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ __all__ = ["stream"]
 
 _BATCH_CHARS: Final = 16
 _LOOK_S: Final = 1  # how often a running stream is asked whether to stop
+_SIGN_IN_LOOKS: Final = 3_600  # looks between two signs that a stream runs: an hour, far below any retention
+_IN_USE: Final = "in-use"  # the file of a checkpoint that is the sign
 _LOG_KEPT: Final = "10"  # micro-batches whose offsets a checkpoint keeps
 _KEEP: Final = "spark.sql.streaming.minBatchesToRetain"
 
@@ -79,10 +81,12 @@ def stream(
     spark.conf.set(_KEEP, _LOG_KEPT)
     options = {"lines": source.lines, "form": "lines", "rowsPerBatch": str(rows_max)}
     lines = spark.readStream.format("waystation").options(**options).load(str(folder.absolute()))
-    taker = _Taker(lake, folder, source, Storage(checkpoint))
+    progress = Storage(checkpoint)
+    taker = _Taker(lake, folder, source, progress)
     writer = lines.writeStream.foreachBatch(taker).option("checkpointLocation", checkpoint)
     try:
-        _wait(_started(writer, available_now=available_now, every_s=every_s), stop)
+        _sign_in(progress)
+        _wait(_started(writer, available_now=available_now, every_s=every_s), stop, progress)
     except StreamingQueryException as error:
         raise HostError(f"the stream ended: {error}") from error
     return taker.counts()
@@ -94,13 +98,22 @@ def _started(writer: "DataStreamWriter", *, available_now: bool, every_s: int) -
     return writer.trigger(processingTime=f"{every_s} seconds").start()
 
 
-def _wait(query: "StreamingQuery", stop: Callable[[], bool]) -> None:
+def _wait(query: "StreamingQuery", stop: Callable[[], bool], checkpoint: Storage) -> None:
+    looks = 0
     try:
         while not query.awaitTermination(_LOOK_S):
             if stop():
                 return
+            looks += 1
+            if looks % _SIGN_IN_LOOKS == 0:
+                _sign_in(checkpoint)
     finally:
         query.stop()
+
+
+def _sign_in(checkpoint: Storage) -> None:
+    """Say that a stream runs here: a checkpoint of a node that is silent for weeks is no left-over (``retain``)."""
+    checkpoint.write_atomically(_IN_USE, "")
 
 
 class _Taker:

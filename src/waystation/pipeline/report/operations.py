@@ -13,8 +13,8 @@ from waystation.pipeline.report.words import short_names
 __all__ = ["capacity", "problems_of", "runs"]
 
 _PROBLEMS_SHOWN_MAX: Final = 100
-_STEP_HEAD: Final = ("step", ">rows in", ">rows out", ">rejected", ">seconds")
-_STEP_HEAD_LATE: Final = ("step", ">rows in", ">rows out", ">rejected", ">late", ">seconds")
+_STEP_HEAD: Final = ("step", ">rows in", ">rows out", ">left out", ">seconds")
+_STEP_HEAD_LATE: Final = ("step", ">rows in", ">rows out", ">left out", ">late", ">seconds")
 
 
 def capacity(summary: Summary) -> Section:
@@ -158,7 +158,7 @@ def _earlier(summary: Summary) -> Markup:
         )
         for run in summary.runs
     ]
-    head = ("run", "started (UTC)", ">seconds", ">rows read", ">rejected", ">notes")
+    head = ("run", "started (UTC)", ">seconds", ">rows read", ">left out", ">notes")
     return table("Runs, the newest first", head, lines)
 
 

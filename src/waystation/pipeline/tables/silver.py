@@ -44,7 +44,7 @@ SILVER_DELIVERIES: Final = Dataset(
     "one delivery attempt, or those of one recipient and second that needed no answer",
     (
         NODE,
-        Column("attempt_ref", "binary", False, PSEUDONYMOUS, "Reference of the attempt."),
+        Column("attempt_ref", "binary", False, PSEUDONYMOUS, "Reference of the attempt; each protocol counts its own."),
         PROTOCOL,
         Column("dest_ref", "binary", True, PSEUDONYMOUS, "Keyed hash of the recipient's key: the journal's peer_ref."),
         Column(
@@ -60,7 +60,7 @@ SILVER_DELIVERIES: Final = Dataset(
         Column("tries", "bigint", True, OPERATIONAL, "Requests that the outcome answered, or attempts it stands for."),
         Column("bytes", "bigint", True, OPERATIONAL, "Bytes of request and reply."),
     ),
-    ("node_id", "attempt_ref"),
+    ("node_id", "protocol", "attempt_ref"),
     "accepted_at, or finished_at when nothing was accepted",
     14,
 )

@@ -17,7 +17,7 @@ __all__ = ["capacity"]
 
 _BITS_MAX: Final = 40  # more than any protocol can demand (lprp 8: 26), and the sum stays exact
 _SUMS: Final = ("messages", "bytes_in", "bytes_out", "cpu_us")
-_COUNTS: Final = ("peak_connections", *_SUMS, "memory_bytes", "store_bytes", "pow_accepted", "pow_turned_down")
+_MEASURED: Final = ("peak_connections", *_SUMS, "memory_bytes", "store_bytes")
 _PERCENT: Final = 99
 
 
@@ -25,14 +25,12 @@ def capacity(events: "DataFrame", work: "DataFrame", disk_gib: int) -> "DataFram
     """Sum up each node's day, and tell how its store grew over the days before.
 
     Takes ``bronze.events`` and ``silver.pow``, both with the ``GROWTH_DAYS`` before the days that are wanted. Gives the
-    columns of ``gold.capacity`` and ``event_date: date``. A day without samples has a row when work was judged on it.
+    columns of ``gold.capacity`` and ``event_date: date``. A day without samples has no row, not zeros (PIPE-SAMPLE).
     """
-    days = _sampled(events).join(_worked(work), ["node_id", "day"], "full")
+    days = _sampled(events).join(_worked(work), ["node_id", "day"], "left")
     whole = days.select(
-        *("node_id", "day"),
-        F.col("store_bytes").isNotNull().alias("sampled"),
-        F.coalesce("minutes", F.array().cast("array<bigint>")).alias("minutes"),
-        *(F.coalesce(name, F.lit(0)).alias(name) for name in _COUNTS),
+        *("node_id", "day", "minutes", *_MEASURED),
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in ("pow_accepted", "pow_turned_down")),
         F.coalesce("pow_work", F.lit(0)).cast("double").alias("pow_work"),
     )
     rows = whole.groupBy("node_id").applyInArrow(_finisher(disk_gib), GOLD_CAPACITY.row_ddl())
@@ -78,8 +76,8 @@ def _finisher(disk_gib: int) -> Callable[[pa.Table], pa.Table]:
 def _finished(row: dict[str, Any], days: list[dict[str, Any]], disk_gib: int) -> dict[str, Any]:
     number = row["day"].toordinal()
     reach = range(number - GROWTH_DAYS + 1, number + 1)
-    points = [(each["day"].toordinal(), each["store_bytes"]) for each in days if each["sampled"]]
-    slope = growth([point for point in points if point[0] in reach]) if row["sampled"] else None
+    points = [(each["day"].toordinal(), each["store_bytes"]) for each in days]
+    slope = growth([point for point in points if point[0] in reach])
     return {
         **row,
         "messages_per_s_p99": per_second(nearest_rank(row["minutes"], _PERCENT)),

@@ -36,7 +36,7 @@ def connections(events: "DataFrame") -> "DataFrame":
 
 
 def deliveries(events: "DataFrame") -> "DataFrame":
-    """Pair ``delivery_accepted`` with ``delivery_finished`` by ``node_id`` and ``attempt_ref``.
+    """Pair ``delivery_accepted`` with ``delivery_finished`` by ``node_id``, ``protocol`` and ``attempt_ref``.
 
     Takes ``bronze.events``; events without a well-formed attempt_ref fall away. An outcome whose acceptance was not
     recorded was accepted ``latency_us`` before it; without a latency it was immediate. Gives the columns of
@@ -49,9 +49,8 @@ def deliveries(events: "DataFrame") -> "DataFrame":
     of_deliveries = events.where((accepted | finished) & reference.rlike(_ATTEMPT_REF))
     paired = (
         of_deliveries.withColumn("attempt_ref", F.unhex(reference))
-        .groupBy("node_id", "attempt_ref")
+        .groupBy("node_id", "protocol", "attempt_ref")
         .agg(
-            F.min("protocol").alias("protocol"),
             F.min("peer_ref").alias("dest_ref"),
             F.coalesce(F.min(F.when(accepted, F.col("ts"))), F.min(F.when(finished, began))).alias("accepted_at"),
             F.max(F.when(finished, F.col("ts"))).alias("finished_at"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["check_new", "packets"]
 
 _CHECKED: Final = ("author_id", "content_type", "packet_ts", "expires_at", "pubkey", "sig", "signed_bytes")
+_ORDER: Final = ("received_at", "node_id", "segment", "seq")
 _CHECKS_DDL: Final = "packet_id binary, schema_ok boolean, id_ok boolean, sig_ok boolean, verdict string"
 _CHECKS: Final = ("packet_id", "schema_ok", "id_ok", "sig_ok", "verdict")
 
@@ -26,10 +27,10 @@ def check_new(archive: "DataFrame", known: "DataFrame") -> "DataFrame":
     ``sig_ok: boolean`` and ``verdict: string``.
     """
     done = known.where(F.col("verified_with") == RULE_VERSION).select("packet_id")
-    order = F.struct("received_at", "node_id", "segment", "seq")
-    new = archive.join(done, "packet_id", "left_anti").groupBy("packet_id")
-    first = new.agg(F.min_by(F.struct(*_CHECKED), order).alias("copy")).select("packet_id", "copy.*")
-    return first.mapInArrow(_check_batches, _CHECKS_DDL)
+    new = archive.select("packet_id", *_CHECKED, *_ORDER).join(done, "packet_id", "left_anti")
+    # Sorting spills when it must, and a window would do it twice; the first of each run is taken where it is checked.
+    copies = new.repartition("packet_id").sortWithinPartitions("packet_id", *_ORDER)
+    return copies.select("packet_id", *_CHECKED).mapInArrow(_check_firsts, _CHECKS_DDL)
 
 
 def packets(archive: "DataFrame", known: "DataFrame", checked: "DataFrame") -> "DataFrame":
@@ -38,10 +39,9 @@ def packets(archive: "DataFrame", known: "DataFrame", checked: "DataFrame") -> "
     Takes ``bronze.archive``, ``silver.packets`` as it was and what ``check_new`` gives. Gives the columns of
     ``silver.packets`` and ``event_date: date``, the date of ``first_received_at``.
     """
-    order = F.struct("received_at", "node_id", "segment", "seq")
     told = F.struct("protocol", "author_id", "content_type", "packet_ts", "expires_at", "size")
     seen = archive.groupBy("packet_id").agg(
-        F.min_by(told, order).alias("told"),
+        F.min_by(told, F.struct(*_ORDER)).alias("told"),
         F.min("received_at").alias("first_received_at"),
         F.countDistinct("node_id").cast("int").alias("n_nodes"),
     )
@@ -51,12 +51,18 @@ def packets(archive: "DataFrame", known: "DataFrame", checked: "DataFrame") -> "
     return rows.select(*SILVER_PACKETS.names(), F.to_date("first_received_at").alias("event_date"))
 
 
-def _check_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _check_firsts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Check the first of the copies of each packet; copies follow each other, over the borders of batches too."""
+    before = None
     for batch in batches:
-        rows = batch.to_pylist()
-        checks = [check_packet(row) for row in rows]
+        firsts = []
+        for row in batch.to_pylist():
+            if row["packet_id"] != before:
+                before = row["packet_id"]
+                firsts.append(row)
+        checks = [check_packet(row) for row in firsts]
         columns = [
-            pa.array([row["packet_id"] for row in rows], pa.binary()),
+            pa.array([row["packet_id"] for row in firsts], pa.binary()),
             pa.array([check.schema_ok for check in checks], pa.bool_()),
             pa.array([check.id_ok for check in checks], pa.bool_()),
             pa.array([check.sig_ok for check in checks], pa.bool_()),

@@ -15,7 +15,7 @@ from typing import Any, Final
 from waystation.core.effects import Effect, Peer
 from waystation.core.errors import LocalError
 from waystation.core.facts import Fact
-from waystation.core.ids import PublicKey
+from waystation.core.ids import PublicKey, decode_key
 from waystation.core.instant import Instant
 from waystation.core.records import Store
 from waystation.crypto.signing import KeyPair
@@ -34,7 +34,6 @@ from waystation.protocols.bsp.settings import (
     BspSettings,
     PeerEntry,
     read_groups,
-    read_key,
     read_owners,
     read_peers,
 )
@@ -78,7 +77,7 @@ class BspRelay:
         profile = PROFILES[settings.profile]
         self._device = BspDevice(profile, store, mode=Mode(settings.mode), admits=self._admits_message)
         self._peers = {peer.key: peer for peer in read_peers(settings.peers) if peer.key != self._own_key}
-        plain_peer = read_key(settings.plain_peer) if settings.plain_peer else None
+        plain_peer = decode_key(settings.plain_peer) if settings.plain_peer else None
         if self._own_key in {plain_peer, *read_owners(settings.owners)}:
             raise LocalError("bsp.plain_peer and bsp.owners name other devices, not this node itself")
         self._group_names: dict[bytes, str] = {}

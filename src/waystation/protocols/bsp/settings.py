@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from waystation.core.errors import LocalError
-from waystation.core.ids import PublicKey, decode_id52, decode_key_hex
+from waystation.core.ids import PublicKey, decode_key
 from waystation.core.settings import setting
 
-__all__ = ["BspSettings", "GroupEntry", "PeerEntry", "read_groups", "read_key", "read_owners", "read_peers"]
+__all__ = ["BspSettings", "GroupEntry", "PeerEntry", "read_groups", "read_owners", "read_peers"]
 
 _GROUP_KEYS: Final = ("client_id", "descriptor", "format", "share_with", "name")
 _PEER_KEYS: Final = ("key", "url", "name")
 _FORMATS: Final = ("opaque", "deps_v1")
 _SCHEMES: Final = ("bsp+tls://", "bsp+wss://")
-_ID52_CHARS: Final = 52
 
 
 class GroupEntry(NamedTuple):
@@ -76,15 +75,6 @@ class BspSettings:
         "SHA-256 (hexadecimal) of the certificate that a TLS proxy before our WebSocket shows; without it bsp+wss needs"
         " our own TLS.",
     )
-
-
-def read_key(text: str) -> PublicKey:
-    """Return the public key that a text of 64 hexadecimal digits or an id52 names.
-
-    Raises:
-        LocalError: It is neither.
-    """
-    return decode_id52(text) if len(text) == _ID52_CHARS else decode_key_hex(text)
 
 
 def read_groups(entries: Sequence[Mapping[str, str | list[str]]]) -> tuple[GroupEntry, ...]:
@@ -182,6 +172,6 @@ def _hex(what: str, entry: Mapping[str, str | list[str]], name: str) -> bytes:
 
 def _key(what: str, text: str) -> PublicKey:
     try:
-        return read_key(text)
+        return decode_key(text)
     except LocalError as error:
         raise LocalError(f"{what}: {error}") from error

@@ -64,7 +64,9 @@ class Deliveries:
         self._rng = plan.stream(habit.protocol)
         self._attempts = round(attempts)
         self._people = [self._rng.randbytes(32) for _ in range(recipients)]
-        self._boots = [self._rng.randbytes(8) for _ in plan.nodes]
+        # A node's run has one name for all protocols, and each counts from nought: only the protocol tells them apart.
+        runs = plan.stream("runs")
+        self._boots = [runs.randbytes(8) for _ in plan.nodes]
         self._numbers = [0] * len(plan.nodes)
         self._references: dict[tuple[int, int], list[bytes]] = {}
 
