@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -223,7 +222,6 @@ def test_interrupted_send_is_a_failure_that_says_how_to_go_on(tmp_path, number, 
     ) as sending:
         while not (home / "lprp.db").exists() or not used_clock(home):
             assert sending.poll() is None, sending.communicate()
-            time.sleep(0.01)
         sending.send_signal(number)
         out, err = sending.communicate(timeout=30)
 
