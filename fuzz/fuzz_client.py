@@ -3,16 +3,16 @@
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from fuzz.corpus import COMMITS, DEVICE_HEARS, HELLO, KEYS, PREIMAGES, RELAY_FRAMES, SENDER_HEARS
 from fuzz.mutate import cut, mutate_frames
 from fuzz.target import expect
 from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant
-from waystation.protocols.bhumi import client
-from waystation.protocols.bhumi.client import DeviceClient, SenderClient
+from waystation.protocols.bhumi.device_client import Delivered, DeviceClient
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.sender_client import OUTSTANDING_MAX, Answered, Lost, SenderClient
 
 _RELAY: Final = Peer(1)
 _STEP_US: Final = 700_000
@@ -63,7 +63,7 @@ class _ClientTarget(ABC):
 
     @abstractmethod
     def react(
-        self, machine: DeviceClient | SenderClient, happened: list[client.Event], rng: random.Random, now: Instant
+        self, machine: DeviceClient | SenderClient, happened: list[Any], rng: random.Random, now: Instant
     ) -> None:
         """Do what a user does about what happened."""
 
@@ -94,11 +94,11 @@ class DeviceTarget(_ClientTarget):
         return DeviceClient(KEYS[0], COMMITS, ask_preimage=bool(choice & 1), always_preimage=bool(choice & 2))
 
     def react(
-        self, machine: DeviceClient | SenderClient, happened: list[client.Event], rng: random.Random, now: Instant
+        self, machine: DeviceClient | SenderClient, happened: list[Any], rng: random.Random, now: Instant
     ) -> None:
         """Answer most deliveries, and one that never was."""
         for event in happened:
-            if isinstance(event, client.Delivered) and isinstance(machine, DeviceClient) and rng.random() < 0.8:
+            if isinstance(event, Delivered) and isinstance(machine, DeviceClient) and rng.random() < 0.8:
                 machine.answer(event.message_id, b"reply")
                 machine.answer(event.message_id ^ 1, b"reply")
         expect(now >= 0, "time runs backwards")
@@ -124,18 +124,18 @@ class SenderTarget(_ClientTarget):
         return SenderClient(result_timeout_ms=1_000 + choice)
 
     def react(
-        self, machine: DeviceClient | SenderClient, happened: list[client.Event], rng: random.Random, now: Instant
+        self, machine: DeviceClient | SenderClient, happened: list[Any], rng: random.Random, now: Instant
     ) -> None:
         """Strike out what has its outcome and ask again."""
         for event in happened:
-            if isinstance(event, client.Answered | client.Lost):
+            if isinstance(event, Answered | Lost):
                 expect(event.token in self._asked, "a second outcome, or one of nothing")
                 self._asked.discard(event.token)
         if isinstance(machine, SenderClient) and rng.random() < 0.7:
             token = machine.send(KEYS[0].public, rng.choice(PREIMAGES), b"ask", now)
             if isinstance(token, int):
                 self._asked.add(token)
-        expect(len(self._asked) <= client.OUTSTANDING_MAX + 1, "more asked than the window")
+        expect(len(self._asked) <= OUTSTANDING_MAX + 1, "more asked than the window")
 
     def finish(self, machine: DeviceClient | SenderClient) -> None:
         """Nothing is open, and nothing is waited for."""

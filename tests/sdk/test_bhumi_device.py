@@ -16,7 +16,7 @@ from tests.sdk.build import (
     paired,
 )
 from waystation.protocols.bhumi import messages, wire
-from waystation.protocols.bhumi.client import commit_of
+from waystation.protocols.bhumi.client_base import commit_of
 from waystation.protocols.bhumi.envelope import open_envelope
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.payloads import (

@@ -5,9 +5,11 @@ import pytest
 from tests.sdk.build import ScriptedRelay
 from waystation.core.errors import HostError
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bhumi import client, messages, wire
-from waystation.protocols.bhumi.client import DeviceClient, SenderClient
+from waystation.protocols.bhumi import device_client, messages, wire
+from waystation.protocols.bhumi.client_base import Greeted
+from waystation.protocols.bhumi.device_client import Delivered, DeviceClient, Registered
 from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.sender_client import Lost, SenderClient
 from waystation.sdk.link import Link, no_greeting, now
 from waystation.transport.dial import RelayUrl
 
@@ -24,7 +26,7 @@ def test_commands_leave_in_one_write():
             await link.open(RelayUrl.parse(relay.url), None, 5)
             ((peer, _),) = await relay.wait_for(FrameType.I_AM)
             relay.send(peer, messages.Deliver(1, b"x"))
-            while not isinstance(await events.get(), client.Delivered):
+            while not isinstance(await events.get(), Delivered):
                 pass
             machine.add_commits([bytes(32)])
             machine.answer(1, b"y")
@@ -55,7 +57,7 @@ def test_events_in_order_and_one_end():
     reason, events = asyncio.run(scenario())
 
     assert reason == "the relay closed the connection"
-    assert events == [client.Greeted(65_536), client.Lost(1)]
+    assert events == [Greeted(65_536), Lost(1)]
 
 
 def test_broken_protocol_closes_with_its_reason():
@@ -74,14 +76,14 @@ def test_broken_protocol_closes_with_its_reason():
 
 def test_timer_wakes_the_machine(monkeypatch):
     """A deadline of the machine is kept without any bytes arriving."""
-    monkeypatch.setattr(client, "CONFIRM_MS", 10)
+    monkeypatch.setattr(device_client, "CONFIRM_MS", 10)
 
     async def scenario():
         async with ScriptedRelay() as relay:
             registered = asyncio.get_running_loop().create_future()
             link = Link(
                 DeviceClient(KEY_PAIR),
-                lambda event: registered.set_result(event) if isinstance(event, client.Registered) else None,
+                lambda event: registered.set_result(event) if isinstance(event, Registered) else None,
             )
             await link.open(RelayUrl.parse(relay.url), None, 5)
             event = await asyncio.wait_for(registered, 5)

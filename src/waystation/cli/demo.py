@@ -29,8 +29,9 @@ from waystation.cli.demo_merk import MerkDemo
 from waystation.cli.demo_policy import PolicyDemo
 from waystation.cli.demo_strata import StrataDemo
 from waystation.core.errors import HostError, WaystationError
-from waystation.protocols.bhumi.client import Answered, Greeted, SenderClient
+from waystation.protocols.bhumi.client_base import Greeted
 from waystation.protocols.bhumi.messages import Status
+from waystation.protocols.bhumi.sender_client import Answered, SenderClient
 from waystation.sdk.bhumi import BhumiState, Device, Invite, Listening, Request, Sender, encode_invite
 from waystation.sdk.errors import OfflineError
 from waystation.sdk.link import Link, now

@@ -9,7 +9,8 @@ import ssl
 from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
-from waystation.protocols.bhumi.client import OUTSTANDING_MAX, Answered, Greeted, Lost, SenderClient, Unsent
+from waystation.protocols.bhumi.client_base import Greeted, Unsent
+from waystation.protocols.bhumi.sender_client import OUTSTANDING_MAX, Answered, Lost, SenderClient
 from waystation.sdk.bhumi_retry import Outcome, outcome_of_status
 from waystation.sdk.link import Link, no_greeting, now
 from waystation.transport.dial import RelayUrl

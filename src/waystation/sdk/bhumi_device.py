@@ -17,7 +17,8 @@ from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.crypto.agreement import WeakKeyError
 from waystation.protocols.bhumi import wire
-from waystation.protocols.bhumi.client import Delivered, DeviceClient, Greeted, Registered, Unsent, commit_of
+from waystation.protocols.bhumi.client_base import Greeted, Unsent, commit_of
+from waystation.protocols.bhumi.device_client import Delivered, DeviceClient, Registered
 from waystation.protocols.bhumi.envelope import HINT_BYTES
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
 from waystation.protocols.bhumi.payloads import (

@@ -12,8 +12,9 @@ from typing import Final
 
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import wire
-from waystation.protocols.bhumi.client import Delivered as DeliveredEvent
-from waystation.protocols.bhumi.client import DeviceClient, Registered, commit_of
+from waystation.protocols.bhumi.client_base import commit_of
+from waystation.protocols.bhumi.device_client import Delivered as DeliveredEvent
+from waystation.protocols.bhumi.device_client import DeviceClient, Registered
 from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, Ack, RecentResponse
 from waystation.sim.actor import Driver

@@ -8,8 +8,9 @@ from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bhumi.client import Answered, Greeted, Lost, SenderClient, Unsent
+from waystation.protocols.bhumi.client_base import Greeted, Unsent
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, Status
+from waystation.protocols.bhumi.sender_client import Answered, Lost, SenderClient
 from waystation.sim.actor import Driver
 from waystation.sim.bhumi_commons import PROTOCOL, Commons
 from waystation.sim.bhumi_device import Device

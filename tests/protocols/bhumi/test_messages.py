@@ -20,6 +20,18 @@ def test_type_numbers_are_those_of_the_spec():
         "SEND_RESULT": 7,
         "UPDATE_COMMITS": 8,
         "OPTIONS": 0x40,
+        "REVOKE_COMMITS": 0x41,
+        "BIND": 0x42,
+        "I_AM_OK": 0x43,
+        "PRESENCE": 0x44,
+        "WHERE": 0x45,
+        "WHERE_RESULT": 0x46,
+        "RELAY_AD": 0x47,
+        "RELAYS_REQUEST": 0x48,
+        "RELAYS": 0x49,
+        "QA_REQUEST": 0x4A,
+        "QA_REPORT": 0x4B,
+        "GOSSIP": 0x4C,
     }
 
 

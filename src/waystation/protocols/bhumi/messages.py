@@ -49,6 +49,18 @@ class FrameType(IntEnum):
     SEND_RESULT = 0x07
     UPDATE_COMMITS = 0x08
     OPTIONS = 0x40
+    REVOKE_COMMITS = 0x41
+    BIND = 0x42
+    I_AM_OK = 0x43
+    PRESENCE = 0x44
+    WHERE = 0x45
+    WHERE_RESULT = 0x46
+    RELAY_AD = 0x47
+    RELAYS_REQUEST = 0x48
+    RELAYS = 0x49
+    QA_REQUEST = 0x4A
+    QA_REPORT = 0x4B
+    GOSSIP = 0x4C
 
 
 class Status(IntEnum):
@@ -65,6 +77,16 @@ class Feature(IntFlag):
     """Feature bits of OPTIONS. Spec: BHUMI-X."""
 
     DELIVER_WITH_PREIMAGE = 1 << 0
+    RESULT_WITH_TAG = 1 << 1
+    """Reserved: no document gives its layout, so nobody here accepts it."""
+    PRESENCE = 1 << 2
+    """PRESENCE, WHERE, RELAY_AD, RELAYS_REQ and GOSSIP are understood."""
+    QA = 1 << 3
+    """The relay may ask for probes."""
+    BINDING = 1 << 4
+    """The relay challenges, the client proves its identity to this very relay."""
+    I_AM_OK = 1 << 5
+    """The relay says that it took an I_AM."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ class Refusal(Enum):
     TOO_MANY_COMMITS = "too_many_commits"
     BAD_VERSION = "bad_version"
     END_INSIDE_FRAME = "end_inside_frame"
+    BAD_ADDRESS = "bad_address"
+    BAD_VERDICT = "bad_verdict"
+    BAD_RECORD = "bad_record"
     # The peer may not do what it asked: the connection closes.
     BAD_SIGNATURE = "bad_signature"
     OTHER_IDENTITY = "other_identity"
@@ -46,6 +49,9 @@ class Refusal(Enum):
     CARRIED_DUPLICATE = "carried_duplicate"
     LATE_OVER_LIMIT = "late_over_limit"
     UNKNOWN_EXTENSION = "unknown_extension"
+    RECORD_TTL = "record_ttl"
+    RECORD_FROM_FUTURE = "record_from_future"
+    RECORD_EXPIRED = "record_expired"
     # A SEND is refused with status 1 and its commit kept, or with status 2.
     RECIPIENT_QUEUE_FULL = "recipient_queue_full"
     TOO_MANY_JOINERS = "too_many_joiners"

@@ -196,10 +196,10 @@ class FrameBuffer:
     def _check_header(self, frame_type: int, length: int) -> None:
         limit = self._limits.get(frame_type)
         if limit is None:
-            if frame_type in FrameType.__members__.values():
-                raise MalformedError(Refusal.WRONG_DIRECTION, f"frame type {frame_type:#04x}")
-            if frame_type < EXTENSION_TYPES_FROM:
-                raise MalformedError(Refusal.UNKNOWN_TYPE, f"frame type {frame_type:#04x}")
+            if frame_type < EXTENSION_TYPES_FROM or frame_type == FrameType.OPTIONS:  # part of the core, BHUMI-C8
+                known = frame_type in FrameType.__members__.values()
+                refusal = Refusal.WRONG_DIRECTION if known else Refusal.UNKNOWN_TYPE
+                raise MalformedError(refusal, f"frame type {frame_type:#04x}")
             limit = EXTENSION_FRAME_BYTES_MAX
         if length > limit:
             raise MalformedError(Refusal.OVERSIZE, f"type {frame_type:#04x}, {length} bytes, at most {limit}")

@@ -8,9 +8,19 @@ import pytest
 from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair, verify
-from waystation.protocols.bhumi import client, messages, wire
-from waystation.protocols.bhumi.client import DeviceClient, SenderClient, Unsent, commit_of
+from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi.client_base import HELLO_TIMEOUT_MS, Greeted, Unsent, commit_of
+from waystation.protocols.bhumi.device_client import (
+    CONFIRM_MS,
+    DELIVERIES_MAX,
+    KEEPALIVE_MS,
+    SILENCE_MS,
+    Delivered,
+    DeviceClient,
+    Registered,
+)
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.sender_client import RESULT_TIMEOUT_MS, Answered, Lost, SenderClient
 
 VECTORS = {
     entry["name"]: bytes.fromhex(entry["hex"])
@@ -69,7 +79,7 @@ def test_introduction_is_the_vector():
     machine.receive(RELAY, HELLO, START)
 
     assert sent(machine) == OPTIONS_YES + VECTORS["I_AM 2 commits 1 response"] + KEEPALIVE
-    assert machine.take_events() == [client.Greeted(65_536)]
+    assert machine.take_events() == [Greeted(65_536)]
 
 
 def test_options_can_be_left_out():
@@ -107,17 +117,17 @@ def test_echo_confirms_registration():
 
     machine.receive(RELAY, OPTIONS_YES + KEEPALIVE + KEEPALIVE, START)
 
-    assert machine.take_events() == [client.Registered(confirmed=True, with_preimage=True)]
+    assert machine.take_events() == [Registered(confirmed=True, with_preimage=True)]
 
 
 def test_silence_confirms_in_the_end():
     """A relay that never echoes counts as content after a second, and its silence is not held against it."""
     machine = open_device()
 
-    machine.wake(after_ms(START, client.CONFIRM_MS))
-    machine.wake(after_ms(START, 10 * client.SILENCE_MS))
+    machine.wake(after_ms(START, CONFIRM_MS))
+    machine.wake(after_ms(START, 10 * SILENCE_MS))
 
-    assert machine.take_events() == [client.Registered(confirmed=False, with_preimage=False)]
+    assert machine.take_events() == [Registered(confirmed=False, with_preimage=False)]
     assert not [effect for effect in machine.take() if isinstance(effect, Close)]
 
 
@@ -138,7 +148,7 @@ def test_layout_follows_the_relays_answer(options, answer, deliver, preimage):
 
     machine.receive(RELAY, answer + deliver, START)
 
-    assert client.Delivered(7, b"request", preimage) in machine.take_events()
+    assert Delivered(7, b"request", preimage) in machine.take_events()
 
 
 def test_answer_is_the_vector_and_leaves_once():
@@ -217,21 +227,21 @@ def test_keepalive_comes_on_time():
     """A device says KEEPALIVE every 45 seconds, and its deadline is never later than that."""
     machine = open_device()
     machine.receive(RELAY, KEEPALIVE, START)
-    due = after_ms(START, client.KEEPALIVE_MS)
+    due = after_ms(START, KEEPALIVE_MS)
 
     assert machine.deadline() == due
     machine.wake(Instant(due - 1))
     assert sent(machine) == b""
     machine.wake(due)
     assert sent(machine) == KEEPALIVE
-    assert machine.deadline() == after_ms(START, client.SILENCE_MS)
+    assert machine.deadline() == after_ms(START, SILENCE_MS)
 
 
 def test_silence_after_echo_is_death():
     """A relay that echoed once and then says nothing for 90 seconds is given up, not a moment before."""
     machine = open_device()
     machine.receive(RELAY, KEEPALIVE, START)
-    dead_at = after_ms(START, client.SILENCE_MS)
+    dead_at = after_ms(START, SILENCE_MS)
 
     machine.wake(Instant(dead_at - 1))
     before = [effect for effect in machine.take() if isinstance(effect, Close)]
@@ -247,8 +257,8 @@ def test_no_hello_is_death(make):
     """Without HELLO the connection is given up after ten seconds."""
     machine = make()
 
-    assert machine.deadline() == after_ms(START, client.HELLO_TIMEOUT_MS)
-    machine.wake(after_ms(START, client.HELLO_TIMEOUT_MS))
+    assert machine.deadline() == after_ms(START, HELLO_TIMEOUT_MS)
+    machine.wake(after_ms(START, HELLO_TIMEOUT_MS))
 
     assert machine.take() == [Close(RELAY, Refusal.FRAME_TIMEOUT)]
 
@@ -272,9 +282,9 @@ def test_results_belong_to_the_oldest():
     machine.disconnect(RELAY, START)
 
     assert machine.take_events() == [
-        client.Answered(tokens[0], 0, b"response"),
-        client.Answered(tokens[1], 3, b""),
-        client.Lost(tokens[2]),
+        Answered(tokens[0], 0, b"response"),
+        Answered(tokens[1], 3, b""),
+        Lost(tokens[2]),
     ]
 
 
@@ -309,7 +319,7 @@ def test_unanswered_request_ends_the_connection():
     machine = open_sender()
     tokens = [machine.send(KEY_PAIR.public, P0, b"", START) for _ in range(2)]
     machine.take()
-    due = after_ms(START, client.RESULT_TIMEOUT_MS)
+    due = after_ms(START, RESULT_TIMEOUT_MS)
 
     assert machine.deadline() == due
     machine.wake(Instant(due - 1))
@@ -317,7 +327,7 @@ def test_unanswered_request_ends_the_connection():
     machine.wake(due)
 
     assert machine.take() == [Close(RELAY, Refusal.IDLE_TIMEOUT)]
-    assert machine.take_events() == [client.Lost(token) for token in tokens]
+    assert machine.take_events() == [Lost(token) for token in tokens]
 
 
 def test_result_without_request_closes():
@@ -332,12 +342,12 @@ def test_result_without_request_closes():
 def test_too_many_deliveries_close():
     """A relay that delivers without waiting for any answer is left before memory grows."""
     machine = open_device()
-    frames = [wire.encode_deliver(number, b"", None) for number in range(client.DELIVERIES_MAX + 1)]
+    frames = [wire.encode_deliver(number, b"", None) for number in range(DELIVERIES_MAX + 1)]
 
     machine.receive(RELAY, b"".join(frames), START)
 
     assert machine.take() == [Close(RELAY, Refusal.RECIPIENT_QUEUE_FULL)]
-    assert len([e for e in machine.take_events() if isinstance(e, client.Delivered)]) == client.DELIVERIES_MAX
+    assert len([e for e in machine.take_events() if isinstance(e, Delivered)]) == DELIVERIES_MAX
 
 
 FRAMES = {
@@ -459,7 +469,7 @@ def test_another_peer_is_ignored():
     machine.disconnect(Peer(8), START)
 
     assert not machine.is_open
-    assert machine.deadline() == after_ms(START, client.HELLO_TIMEOUT_MS)
+    assert machine.deadline() == after_ms(START, HELLO_TIMEOUT_MS)
     assert machine.take() == []
 
 

@@ -1,0 +1,93 @@
+"""What the signatures of Bhumi's extension frames cover, and which signed records may be believed (BHUMI-X, BHUMI-A20).
+
+A signature is made over the 32-byte SHA-256 of a label and the record; I_AM signs 36 bytes, so that no signature can
+stand for another. Time is the wall clock's: a record is good from ``issued_at_s`` less the tolerance until
+``issued_at_s + ttl_s``, and nobody but its owner can make that later.
+"""
+
+from typing import Final
+
+from waystation.core.ids import PublicKey
+from waystation.crypto.hashing import sha256
+from waystation.crypto.signing import KeyPair, sign, verify
+from waystation.protocols.bhumi.extension_messages import BindChallenge, Presence, RelayAd, SignedRecord
+from waystation.protocols.bhumi.extension_wire import record_body
+from waystation.protocols.bhumi.refusals import Refusal
+
+__all__ = [
+    "ADVERT_TTL_MAX_S",
+    "CLOCK_TOLERANCE_S",
+    "PRESENCE_TTL_MAX_S",
+    "binding_bytes",
+    "expires_at_s",
+    "is_signed",
+    "sign_advert",
+    "sign_binding",
+    "sign_presence",
+    "untimely",
+]
+
+CLOCK_TOLERANCE_S: Final = 120  # between the clocks of two honest machines
+PRESENCE_TTL_MAX_S: Final = 600
+ADVERT_TTL_MAX_S: Final = 3_600  # ours, BHUMI-ADVERT: a relay moves less often than a device
+_PRESENCE_LABEL: Final = b"bhumi-presence/1"
+_ADVERT_LABEL: Final = b"bhumi-relay-ad/1"
+_BINDING_LABEL: Final = b"bhumi-bind/1"
+
+
+def sign_presence(key_pair: KeyPair, relay_id: PublicKey, issued_at_s: int, ttl_s: int) -> Presence:
+    """Return the presence of a device at a relay."""
+    unsigned = Presence(key_pair.public, relay_id, issued_at_s, ttl_s, b"")
+    return Presence(*_fields(unsigned), sign(key_pair, _digest(unsigned)))
+
+
+def sign_advert(key_pair: KeyPair, address: str, issued_at_s: int, ttl_s: int) -> RelayAd:
+    """Return the advert of a relay for its own address."""
+    unsigned = RelayAd(key_pair.public, issued_at_s, ttl_s, address, b"")
+    return RelayAd(key_pair.public, issued_at_s, ttl_s, address, sign(key_pair, _digest(unsigned)))
+
+
+def is_signed(record: SignedRecord) -> bool:
+    """Return whether the owner of a record has signed it; costs one verification."""
+    return verify(record.owner, _digest(record), record.signature)
+
+
+def expires_at_s(record: SignedRecord) -> int:
+    """Return when a record ends, Unix seconds; from that second on it is worth nothing."""
+    return record.issued_at_s + record.ttl_s
+
+
+def untimely(record: SignedRecord, now_s: int) -> Refusal | None:
+    """Return why a record cannot be believed now, whoever signed it; None when its times are in order.
+
+    Args:
+        record: Its signature is not looked at.
+        now_s: Unix seconds.
+    """
+    ttl_max_s = PRESENCE_TTL_MAX_S if isinstance(record, Presence) else ADVERT_TTL_MAX_S
+    if not 0 < record.ttl_s <= ttl_max_s:
+        return Refusal.RECORD_TTL
+    if record.issued_at_s > now_s + CLOCK_TOLERANCE_S:
+        return Refusal.RECORD_FROM_FUTURE
+    if expires_at_s(record) <= now_s:
+        return Refusal.RECORD_EXPIRED
+    return None
+
+
+def binding_bytes(challenge: BindChallenge, identity: PublicKey) -> bytes:
+    """Return what BIND signs: a label, the relay, its nonce and the identity."""
+    return _BINDING_LABEL + challenge.relay_id + challenge.nonce + identity
+
+
+def sign_binding(key_pair: KeyPair, challenge: BindChallenge) -> bytes:
+    """Return the 64-byte proof that answers a challenge."""
+    return sign(key_pair, binding_bytes(challenge, key_pair.public))
+
+
+def _fields(presence: Presence) -> tuple[PublicKey, PublicKey, int, int]:
+    return presence.identity, presence.relay_id, presence.issued_at_s, presence.ttl_s
+
+
+def _digest(record: SignedRecord) -> bytes:
+    label = _PRESENCE_LABEL if isinstance(record, Presence) else _ADVERT_LABEL
+    return sha256(label + record_body(record))
