@@ -109,6 +109,7 @@ EXCEPTIONS = {
     ("waystation.sim.world", "waystation.store.memory"): "the simulated node's store; memory has no I/O",
     ("waystation.sim.bsp_party", "waystation.store.memory"): "as above, of a simulated device",
     ("waystation.sdk.bhumi_state", "sqlite3"): "a device keeps its peers in one file without a node's store",
+    ("waystation.sdk.bhumi_relay_book", "sqlite3"): "as above",
     ("waystation.sdk.bhumi_channel", "ssl"): "names the type of the context it hands to transport",
     ("waystation.sdk.bhumi_device", "ssl"): "as above",
     ("waystation.sdk.bhumi_sender", "ssl"): "as above",
