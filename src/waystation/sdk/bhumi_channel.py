@@ -23,9 +23,12 @@ _UNSENT_REASON: Final = "the connection ended before the request could leave"
 class Channel:
     """Requests to one relay; at most 16 at once, more wait their turn."""
 
-    def __init__(self, relay: RelayUrl, tls: ssl.SSLContext | None, connect_timeout_s: float) -> None:
-        """Describe a channel; it connects by itself."""
+    def __init__(
+        self, relay: RelayUrl, tls: ssl.SSLContext | None, connect_timeout_s: float, *, only_public: bool = False
+    ) -> None:
+        """Describe a channel; it connects by itself. See ``transport.dial`` for ``only_public``."""
         self.relay = relay
+        self._only_public = only_public
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._machine: SenderClient | None = None
@@ -64,6 +67,11 @@ class Channel:
             return Outcome.IN_DOUBT, b"", link.ended.result() if link.ended.done() else "the connection broke"
         return outcome_of_status(event.status), event.payload, f"the relay answered with status {event.status}"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a connection stands and is greeted."""
+        return self._machine is not None and self._machine.is_open
+
     async def close(self) -> None:
         """End the connection, if there is one."""
         if self._link is not None:
@@ -80,7 +88,7 @@ class Channel:
             self._greeted = greeted
             self._waiting = {}
             link = Link(machine, self._on_event)
-            await link.open(self.relay, self._tls, self._connect_timeout_s)
+            await link.open(self.relay, self._tls, self._connect_timeout_s, only_public=self._only_public)
             first: list[asyncio.Future[Any]] = [greeted, link.ended]
             try:
                 await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)

@@ -50,6 +50,11 @@ class RelayChoice:
             fresh = known
         return fresh[0] if fresh else None
 
+    @property
+    def has_others(self) -> bool:
+        """Whether a relay is left that has not failed since another one worked."""
+        return bool(self._passed) and any(relay not in self._passed for relay in self._ordered())
+
     def worked(self) -> None:
         """Note that a relay has taken us: every other one is worth a try again once it is gone."""
         self._passed.clear()

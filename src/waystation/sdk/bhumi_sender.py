@@ -33,8 +33,8 @@ from waystation.protocols.bhumi.payloads import (
     ResponseStatus,
     encode_command,
 )
+from waystation.sdk.bhumi_answers import SPARES_COMMAND
 from waystation.sdk.bhumi_channel import Channel
-from waystation.sdk.bhumi_device import SPARES_COMMAND
 from waystation.sdk.bhumi_dialect import Dialect, command_result, read_answer, write_request
 from waystation.sdk.bhumi_retry import Patience, Retry, Verdict
 from waystation.sdk.bhumi_state import BhumiState, HandshakeFacts, PeerRecord, Pending, PendingKind
