@@ -13,6 +13,7 @@ from waystation.protocols.bhumi.payloads import (
     MessageResponse,
     ResponseStatus,
 )
+from waystation.protocols.bhumi.suites import SharedSecrets
 from waystation.sdk.bhumi_dialect import (
     Dialect,
     command_content,
@@ -27,6 +28,7 @@ from waystation.sdk.errors import AnswerError
 ALICE = KeyPair.from_seed(bytes([0xA1]) * 32)
 BOB = KeyPair.from_seed(bytes([0xB2]) * 32)
 PREIMAGE, NEXT = bytes([0x10]) * 32, bytes([0x13]) * 32
+ALICES, BOBS = SharedSecrets(ALICE), SharedSecrets(BOB)
 RNG = random.Random(1)
 INIT = HandshakeInit(BOB.public, NEXT, "tls://bob:1")
 COMMAND = DeviceMessage(ContentType.COMMAND, b'{"cmd":"led","args":{}}')
@@ -35,10 +37,10 @@ COMMAND = DeviceMessage(ContentType.COMMAND, b'{"cmd":"led","args":{}}')
 @pytest.mark.parametrize("request_", [INIT, COMMAND, DeviceMessage(ContentType.BINARY, b"\xff", "tls://bob:1")])
 def test_sealed_request(request_):
     """An encrypted request opens for its recipient, for nobody else, and shows nothing."""
-    data = write_request(Dialect.E2E, ALICE.public, PREIMAGE, request_, RNG)
+    data = write_request(Dialect.E2E, BOBS, ALICE.public, PREIMAGE, request_, RNG)
 
-    assert read_request(Dialect.E2E, ALICE, data) == request_
-    assert read_request(Dialect.E2E, BOB, data) is None
+    assert read_request(Dialect.E2E, ALICES, BOB.public, PREIMAGE, data) == request_
+    assert read_request(Dialect.E2E, BOBS, ALICE.public, PREIMAGE, data) is None
     assert BOB.public not in data
 
 
@@ -52,23 +54,23 @@ def test_sealed_request(request_):
 )
 def test_plain_request(request_, data):
     """Without encryption a handshake is binary, and everything else is a JSON command."""
-    written = write_request(Dialect.NONE, ALICE.public, PREIMAGE, request_, RNG)
+    written = write_request(Dialect.NONE, BOBS, ALICE.public, PREIMAGE, request_, RNG)
 
     assert written == data
-    assert read_request(Dialect.NONE, ALICE, written) == (INIT if request_ is INIT else COMMAND)
+    assert read_request(Dialect.NONE, ALICES, BOB.public, PREIMAGE, written) == (INIT if request_ is INIT else COMMAND)
 
 
 def test_plain_binary_is_refused():
     """The original node has no words for binary content."""
     with pytest.raises(LocalError, match="not binary"):
-        write_request(Dialect.NONE, ALICE.public, PREIMAGE, DeviceMessage(ContentType.BINARY, b"x"), RNG)
+        write_request(Dialect.NONE, BOBS, ALICE.public, PREIMAGE, DeviceMessage(ContentType.BINARY, b"x"), RNG)
 
 
 @pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x02" + bytes(35), b"nonsense", b"[]", bytes(200)])
 def test_nonsense_is_no_request(dialect, data):
     """What is no request is None, whatever it is."""
-    assert read_request(dialect, ALICE, data) is None
+    assert read_request(dialect, ALICES, BOB.public, PREIMAGE, data) is None
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -84,17 +86,17 @@ def test_nonsense_is_no_request(dialect, data):
 )
 def test_answer_round_trip(dialect, answer):
     """Every answer that both dialects can say is read as it was written."""
-    data = write_answer(dialect, BOB.public, PREIMAGE, answer, RNG)
+    data = write_answer(dialect, ALICES, BOB.public, PREIMAGE, answer, RNG)
 
-    assert read_answer(dialect, BOB, PREIMAGE, data) == answer
+    assert read_answer(dialect, BOBS, ALICE.public, PREIMAGE, data) == answer
 
 
 def test_plain_answer_bytes():
     """The original node's answer is JSON with the raw preimage behind it, or JSON alone."""
     content = b'{"ok":true,"data":1}'
 
-    with_next = write_answer(Dialect.NONE, BOB.public, PREIMAGE, MessageResponse(0, NEXT, content), RNG)
-    without = write_answer(Dialect.NONE, BOB.public, PREIMAGE, MessageResponse(0, bytes(32), content), RNG)
+    with_next = write_answer(Dialect.NONE, ALICES, BOB.public, PREIMAGE, MessageResponse(0, NEXT, content), RNG)
+    without = write_answer(Dialect.NONE, ALICES, BOB.public, PREIMAGE, MessageResponse(0, bytes(32), content), RNG)
 
     assert (with_next, without) == (content + NEXT, content)
 
@@ -104,23 +106,23 @@ def test_plain_answer_bytes():
 def test_unreadable_answer(dialect, data):
     """What is no answer raises the one error for it."""
     with pytest.raises(AnswerError):
-        read_answer(dialect, BOB, PREIMAGE, data)
+        read_answer(dialect, BOBS, ALICE.public, PREIMAGE, data)
 
 
 def test_a_request_is_no_answer():
     """A request that comes back as an answer is refused."""
-    data = write_request(Dialect.E2E, BOB.public, PREIMAGE, COMMAND, RNG)
+    data = write_request(Dialect.E2E, ALICES, BOB.public, PREIMAGE, COMMAND, RNG)
 
     with pytest.raises(AnswerError, match="is a request"):
-        read_answer(Dialect.E2E, BOB, PREIMAGE, data)
+        read_answer(Dialect.E2E, BOBS, ALICE.public, PREIMAGE, data)
 
 
 def test_weak_recipient():
     """A key that cannot be sealed to is refused on both ways."""
     with pytest.raises(WeakKeyError):
-        write_answer(Dialect.E2E, bytes(32), PREIMAGE, MessageResponse(0, NEXT), RNG)
+        write_answer(Dialect.E2E, BOBS, bytes(32), PREIMAGE, MessageResponse(0, NEXT), RNG)
     with pytest.raises(WeakKeyError):
-        write_request(Dialect.E2E, bytes(32), PREIMAGE, COMMAND, RNG)
+        write_request(Dialect.E2E, BOBS, bytes(32), PREIMAGE, COMMAND, RNG)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_command_result():
 
 def test_answer_to_another_request_is_refused():
     """An answer that carries another request's hint is none."""
-    data = write_answer(Dialect.E2E, BOB.public, NEXT, MessageResponse(0, PREIMAGE), RNG)
+    data = write_answer(Dialect.E2E, ALICES, BOB.public, NEXT, MessageResponse(0, PREIMAGE), RNG)
 
     with pytest.raises(AnswerError, match="another request"):
-        read_answer(Dialect.E2E, BOB, PREIMAGE, data)
+        read_answer(Dialect.E2E, BOBS, ALICE.public, PREIMAGE, data)
