@@ -234,7 +234,7 @@ def _read_sealed(dialect: Dialect, own: SharedSecrets, peer: bytes, preimage: by
         raise AnswerError(f"the answer is in {spoken.value}, and the request was in {dialect.value}")
     plain = _open(dialect, own, peer, Direction.ANSWER, preimage, data)
     if plain is None:
-        raise AnswerError("the answer is not sealed for this identity and request; does the device use the same --e2e?")
+        raise AnswerError("the answer is not sealed for this identity and request; does the device use this --e2e?")
     if spoken is Dialect.NONE:
         raise AnswerError("the answer belongs to another request")
     answer = decode_payload(plain)

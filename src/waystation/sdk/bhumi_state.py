@@ -418,7 +418,13 @@ def _check_private(path: Path) -> None:
 
 
 def _peer_of(row: Any) -> PeerRecord:
-    return PeerRecord(PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5], Dialect(row[6]))
+    try:
+        dialect = Dialect(row[6])
+    except ValueError as error:
+        raise HostError(
+            f"a peer was met in {row[6]!r}, which this version does not know", exit_code=EXIT_STORE
+        ) from error
+    return PeerRecord(PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5], dialect)
 
 
 def _read_or_make_key(path: Path) -> KeyPair:
