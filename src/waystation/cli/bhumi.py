@@ -70,7 +70,7 @@ RelayOption = Annotated[
 HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this identity, its key and its peers.")]
 ListenDialectOption = Annotated[
     Dialect,
-    typer.Option("--e2e", help="bhumi-v1 takes all that is encrypted, a suite only itself; none: the original node's."),
+    typer.Option("--e2e", help="bhumi-v1 takes suites too, suite-1 or suite-2 only itself; none: the original node's."),
 ]
 AcceptDialectOption = Annotated[
     Dialect | None,
@@ -256,11 +256,11 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
     for peer in known:
         id52 = encode_id52(peer.identity)
         if as_json:
-            print_json(
-                {"peer": id52, "alias": peer.alias, "url": peer.url, "rights": peer.rights, "issued": peer.issued}
-            )
+            counts = {"rights": peer.rights, "issued": peer.issued}
+            print_json({"peer": id52, "alias": peer.alias, "url": peer.url, "e2e": peer.dialect.value, **counts})
         else:
-            typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.rights} to send, {peer.issued} given out  {peer.url}")
+            counted = f"{peer.rights} to send, {peer.issued} given out"
+            typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.dialect.value:<8}  {counted}  {peer.url}")
     if not known and not as_json:
         typer.echo(f"no peers yet: `{shlex.join(_program())} bhumi invite` makes a token for somebody", err=True)
 
