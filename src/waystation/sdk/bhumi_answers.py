@@ -28,7 +28,8 @@ from waystation.protocols.bhumi.payloads import (
     decode_command,
     encode_command_answer,
 )
-from waystation.sdk.bhumi_dialect import Answer, Dialect, command_content, read_request, write_answer
+from waystation.protocols.bhumi.suites import SharedSecrets, suite_number_of
+from waystation.sdk.bhumi_dialect import Answer, Dialect, command_content, dialect_of, read_request, write_answer
 from waystation.sdk.bhumi_events import DeviceEvent, Handled, Handler, PeerJoined, Request, Trouble
 from waystation.sdk.bhumi_state import BhumiState, Grant, HandshakeFacts
 
@@ -64,6 +65,7 @@ class Answers:
         self._state = state
         self._handler = handler
         self._dialect = dialect
+        self._secrets = SharedSecrets(state.key_pair)
         self._rng = rng
         self._admit = admit
         self._tell = tell
@@ -83,7 +85,7 @@ class Answers:
     async def answer_to(self, delivered: Delivered) -> Done:
         """Return the answer's bytes: stored ones, those of the work under way, or those of new work."""
         preimage = delivered.preimage
-        if preimage is None and self._dialect is Dialect.E2E:
+        if preimage is None and self._dialect is not Dialect.NONE:
             preimage = self._state.find_by_hint(delivered.payload[:HINT_BYTES])
         if preimage is None:
             return Done(b"", Trouble("a request came without a preimage that we gave out"))
@@ -103,15 +105,26 @@ class Answers:
         grant = self._state.grant_of(preimage)
         if grant is None:
             return Done(b"", Trouble("a request came with a preimage that we did not give out, or that is spent"))
-        request = read_request(self._dialect, self._state.key_pair, payload)
+        dialect = self._dialect_of(preimage, payload)
+        if dialect is None:
+            self._state.withdraw(preimage)
+            return Done(b"", Trouble(f"a request came in suite {suite_number_of(payload)}, which is unknown here"))
+        request = read_request(dialect, self._secrets, grant.peer, preimage, payload)
         if grant.peer is None:
-            return self._welcome(grant, request)
+            return self._welcome(dialect, grant, request)
         if not isinstance(request, DeviceMessage):
             trouble = Trouble(f"{self._name_of(grant.peer)} sent something that makes no sense here")
-            return Done(self._keep(grant.peer, preimage, self._refusal(request), None), trouble)
-        return await self._respond(grant.peer, preimage, request)
+            return Done(self._keep(dialect, grant.peer, preimage, self._refusal(request), None), trouble)
+        return await self._respond(dialect, grant.peer, preimage, request)
 
-    def _welcome(self, grant: Grant, request: object) -> Done:
+    def _dialect_of(self, preimage: bytes, payload: bytes) -> Dialect | None:
+        """Return in which dialect to read and answer a request; None for a suite that is unknown."""
+        if self._dialect is not Dialect.E2E:
+            return self._dialect
+        spoken = dialect_of(preimage, payload)
+        return self._dialect if spoken is Dialect.NONE else spoken
+
+    def _welcome(self, dialect: Dialect, grant: Grant, request: object) -> Done:
         """Answer whoever uses an invite."""
         if not isinstance(request, HandshakeInit) or request.sender == self._state.identity:
             self._state.withdraw(grant.preimage)
@@ -122,26 +135,26 @@ class Answers:
         facts = None
         if admitted:
             answer = HandshakeComplete(ResponseStatus.OK, self._rng.randbytes(PREIMAGE_BYTES), self.relay)
-            facts = HandshakeFacts(alias=grant.alias, url=request.url, right=request.preimage)
+            facts = HandshakeFacts(grant.alias, request.url, request.preimage, dialect)
         try:
-            sealed = self._keep(sender, grant.preimage, answer, facts)
+            sealed = self._keep(dialect, sender, grant.preimage, answer, facts)
         except WeakKeyError as error:
             self._state.withdraw(grant.preimage)
             return Done(b"", Trouble(f"an invite was used with an identity that cannot be: {error}"))
         return Done(sealed, PeerJoined(sender, self._name_of(sender)) if admitted else None)
 
-    async def _respond(self, peer: PublicKey, preimage: bytes, message: DeviceMessage) -> Done:
+    async def _respond(self, dialect: Dialect, peer: PublicKey, preimage: bytes, message: DeviceMessage) -> Done:
         spares_count = _spares_asked(message)
         if spares_count:
             spares = [self._rng.randbytes(PREIMAGE_BYTES) for _ in range(spares_count)]
             data = {"spares": [spare.hex() for spare in spares]}
             content = encode_command_answer(CommandAnswer(ok=True, data=data))
             response = self._response(ResponseStatus.OK, content)
-            return Done(self._keep(peer, preimage, response, None, spares), None)
+            return Done(self._keep(dialect, peer, preimage, response, None, spares), None)
         request = Request(peer, self._name_of(peer), message.content_type, message.content)
         response = await self._call_handler(request)
         handled = Handled(request, response.status == ResponseStatus.OK)
-        return Done(self._keep(peer, preimage, response, None), handled)
+        return Done(self._keep(dialect, peer, preimage, response, None), handled)
 
     async def _call_handler(self, request: Request) -> MessageResponse:
         is_command = request.content_type is ContentType.COMMAND
@@ -174,6 +187,7 @@ class Answers:
 
     def _keep(
         self,
+        dialect: Dialect,
         peer: PublicKey,
         preimage: bytes,
         answer: Answer,
@@ -181,7 +195,7 @@ class Answers:
         spares: Sequence[bytes] = (),
     ) -> bytes:
         """Seal an answer, record it with what it promises, and return its bytes."""
-        sealed = write_answer(self._dialect, peer, preimage, answer, self._rng)
+        sealed = write_answer(dialect, self._secrets, peer, preimage, answer, self._rng)
         given = answer.preimage if isinstance(answer, HandshakeComplete) else answer.next_preimage
         issued = [*spares] if given == NO_PREIMAGE else [given, *spares]
         self._state.answered(preimage, peer, sealed, issued, joined)

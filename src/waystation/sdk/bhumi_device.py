@@ -89,7 +89,7 @@ class Device:
             findable: Let the relays tell who asks for this identity where it is (BHUMI-FINDABLE).
             probes: Try other relays when ours asks for it; refused in any case without book and quality.
             tls: Context for ``tls://`` addresses; None trusts the system's authorities.
-            dialect: What the peers speak.
+            dialect: What the peers speak; bhumi-v1 understands the suites, too, and a suite insists on itself.
             original_relay: The relay is the original one, which puts the preimage into every DELIVER unasked.
             admit: Asked with key and alias of whoever uses an invite; None admits everybody.
             on_event: Told what happens.

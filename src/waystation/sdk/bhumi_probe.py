@@ -24,6 +24,7 @@ from waystation.protocols.bhumi.device_client import DEVICE_FEATURES, Delivered
 from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
 from waystation.protocols.bhumi.payloads import ContentType, DeviceMessage, MessageResponse, ResponseStatus
+from waystation.protocols.bhumi.suites import SharedSecrets
 from waystation.sdk.bhumi_channel import Channel
 from waystation.sdk.bhumi_dialect import Dialect, read_answer, read_request, write_answer, write_request
 from waystation.sdk.bhumi_listener import Listener
@@ -174,7 +175,8 @@ class _Run:
         self._tls = tls
         self._rng = rng
         self._self = _ThrowAway(relay, rng)
-        self._asker = KeyPair.from_seed(rng.randbytes(SEED_BYTES))
+        self._own = SharedSecrets(self._self.key_pair)
+        self._asker = SharedSecrets(KeyPair.from_seed(rng.randbytes(SEED_BYTES)))
         self._listener = Listener(self._self, relay, DEVICE_FEATURES, on_event=self._on_event)
         self._channel = Channel(relay, tls, float(_DEADLINE_MAX_S))
         self._exchange: _Exchange | None = None
@@ -212,14 +214,14 @@ class _Run:
         answer = MessageResponse(ResponseStatus.OK, following, _content(self._rng), str(self._relay))
         exchange = self._exchange = _Exchange(preimage, request, answer)
         identity = self._self.key_pair.public
-        payload = write_request(Dialect.E2E, identity, preimage, request, self._rng)
+        payload = write_request(Dialect.E2E, self._asker, identity, preimage, request, self._rng)
         try:
             outcome, got, _ = await self._channel.ask(identity, preimage, payload)
         except LocalError:  # the relay takes less than what people say to each other
             return QaVerdict.WRONG
         if outcome is Outcome.ANSWERED and exchange.deliveries_count == 1 and not self._is_cheated:
             with contextlib.suppress(AnswerError):
-                if read_answer(Dialect.E2E, self._asker, preimage, got) == answer:
+                if read_answer(Dialect.E2E, self._asker, identity, preimage, got) == answer:
                     return QaVerdict.OK
         elif outcome is Outcome.NOT_SENT or self._listener.has_ended or not self._channel.is_open:
             return QaVerdict.UNREACHABLE
@@ -234,12 +236,15 @@ class _Run:
             return
         exchange.deliveries_count += 1
         self._self.replace(exchange.preimage, exchange.answer.next_preimage)
-        answer = write_answer(Dialect.E2E, self._asker.public, exchange.preimage, exchange.answer, self._rng)
+        asker = self._asker.key_pair.public
+        answer = write_answer(Dialect.E2E, self._own, asker, exchange.preimage, exchange.answer, self._rng)
         listener.acknowledge(event.message_id, answer)
 
     def _is_ours(self, exchange: _Exchange, delivered: Delivered) -> bool:
-        is_named = delivered.preimage in (None, exchange.preimage)
-        return is_named and read_request(Dialect.E2E, self._self.key_pair, delivered.payload) == exchange.request
+        if delivered.preimage not in (None, exchange.preimage):
+            return False
+        asker, preimage = self._asker.key_pair.public, exchange.preimage
+        return read_request(Dialect.E2E, self._own, asker, preimage, delivered.payload) == exchange.request
 
 
 def _content(rng: random.Random) -> bytes:
@@ -250,5 +255,6 @@ def _content(rng: random.Random) -> bytes:
 def _old_answer(relay: RelayUrl, rng: random.Random) -> RecentResponse:
     """Return an answer as a device carries one: sealed, so that nobody but its peer could tell what it says."""
     preimage, peer = rng.randbytes(PREIMAGE_BYTES), KeyPair.from_seed(rng.randbytes(SEED_BYTES))
+    own = SharedSecrets(KeyPair.from_seed(rng.randbytes(SEED_BYTES)))
     answer = MessageResponse(ResponseStatus.OK, rng.randbytes(PREIMAGE_BYTES), _content(rng), str(relay))
-    return RecentResponse(preimage, write_answer(Dialect.E2E, peer.public, preimage, answer, rng))
+    return RecentResponse(preimage, write_answer(Dialect.E2E, own, peer.public, preimage, answer, rng))
