@@ -25,7 +25,7 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZerocon
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey, decode_id52, encode_id52
 
-__all__ = ["SERVICE", "SERVICES_MAX", "TTL_S", "LanRelay", "Mdns", "lan_interfaces"]
+__all__ = ["SERVICE", "SERVICES_MAX", "TTL_S", "LanRelay", "Mdns", "lan_interfaces", "own_host"]
 
 SERVICE: Final = "_bhumi._tcp.local."
 SERVICES_MAX: Final = 256
@@ -67,6 +67,9 @@ def lan_interfaces(host: str = "0.0.0.0") -> list[ipaddress.IPv4Interface]:  # n
 
     Returns:
         Empty when there is none: an IPv6 address, or one that is not ours.
+
+    Raises:
+        HostError: The system does not tell its addresses.
     """
     asked = ipaddress.ip_address(host)
     if asked == ipaddress.IPv6Address("::"):
@@ -78,9 +81,13 @@ def lan_interfaces(host: str = "0.0.0.0") -> list[ipaddress.IPv4Interface]:  # n
 
 
 def _own_addresses() -> list[ipaddress.IPv4Interface]:
+    try:
+        adapters = list(ifaddr.get_adapters())
+    except OSError as error:
+        raise HostError(f"this machine does not tell its own addresses: {error}") from error
     return [
         ipaddress.IPv4Interface(f"{own.ip}/{own.network_prefix}")
-        for adapter in ifaddr.get_adapters()
+        for adapter in adapters
         for own in adapter.ips
         if own.is_IPv4
     ]
@@ -356,6 +363,11 @@ class Mdns:
             if isinstance(known, DNSService):
                 query.add_question(DNSQuestion(known.server, _TYPE_A, _CLASS_IN))
         core.async_send(query)
+
+
+def own_host(interfaces: Iterable[ipaddress.IPv4Interface], asker: str) -> str:
+    """Return our own address in the network of ``asker``, empty when it is in none of these."""
+    return next((str(each.ip) for each in interfaces if ipaddress.IPv4Address(asker) in each.network), "")
 
 
 def _is_host_in(network: ipaddress.IPv4Network, address: ipaddress.IPv4Address) -> bool:
