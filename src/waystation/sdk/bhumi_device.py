@@ -39,8 +39,8 @@ from waystation.sdk.bhumi_events import (
 from waystation.sdk.bhumi_listener import Listener
 from waystation.sdk.bhumi_moves import PRESENCE_TTL_S, Presences, RelayChoice
 from waystation.sdk.bhumi_probe import Prober
-from waystation.sdk.bhumi_quality import RelayQuality
-from waystation.sdk.bhumi_relay_book import NEUTRAL_SCORE, RelayBook
+from waystation.sdk.bhumi_quality import RelayQuality, neutral_score
+from waystation.sdk.bhumi_relay_book import RelayBook
 from waystation.sdk.bhumi_retry import Backoff
 from waystation.sdk.bhumi_state import BhumiState
 from waystation.sdk.home_lock import hold
@@ -114,7 +114,7 @@ class Device:
         self._clock = clock
         source = rng or random.SystemRandom()
         self._answers = Answers(state, handler, dialect, source, admit, self._on_event)
-        self._choice = RelayChoice(named, book, quality.score if quality else _neutral, source)
+        self._choice = RelayChoice(named, book, quality.score if quality else neutral_score, source)
         self._presences = Presences(state.key_pair, clock)
         self._prober = None
         if probes and book is not None and quality is not None:
@@ -376,10 +376,6 @@ class Device:
             await work
         except HostError as error:
             self._on_event(Trouble(str(error)))
-
-
-def _neutral(_address: str) -> float:
-    return NEUTRAL_SCORE
 
 
 def _ignore(event: DeviceEvent) -> None:

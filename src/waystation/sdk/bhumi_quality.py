@@ -29,7 +29,7 @@ from waystation.rules.relay_window import counts, observations
 from waystation.sdk.bhumi_relay_book import NEUTRAL_SCORE
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 
-__all__ = ["RelayQuality"]
+__all__ = ["RelayQuality", "neutral_score"]
 
 _BANNED_SCORE: Final = 0.0
 
@@ -139,6 +139,11 @@ class RelayQuality:
             self._evaluated_s[address] = now_s
             standing, _ = evaluate(standing, now_score, counts(entry.window, standing.cleared_s, now_s), now_s)
         self._scores.save(replace(entry, standing=standing, score=now_score, last_tried_s=now_s))
+
+
+def neutral_score(_address: str) -> float:
+    """Return the score of a relay for whoever keeps no account of them."""
+    return NEUTRAL_SCORE
 
 
 def _is_banned(standing: Standing, now_s: int) -> bool:
