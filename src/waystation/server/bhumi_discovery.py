@@ -8,7 +8,7 @@ import asyncio
 import ipaddress
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -103,19 +103,18 @@ class BhumiDiscovery:
         scheme, _, place = url.partition("://")
         host, _, port = place.rpartition(":")
         bare_host = host.strip("[]")
-        try:
-            self._interfaces = lan_interfaces(bare_host)
-            if self._by_mdns:
-                await self._announce(scheme, bare_host, int(port))
-        except HostError as error:
-            _log.warning("bhumi.mdns_failed", error=str(error))
+        desk = LanRelayDesk(self._key_pair, scheme, int(port), secrets.token_bytes(NONCE_BYTES))
+        if self._by_mdns:
+            await self._attempt("mdns", bare_host, lambda: self._announce(scheme, bare_host, int(port)))
         if self._by_broadcast:
-            try:
-                await self._keep_asking(
-                    LanRelayDesk(self._key_pair, scheme, int(port), secrets.token_bytes(NONCE_BYTES))
-                )
-            except HostError as error:
-                _log.warning("bhumi.broadcast_failed", error=str(error))
+            await self._attempt("broadcast", bare_host, lambda: self._keep_asking(desk))
+
+    async def _attempt(self, way: str, host: str, begin: Callable[[], Awaitable[None]]) -> None:
+        try:
+            self._interfaces = lan_interfaces(host)
+            await begin()
+        except HostError as error:
+            _log.warning("bhumi.not_announced", by=way, error=str(error))
 
     async def _announce(self, scheme: str, host: str, port: int) -> None:
         self._mdns = Mdns(self._on_found, self._on_gone, self._interfaces, service=self._service)

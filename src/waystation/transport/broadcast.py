@@ -16,7 +16,7 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.limits import TokenBucket
 from waystation.transport.listen import why_not_bound
 
-__all__ = ["ANSWERS_BURST", "HEARD_BURST", "BroadcastPort"]
+__all__ = ["ANSWERS_BURST", "ANSWERS_PER_S", "HEARD_BURST", "HEARD_PER_S", "BroadcastPort"]
 
 HEARD_PER_S: Final = 50
 """Datagrams looked at; ours: each may cost a verification, 50 of them less than a hundredth of a core."""
@@ -57,8 +57,10 @@ class BroadcastPort(asyncio.DatagramProtocol):
             port: Others on this machine may have it open, too: a broadcast reaches all. 0 takes a free one.
 
         Raises:
-            HostError: The port is not ours to take (exit code 4).
+            HostError: The port is not ours to take (exit code 4), or there is no network to broadcast on.
         """
+        if not self._interfaces:
+            raise HostError("UDP broadcast is not possible here: no IPv4 network leads to where the relay listens")
         try:
             carrier = _bound(port)
         except (OSError, OverflowError) as error:

@@ -187,7 +187,7 @@ class Mdns:
             HostError: This machine has no interface for it, or lets nobody use multicast.
         """
         if not self._interfaces:
-            raise HostError("mDNS is not possible here: no IPv4 interface leads to where the relay listens")
+            raise HostError("mDNS is not possible here: no IPv4 network leads to where the relay listens")
         try:
             self._zeroconf = AsyncZeroconf(
                 interfaces=[str(each.ip) for each in self._interfaces], ip_version=zeroconf.IPVersion.V4Only
