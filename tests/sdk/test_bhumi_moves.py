@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from tests.sdk.build import RunningDevice, ScriptedRelay, echo
-from tests.sdk.open_build import OpenRelay, two_relays
-from waystation.protocols.bhumi.messages import FrameType
+from tests.sdk.build import RunningDevice
+from tests.sdk.open_build import two_relays
 from waystation.sdk import bhumi_device
-from waystation.sdk.bhumi import BhumiState, Moved, Patience, PresenceAsserted, Sender
+from waystation.sdk.bhumi import BhumiState, Moved, Patience, Sender
 
 PATIENT = Patience(doubt_s=20.0, settle_s=1.0)
 
