@@ -64,7 +64,9 @@ class RelayUrl:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-async def dial(url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, timeout_s: float) -> Pipe:
+async def dial(
+    url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, *, place: str = ""
+) -> Pipe:
     """Connect and return the pipe; the sink has been told ``connected`` by then.
 
     Args:
@@ -72,6 +74,7 @@ async def dial(url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, 
         sink: Gets everything the pipe reports; over ``udp`` each chunk and each ``received`` is one datagram.
         context: TLS context for ``tls`` addresses (None means the system's authorities); else not used.
         timeout_s: For name lookup, connecting and the TLS handshake together; over ``udp`` there is only the lookup.
+        place: IP address to connect to instead of asking for those of the host, which TLS still is to prove.
 
     Raises:
         LocalError: The text is no address.
@@ -82,19 +85,20 @@ async def dial(url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, 
         async with asyncio.timeout(timeout_s):
             if target.scheme in DATAGRAM_SCHEMES:
                 return await connect_udp(target.host, target.port, sink)
-            return await _connect(target, sink, context, timeout_s)
+            return await _connect(target, sink, context, timeout_s, place)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
 
 
-async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float) -> Pipe:
+async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, place: str) -> Pipe:
     tls = (context or ssl.create_default_context()) if target.scheme == "tls" else None
     transport, pipe = await aiofastnet.create_connection(
         asyncio.get_running_loop(),
         lambda: Pipe(sink, target.host),
-        target.host,
+        place or target.host,
         target.port,
         ssl=tls,
+        server_hostname=target.host if tls is not None else None,
         ssl_handshake_timeout=timeout_s if tls is not None else None,
     )
     carrier = transport.get_extra_info("socket")
