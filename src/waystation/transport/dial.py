@@ -66,7 +66,13 @@ class RelayUrl:
 
 
 async def dial(
-    url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, *, only_public: bool = False
+    url: RelayUrl | str,
+    sink: Sink,
+    context: ssl.SSLContext | None,
+    timeout_s: float,
+    *,
+    place: str = "",
+    only_public: bool = False,
 ) -> Pipe:
     """Connect and return the pipe; the sink has been told ``connected`` by then.
 
@@ -75,8 +81,9 @@ async def dial(
         sink: Gets everything the pipe reports; over ``udp`` each chunk and each ``received`` is one datagram.
         context: TLS context for ``tls`` addresses (None means the system's authorities); else not used.
         timeout_s: For name lookup, connecting and the TLS handshake together; over ``udp`` there is only the lookup.
-        only_public: For a place that a stranger named: connect to an address that was looked up and judged before, and
-            to none that is not on the open internet. Not for ``udp``.
+        place: IP address to connect to instead of asking for those of the host, which TLS still is to prove.
+        only_public: Without a place: connect only if every address of the host is on the open internet, and to one of
+            those that were judged. For places that strangers name; not for ``udp``.
 
     Raises:
         LocalError: The text is no address.
@@ -87,8 +94,9 @@ async def dial(
         async with asyncio.timeout(timeout_s):
             if target.scheme in DATAGRAM_SCHEMES:
                 return await connect_udp(target.host, target.port, sink)
-            host = await _public_address(target) if only_public else target.host
-            return await _connect(target, host, sink, context, timeout_s)
+            if only_public and not place:
+                place = await _public_address(target)
+            return await _connect(target, sink, context, timeout_s, place)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
 
@@ -96,19 +104,19 @@ async def dial(
 async def _public_address(target: RelayUrl) -> str:
     """Return an address of the host after all of them were judged; raises HostError for a place that is not public."""
     found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = [str(place[0]) for *_, place in found]
+    addresses = [str(each[0]) for *_, each in found]
     private = [address for address in addresses if not is_public(address)]
     if private:
         raise HostError(f"{target} leads to {private[0]}, which is not on the open internet; not dialled")
     return addresses[0]
 
 
-async def _connect(target: RelayUrl, host: str, sink: Sink, context: ssl.SSLContext | None, timeout_s: float) -> Pipe:
+async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, place: str) -> Pipe:
     tls = (context or ssl.create_default_context()) if target.scheme == "tls" else None
     transport, pipe = await aiofastnet.create_connection(
         asyncio.get_running_loop(),
         lambda: Pipe(sink, target.host),
-        host,
+        place or target.host,
         target.port,
         ssl=tls,
         server_hostname=target.host if tls is not None else None,
