@@ -209,7 +209,7 @@ class _Run:
 
     async def _ask(self, preimage: bytes) -> QaVerdict:
         """Have one exchange with ourselves, and return how it went; how long it took is judged elsewhere."""
-        request = DeviceMessage(ContentType.TEXT, _content(self._rng), str(self._relay))
+        request = DeviceMessage(ContentType.BINARY, _content(self._rng), str(self._relay))
         following = self._rng.randbytes(PREIMAGE_BYTES)
         answer = MessageResponse(ResponseStatus.OK, following, _content(self._rng), str(self._relay))
         exchange = self._exchange = _Exchange(preimage, request, answer)
@@ -233,6 +233,7 @@ class _Run:
         exchange = self._exchange
         if exchange is None or not self._is_ours(exchange, event):
             self._is_cheated = True
+            listener.acknowledge(event.message_id, b"")  # as a device answers what makes no sense
             return
         exchange.deliveries_count += 1
         self._self.replace(exchange.preimage, exchange.answer.next_preimage)
