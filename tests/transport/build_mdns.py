@@ -1,6 +1,7 @@
 """Multicast for tests: whether this machine has it, a service type of their own, and whatever a stranger may say."""
 
 import asyncio
+import contextlib
 import os
 import select
 import socket
@@ -95,7 +96,8 @@ class Watch:
         async with asyncio.timeout(WITHIN_S):
             while not holds():
                 self._changed.clear()
-                await asyncio.wait([asyncio.ensure_future(self._changed.wait())], timeout=0.05)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), 0.05)
 
 
 async def announcing_process(relay_id, port, ttl_s):
