@@ -112,6 +112,9 @@ EXCEPTIONS = {
     ("waystation.sdk.bhumi_relay_book", "sqlite3"): "as above",
     ("waystation.sdk.bhumi_channel", "ssl"): "names the type of the context it hands to transport",
     ("waystation.sdk.bhumi_device", "ssl"): "as above",
+    ("waystation.sdk.bhumi_delivery", "ssl"): "as above",
+    ("waystation.sdk.bhumi_listener", "ssl"): "as above",
+    ("waystation.sdk.bhumi_probe", "ssl"): "as above",
     ("waystation.sdk.bhumi_sender", "ssl"): "as above",
     ("waystation.sdk.link", "ssl"): "as above",
     (
@@ -122,7 +125,7 @@ EXCEPTIONS = {
     ("waystation.sdk.relay_scores", "sqlite3"): "a client keeps its view of relays in one file without a node's store",
     ("waystation.sdk.private_database", "sqlite3"): "the one way in which clients open such a file",
     ("waystation.sdk.strata_places", "sqlite3"): "a reader's places stand in the same file as the scores",
-    ("waystation.cli.bhumi", "ssl"): "as above",
+    ("waystation.cli.bhumi_ways", "ssl"): "as above",
     ("waystation.cli.demo", "ssl"): "as above",
     ("waystation.cli.doctor", "socket"): "tries whether the ports of the configuration are free",
     ("waystation.cli.doctor", "sqlite3"): "asks SQLite for its version",
