@@ -9,6 +9,7 @@ from tests.server.build import eventually
 from tests.transport.build_mdns import HAS_MULTICAST, SERVICE, WITHIN_S, Watch, announcing_process
 from waystation.crypto.signing import KeyPair
 from waystation.server.bhumi_discovery import BhumiDiscovery
+from waystation.server.settings import BhumiListenSettings
 
 KEYS = [KeyPair.from_seed(bytes([0x60 + number]) * 32) for number in range(3)]
 
@@ -33,11 +34,16 @@ class Ear:
                     await asyncio.wait_for(self._changed.wait(), 0.05)
 
 
+def discovery_of(relay, key_pair, *, mdns=False, broadcast=False, **options):
+    listen = BhumiListenSettings(mdns=mdns, broadcast=broadcast)
+    return BhumiDiscovery(relay, key_pair, listen, lambda: None, service=SERVICE, **options)
+
+
 @contextlib.asynccontextmanager
-async def discovering(number, url, ear=None, **options):
+async def discovering(number, url, **options):
     """Give the ear of a node that discovers, until the block ends."""
-    ear = ear or Ear()
-    discovery = BhumiDiscovery(ear, KEYS[number], service=SERVICE, **options)
+    ear = Ear()
+    discovery = discovery_of(ear, KEYS[number], **options)
     discovery.start({"bhumi_plain" if url.startswith("tcp") else "bhumi": url})
     try:
         yield ear
@@ -106,11 +112,12 @@ def test_nodes_hear_of_each_other_by_broadcast():
 
 
 def test_nothing_begins_without_being_asked_for():
-    """Neither way is on by itself, and a node without a Bhumi listener has nothing to announce."""
+    """Neither way is on by itself, and a node without a Bhumi relay or a listener for it has nothing to announce."""
 
     async def scenario():
-        for options, urls in (({}, {"bhumi": "tls://127.0.0.1:1"}), ({"mdns": True}, {"lprp": "udp://127.0.0.1:1"})):
-            discovery = BhumiDiscovery(Ear(), KEYS[0], service=SERVICE, **options)
+        tls, udp = {"bhumi": "tls://127.0.0.1:1"}, {"lprp": "udp://127.0.0.1:1"}
+        for relay, options, urls in ((Ear(), {}, tls), (Ear(), {"mdns": True}, udp), (None, {"mdns": True}, tls)):
+            discovery = discovery_of(relay, KEYS[0], **options)
             discovery.start(urls)
             assert len(asyncio.all_tasks()) == 1
             await discovery.close()
@@ -124,7 +131,7 @@ def test_machine_that_does_not_allow_it_gets_a_warning(way):
 
     async def scenario():
         with structlog.testing.capture_logs() as lines:
-            discovery = BhumiDiscovery(Ear(), KEYS[0], service=SERVICE, broadcast_port=0, **{way: True})
+            discovery = discovery_of(Ear(), KEYS[0], broadcast_port=0, **{way: True})
             discovery.start({"bhumi": "tls://[::1]:4441"})
             await eventually(lambda: lines)
             await discovery.close()
