@@ -20,6 +20,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.lan_datagrams import NONCE_BYTES, PORT, LanRelayDesk
 from waystation.server.hub import monotonic_now
 from waystation.server.logs import short_peer
+from waystation.server.settings import BhumiListenSettings
 from waystation.transport.broadcast import BroadcastPort
 from waystation.transport.mdns import SERVICE, TTL_S, LanRelay, Mdns, lan_interfaces, own_host
 
@@ -43,12 +44,11 @@ class BhumiDiscovery:
 
     def __init__(
         self,
-        relay: Hears,
+        relay: Hears | None,
         key_pair: KeyPair,
-        on_heard: Callable[[], None] = lambda: None,
+        listen: BhumiListenSettings,
+        on_heard: Callable[[], None],
         *,
-        mdns: bool = False,
-        broadcast: bool = False,
         ttl_s: int = TTL_S,
         service: str = SERVICE,
         broadcast_port: int = PORT,
@@ -56,11 +56,10 @@ class BhumiDiscovery:
         """Prepare; ``start`` begins.
 
         Args:
-            relay: Hears of other relays.
+            relay: Hears of other relays; None when this node has none.
             key_pair: Of the node.
+            listen: Which of the two ways are on.
             on_heard: Called after the relay was told something.
-            mdns: Whether to announce and look by mDNS.
-            broadcast: Whether to answer and ask by UDP broadcast.
             ttl_s: How long others believe the announcement.
             service: Of mDNS.
             broadcast_port: UDP port that all relays share.
@@ -68,7 +67,7 @@ class BhumiDiscovery:
         self._relay = relay
         self._key_pair = key_pair
         self._on_heard = on_heard
-        self._by_mdns, self._by_broadcast = mdns, broadcast
+        self._listen = listen
         self._ttl_s = ttl_s
         self._service = service
         self._broadcast_port = broadcast_port
@@ -84,7 +83,7 @@ class BhumiDiscovery:
             urls: Of the node's listeners, by name; nothing happens when none of them is the Bhumi relay's.
         """
         url = next((urls[name] for name in _LISTENERS if name in urls), None)
-        if url is not None and (self._by_mdns or self._by_broadcast):
+        if self._relay is not None and url is not None and (self._listen.mdns or self._listen.broadcast):
             self._task = asyncio.get_running_loop().create_task(self._run(url))
 
     async def close(self) -> None:
@@ -104,9 +103,9 @@ class BhumiDiscovery:
         host, _, port = place.rpartition(":")
         bare_host = host.strip("[]")
         desk = LanRelayDesk(self._key_pair, scheme, int(port), secrets.token_bytes(NONCE_BYTES))
-        if self._by_mdns:
+        if self._listen.mdns:
             await self._attempt("mdns", bare_host, lambda: self._announce(scheme, bare_host, int(port)))
-        if self._by_broadcast:
+        if self._listen.broadcast:
             await self._attempt("broadcast", bare_host, lambda: self._keep_asking(desk))
 
     async def _attempt(self, way: str, host: str, begin: Callable[[], Awaitable[None]]) -> None:
@@ -149,6 +148,7 @@ class BhumiDiscovery:
         _log.debug("bhumi.lan_relay_gone", relay=short_peer(gone.relay_id), address=gone.address)
 
     def _hear(self, address: str, relay_id: PublicKey) -> None:
+        assert self._relay is not None
         _log.debug("bhumi.lan_relay", relay=short_peer(relay_id), address=address)
         self._relay.heard_of(address, monotonic_now(), relay_id)
         self._on_heard()

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import ipaddress
 import random
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,6 +47,7 @@ _TYPE_TXT: Final = 16
 _TYPE_SRV: Final = 33  # RFC 2782
 _CLASS_IN: Final = 1
 _QUERY: Final = 0
+_GROUP: Final = socket.inet_aton("224.0.0.251")  # RFC 6762 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +191,10 @@ class Mdns:
         if not self._interfaces:
             raise HostError("mDNS is not possible here: no IPv4 network leads to where the relay listens")
         try:
-            self._zeroconf = AsyncZeroconf(
-                interfaces=[str(each.ip) for each in self._interfaces], ip_version=zeroconf.IPVersion.V4Only
-            )
+            usable = [str(each.ip) for each in self._interfaces if _takes_multicast(str(each.ip))]
+            if not usable:
+                raise HostError("mDNS is not possible here: no interface of this machine takes multicast")
+            self._zeroconf = AsyncZeroconf(interfaces=usable, ip_version=zeroconf.IPVersion.V4Only)
             await self._zeroconf.zeroconf.async_wait_for_start(_START_S)
         except (OSError, RuntimeError, zeroconf.Error) as error:
             await self.close()
@@ -363,6 +366,18 @@ class Mdns:
             if isinstance(known, DNSService):
                 query.add_question(DNSQuestion(known.server, _TYPE_A, _CLASS_IN))
         core.async_send(query)
+
+
+def _takes_multicast(host: str) -> bool:
+    """Return whether one of our addresses can speak to the group; zeroconf would leave sockets open in finding out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as carrier:
+        own = socket.inet_aton(host)
+        try:
+            carrier.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _GROUP + own)
+            carrier.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+        except OSError:
+            return False
+    return True
 
 
 def own_host(interfaces: Iterable[ipaddress.IPv4Interface], asker: str) -> str:
