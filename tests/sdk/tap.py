@@ -54,9 +54,12 @@ class Tap:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self, reader, writer):
-        task = asyncio.current_task()
+    def _accept(self, reader, writer):
+        task = asyncio.get_running_loop().create_task(self._join(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _join(self, reader, writer):
         host, _, port = self.target.removeprefix("tcp://").rpartition(":")
         passage = Passage()
         self.passages.append(passage)
@@ -68,7 +71,6 @@ class Tap:
             pass  # the relay has gone; so does this connection
         finally:
             writer.close()
-            self._tasks.discard(task)
 
     async def _pass(self, passage, side, reader, writer):
         try:

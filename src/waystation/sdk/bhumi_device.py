@@ -334,8 +334,7 @@ class Device:
     def _on_probe_asked(self, connection: Listener, asked: ProbeAsked) -> None:
         reason = "this device makes no probes" if self._prober is None else self._prober.admit(asked.address)
         if self._prober is None or reason is not None:
-            connection.machine.refuse_probe(asked.probe_id)
-            connection.link.flush()
+            connection.refuse_probe(asked.probe_id)
             self._on_event(ProbeRefused(str(connection.relay), asked.address, reason or ""))
             return
         self._start(self._probe(self._prober, asked))
