@@ -65,18 +65,26 @@ class Tap:
         self.passages.append(passage)
         try:
             there, back = await asyncio.open_connection(host, int(port))
-            ways = (self._pass(passage, "client", reader, back), self._pass(passage, "relay", there, writer))
+            ways = (
+                self._pass(passage, "client", reader, back, writer),
+                self._pass(passage, "relay", there, writer, back),
+            )
             await asyncio.gather(*ways)
         except OSError:
             pass  # the relay has gone; so does this connection
         finally:
             writer.close()
 
-    async def _pass(self, passage, side, reader, writer):
+    def forward(self, _side, _frames, data, onward, _back):
+        """Pass on what a side has just said; ``frames`` are those that it completed."""
+        onward.write(data)
+
+    async def _pass(self, passage, side, reader, writer, back):
         try:
             while data := await reader.read(65_536):
+                known = len(passage.frames[side])
                 passage.note(side, data)
-                writer.write(data)
+                self.forward(side, passage.frames[side][known:], data, writer, back)
                 await writer.drain()
         except OSError:
             pass  # the other side has gone
