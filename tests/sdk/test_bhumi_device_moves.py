@@ -245,7 +245,7 @@ def test_presence_is_renewed(tmp_path, monkeypatch):
     monkeypatch.setattr(bhumi_listener, "PRESENCE_EVERY_S", 0.02)
 
     async def scenario():
-        async with OpenRelay(1) as relay, RunningDevice(tmp_path / "alice", relay.url, echo) as alice:
+        async with OpenRelay(1) as relay, RunningDevice(tmp_path / "alice", relay.url, echo):
             said = await relay.wait_for(FrameType.PRESENCE, 3)
             return [extension_wire.decode_presence(payload) for _, payload in said]
 
