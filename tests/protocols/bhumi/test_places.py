@@ -30,7 +30,11 @@ def test_private_places_are_not(host):
 
 @pytest.mark.parametrize(
     ("address", "host"),
-    [("tls://Relay.example:1", "relay.example"), ("tcp://[2001:db8::1]:8443", "2001:db8::1"), ("tls://1.2.3.4:5", "1.2.3.4")],
+    [
+        ("tls://Relay.example:1", "relay.example"),
+        ("tcp://[2001:db8::1]:8443", "2001:db8::1"),
+        ("tls://1.2.3.4:5", "1.2.3.4"),
+    ],
 )
 def test_host_stands_between_scheme_and_port(address, host):
     """In lower case and without brackets."""

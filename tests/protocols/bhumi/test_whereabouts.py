@@ -58,7 +58,9 @@ def test_hints_come_newest_first():
     """Whoever moved last is found there first."""
     table = kept(tagged(ALICE, 0, 5), tagged(ALICE, 1, 9), tagged(ALICE, 2, 7))
 
-    assert table.find(ALICE.public, WALL_S) == [encode_record(presence(ALICE, n, s)) for n, s in ((1, 9), (2, 7), (0, 5))]
+    assert table.find(ALICE.public, WALL_S) == [
+        encode_record(presence(ALICE, n, s)) for n, s in ((1, 9), (2, 7), (0, 5))
+    ]
 
 
 def test_nothing_is_shown_past_its_end():
@@ -168,7 +170,9 @@ def test_table_agrees_with_a_dumb_one(seed):
     table, model, now_s = Whereabouts(40), {}, WALL_S
     for _ in range(600):
         now_s += rng.randrange(3)
-        record = unsigned(rng.randrange(12), now_s - WALL_S - rng.randrange(40), rng.randrange(41, 90), rng.randrange(6))
+        record = unsigned(
+            rng.randrange(12), now_s - WALL_S - rng.randrange(40), rng.randrange(41, 90), rng.randrange(6)
+        )
         device, relay, issued, ends = record[1:33], record[33:65], record[65:73], _end(record)
         live = {key: one for key, one in model.items() if _end(one) > now_s}
         before = live.get((device, relay))

@@ -130,7 +130,7 @@ class Records:
 
     def sample(self, rng: random.Random, count: int, now: Instant) -> list[bytes]:
         """Return at most so many records as GOSSIP lists them, our own advert first; none of them has ended."""
-        adverts = [encode_tagged(advert) for advert in self.adverts(rng, count // 4, now)]
+        adverts = [encode_tagged(advert) for advert in self.adverts(rng, max(1, count // 4), now)]
         return adverts + self.presences.sample(rng, count - len(adverts), self.now_s(now))
 
     def sizes(self) -> dict[str, int]:
