@@ -105,6 +105,7 @@ EXCEPTIONS = {
     ("waystation.server.node", "waystation.protocols.strata.relay"): "it has documents of its own and needs the time",
     ("waystation.server.node", "waystation.protocols.merk.relay"): "as above, and shows its mesh",
     ("waystation.server.node", "waystation.protocols.lprp.relay"): "as above, and shows its tenants",
+    ("waystation.server.node", "waystation.protocols.bhumi.relay"): "needs the time, and shows whom it gossips with",
     ("waystation.server.node", "waystation.protocols.bsp.relay"): "as above, shows its groups, tells it certificates",
     ("waystation.server.home", "waystation.crypto.certificates"): "the home makes the local certificates",
     ("waystation.server.home", "waystation.crypto.signing"): "the home keeps the node's key",

@@ -33,9 +33,12 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.TOO_MANY_COMMITS: ("More than 4 096 commits in one frame.", _CLOSED),
     Refusal.BAD_VERSION: ("HELLO names a version that we do not speak; only a client refuses this.", _CLOSED),
     Refusal.END_INSIDE_FRAME: ("The stream ends in the middle of a frame.", "Nothing; it has closed already."),
-    Refusal.BAD_ADDRESS: ("An address that is not tls://host:port or tcp://host:port of at most 255 bytes.", _CLOSED),
-    Refusal.BAD_VERDICT: ("QA_REPORT names a verdict that there is not.", _CLOSED),
-    Refusal.BAD_RECORD: ("GOSSIP holds a record of a kind or size that there is not.", _CLOSED),
+    Refusal.BAD_ADDRESS: (
+        "An extension frame names a relay by something else than tls://host:port or tcp://host:port.",
+        _CLOSED,
+    ),
+    Refusal.BAD_VERDICT: ("QA_REPORT with a verdict above 4.", _CLOSED),
+    Refusal.BAD_RECORD: ("GOSSIP holds a record of another kind or length.", _CLOSED),
     Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
     Refusal.OTHER_IDENTITY: (
         "A second I_AM names somebody else; BIND names another relay than the one a client knows there.",

@@ -79,6 +79,11 @@ class OpenRelay(LoopbackRelay):
         said = {peer for peer, payload in self.of_type(FrameType.I_AM) if payload[:32] == identity}
         return said & set(self.pipes)
 
+    def received_by_machine(self, pipe, data):
+        """Give bytes of a client to the relay."""
+        self._machine.receive(Peer(pipe.peer), data, self._now())
+        self._pump()
+
     def _pump(self):
         for effect in self._machine.take():
             if isinstance(effect, Dial):

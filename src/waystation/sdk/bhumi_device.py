@@ -186,7 +186,7 @@ class Device:
         """Make a connection the current one; return why it could not be made."""
         connection = self._listener(relay)
         try:
-            await connection.open(self._tls)
+            await connection.open(self._tls, only_public=self._choice.is_hearsay(relay))
         except HostError as error:
             self._note_failure(relay)
             return str(error)

@@ -45,6 +45,7 @@ class Finder:
         score: Callable[[str], float],
         rng: random.Random,
         *,
+        named: Iterable[RelayUrl],
         dials_private: bool,
     ) -> None:
         """Describe how to ask.
@@ -54,12 +55,14 @@ class Finder:
             book: Knows further relays to ask, and the addresses of relays; None for none.
             score: See ``RelayBook.order``.
             rng: See ``RelayBook.order``.
+            named: Relays that the user named, wherever they lead.
             dials_private: Take places that are not on the open internet.
         """
         self._guide = guide
         self._book = book
         self._score = score
         self._rng = rng
+        self._named = {str(relay) for relay in named}
         self._silent: dict[str, None] = {}
         self.dials_private = dials_private
         """Whether places that are not on the open internet are taken."""
@@ -100,7 +103,8 @@ class Finder:
 
     async def _where(self, address: str, identity: PublicKey) -> tuple[Place, ...]:
         try:
-            return await self._guide.where(address, identity)
+            is_open = self.dials_private or address in self._named
+            return await self._guide.where(address, identity, only_public=not is_open)
         except HostError:
             if len(self._silent) >= _SILENT_MAX:
                 del self._silent[next(iter(self._silent))]

@@ -77,8 +77,8 @@ class Guide:
         self._timeout_s = timeout_s
         self._clock = clock
 
-    async def where(self, address: str, identity: PublicKey) -> tuple[Place, ...]:
-        """Ask the relay at ``address`` where a device is.
+    async def where(self, address: str, identity: PublicKey, *, only_public: bool = False) -> tuple[Place, ...]:
+        """Ask the relay at ``address`` where a device is; see ``transport.dial`` for ``only_public``.
 
         Returns:
             What can be believed, the newest first, one a relay; empty when this relay knows nothing.
@@ -87,7 +87,7 @@ class Guide:
             LocalError: The address is none.
             HostError: The relay cannot be reached, does not answer in time, or knows no such questions.
         """
-        answer = await self._asked(address, lambda machine, at: machine.where(identity, at), Found)
+        answer = await self._asked(address, lambda machine, at: machine.where(identity, at), Found, only_public)
         newest: dict[PublicKey, Place] = {}
         for entry in answer.entries[:PLACES_MAX]:
             place = self._believed(entry, identity)
@@ -143,7 +143,13 @@ class Guide:
             return None
         return Place(presence, entry.address) if is_signed(presence) else None
 
-    async def _asked(self, address: str, ask: Callable[[GuideClient, Instant], Unsent | None], kind: type[Any]) -> Any:
+    async def _asked(
+        self,
+        address: str,
+        ask: Callable[[GuideClient, Instant], Unsent | None],
+        kind: type[Any],
+        only_public: bool = False,
+    ) -> Any:
         """Return the answer, of type ``kind``, to one question; raises as ``where``."""
         url = RelayUrl.parse(address)
         # Half of the time, so that a relay that ignores OPTIONS is told from one that does not answer at all.
@@ -153,7 +159,7 @@ class Guide:
         link.ended.add_done_callback(lambda ended: events.put_nowait(_Ended(ended.result())))
         try:
             async with asyncio.timeout(self._timeout_s):
-                await link.open(url, self._tls, self._timeout_s)
+                await link.open(url, self._tls, self._timeout_s, only_public=only_public)
                 _expect(Greeted, await events.get(), url)
                 ask(machine, now())
                 link.flush()

@@ -63,6 +63,10 @@ class RelayChoice:
         """Note that a relay failed, or has gone: the others come first now."""
         self._passed.add(relay)
 
+    def is_hearsay(self, relay: RelayUrl) -> bool:
+        """Return whether nobody but others names a relay, see ``RelayBook.is_hearsay``."""
+        return self._book is not None and relay not in self._named and self._book.is_hearsay(str(relay))
+
     def advertised_id(self, relay: RelayUrl) -> PublicKey | None:
         """Return the key of a relay that is known by its own advert and by nothing weightier.
 

@@ -117,7 +117,8 @@ class Prober:
             HostError: The verdict cannot be kept.
         """
         began = asyncio.get_running_loop().time()
-        run = _Run(RelayUrl.parse(address), self._tls, self._rng)
+        is_hearsay = address not in self._named and self._book.is_hearsay(address)
+        run = _Run(RelayUrl.parse(address), self._tls, self._rng, only_public=is_hearsay)
         try:
             async with asyncio.timeout(max(1, min(deadline_s, _DEADLINE_MAX_S))):
                 result = await run.verdict(findable=self._findable)
@@ -170,15 +171,16 @@ class _Exchange:
 class _Run:
     """One probe: a device and a sender at one relay, each by a connection of its own."""
 
-    def __init__(self, relay: RelayUrl, tls: ssl.SSLContext | None, rng: random.Random) -> None:
+    def __init__(self, relay: RelayUrl, tls: ssl.SSLContext | None, rng: random.Random, *, only_public: bool) -> None:
         self._relay = relay
         self._tls = tls
         self._rng = rng
+        self._only_public = only_public
         self._self = _ThrowAway(relay, rng)
         self._own = SharedSecrets(self._self.key_pair)
         self._asker = SharedSecrets(KeyPair.from_seed(rng.randbytes(SEED_BYTES)))
         self._listener = Listener(self._self, relay, DEVICE_FEATURES, on_event=self._on_event)
-        self._channel = Channel(relay, tls, float(_DEADLINE_MAX_S))
+        self._channel = Channel(relay, tls, float(_DEADLINE_MAX_S), only_public=only_public)
         self._exchange: _Exchange | None = None
         self._is_cheated = False
 
@@ -187,7 +189,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            await self._listener.open(self._tls)
+            await self._listener.open(self._tls, only_public=self._only_public)
             await self._listener.wait_registered()
         except HostError:
             return ProbeResult(QaVerdict.UNREACHABLE, loop.time() - began)
@@ -209,7 +211,7 @@ class _Run:
 
     async def _ask(self, preimage: bytes) -> QaVerdict:
         """Have one exchange with ourselves, and return how it went; how long it took is judged elsewhere."""
-        request = DeviceMessage(ContentType.TEXT, _content(self._rng), str(self._relay))
+        request = DeviceMessage(ContentType.BINARY, _content(self._rng), str(self._relay))
         following = self._rng.randbytes(PREIMAGE_BYTES)
         answer = MessageResponse(ResponseStatus.OK, following, _content(self._rng), str(self._relay))
         exchange = self._exchange = _Exchange(preimage, request, answer)
@@ -219,13 +221,19 @@ class _Run:
             outcome, got, _ = await self._channel.ask(identity, preimage, payload)
         except LocalError:  # the relay takes less than what people say to each other
             return QaVerdict.WRONG
-        if outcome is Outcome.ANSWERED and exchange.deliveries_count == 1 and not self._is_cheated:
-            with contextlib.suppress(AnswerError):
-                if read_answer(Dialect.E2E, self._asker, identity, preimage, got) == answer:
-                    return QaVerdict.OK
-        elif outcome is Outcome.NOT_SENT or self._listener.has_ended or not self._channel.is_open:
-            return QaVerdict.UNREACHABLE
-        return QaVerdict.WRONG
+        if outcome is Outcome.ANSWERED:
+            return QaVerdict.OK if self._is_right(exchange, got) else QaVerdict.WRONG
+        is_broken = self._listener.has_ended or not self._channel.is_open
+        return QaVerdict.UNREACHABLE if is_broken or outcome is Outcome.NOT_SENT else QaVerdict.WRONG
+
+    def _is_right(self, exchange: _Exchange, got: bytes) -> bool:
+        """Return whether our request came once, nothing else did, and our answer came back."""
+        if exchange.deliveries_count != 1 or self._is_cheated:
+            return False
+        identity = self._self.key_pair.public
+        with contextlib.suppress(AnswerError):
+            return read_answer(Dialect.E2E, self._asker, identity, exchange.preimage, got) == exchange.answer
+        return False
 
     def _on_event(self, listener: Listener, event: Any) -> None:
         if not isinstance(event, Delivered):
@@ -233,6 +241,7 @@ class _Run:
         exchange = self._exchange
         if exchange is None or not self._is_ours(exchange, event):
             self._is_cheated = True
+            listener.acknowledge(event.message_id, b"")  # as a device answers what makes no sense
             return
         exchange.deliveries_count += 1
         self._self.replace(exchange.preimage, exchange.answer.next_preimage)

@@ -216,6 +216,13 @@ class RelayBook(PrivateDatabase):
             return False
         return any(row.address == spelled and row.source in (Source.SEED, Source.ADVERT) for row in self._live())
 
+    def is_hearsay(self, address: str) -> bool:
+        """Return whether a relay is known from afar only, so that its name may lead to the open internet at most."""
+        if self._allows_private:
+            return False
+        found = (entry for entry in self.entries() if entry.address == address)
+        return any(entry.source in (Source.ADVERT, Source.PEER) and not entry.is_local for entry in found)
+
     def order(self, score: Callable[[str], float], rng: random.Random) -> list[RelayEntry]:
         """Return the relays in the order in which to try them.
 

@@ -151,7 +151,7 @@ class Sender:
         if find:
             guide = Guide(tls=tls, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
             dials_private = dials_private or any(is_private(str(url)) for url in urls)
-            finder = Finder(guide, book, score, self._rng, dials_private=dials_private)
+            finder = Finder(guide, book, score, self._rng, named=urls, dials_private=dials_private)
         self._deliveries = Deliveries(state, urls, finder, quality, self._rng, tls, connect_timeout_s)
         self._told: dict[bytes, str] = {}
         self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)

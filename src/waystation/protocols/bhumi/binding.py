@@ -13,7 +13,7 @@ from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import verify
 from waystation.protocols.bhumi import extension_wire
 from waystation.protocols.bhumi.extension_messages import BindChallenge
-from waystation.protocols.bhumi.messages import Feature, IAm
+from waystation.protocols.bhumi.messages import COMMIT_BYTES, Feature, IAm
 from waystation.protocols.bhumi.session import Session
 from waystation.protocols.bhumi.signed_records import binding_bytes
 
@@ -74,7 +74,7 @@ class Binding:
         message = session.negotiated.waiting if session.negotiated is not None else None
         if session.negotiated is None or message is None or len(message.commits) + len(commits) > commits_max:
             return False
-        self._waiting_bytes += sum(map(len, commits))
+        self._waiting_bytes += COMMIT_BYTES * len(commits)
         joined = message.commits + commits
         session.negotiated.waiting = IAm(message.identity, message.signature, joined, message.responses)
         return True
@@ -107,4 +107,4 @@ class Binding:
 
 
 def _cost(message: IAm) -> int:
-    return sum(map(len, message.commits)) + sum(len(carried.response) for carried in message.responses)
+    return COMMIT_BYTES * len(message.commits) + sum(len(carried.response) for carried in message.responses)

@@ -123,7 +123,7 @@ class Registration:
 
     def on_revoke_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
         """Take commits out of the set; those that are not in it are no news."""
-        revoked = extension_wire.decode_revoke_commits(payload).commits
+        revoked = extension_wire.decode_revoke_commits(payload).revoked
         if session.identity is None:
             self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
         else:

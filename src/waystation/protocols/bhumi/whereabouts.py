@@ -100,14 +100,13 @@ class Whereabouts:
     def keep(self, tagged: bytes, now_s: int) -> None:
         """Keep a presence whose ``standing`` is NEW and whose signature is right."""
         identity, relay = tagged[_IDENTITY], tagged[_RELAY]
-        held = self._live(identity, now_s)
-        kept = [other for other in held if other[_RELAY] != relay]
-        if len(kept) >= RELAYS_PER_DEVICE_MAX:
-            kept.remove(min(kept, key=_issued))
-        elif len(kept) == len(held):
-            while self._count >= self._entries_max:
-                self._drop_soonest()
-        self._put(identity, (*kept, tagged))
+        self._put(identity, tuple(other for other in self._live(identity, now_s) if other[_RELAY] != relay))
+        if len(self._by_device.get(identity, ())) >= RELAYS_PER_DEVICE_MAX:
+            oldest = min(self._by_device[identity], key=_issued)
+            self._put(identity, tuple(other for other in self._by_device[identity] if other is not oldest))
+        while self._count >= self._entries_max:
+            self._drop_soonest()
+        self._put(identity, (*self._by_device.get(identity, ()), tagged))
         self._note_end(identity, _ends_at_s(tagged))
 
     def find(self, identity: bytes, now_s: int) -> list[bytes]:
@@ -179,7 +178,8 @@ class Whereabouts:
         soonest = self._soonest()
         assert soonest is not None
         ends_at_s, identity = soonest
-        self._put(identity, tuple(each for each in self._by_device[identity] if _ends_at_s(each) != ends_at_s))
+        leaving = next(each for each in self._by_device[identity] if _ends_at_s(each) == ends_at_s)
+        self._put(identity, tuple(each for each in self._by_device[identity] if each is not leaving))
 
     def _soonest(self) -> tuple[int, bytes] | None:
         """Return which entry ends first: its second and its device."""
