@@ -98,6 +98,11 @@ class RelayEntry:
     added_s: int
     """When it was known first."""
 
+    @property
+    def may_be_private(self) -> bool:
+        """Whether it may be dialled wherever it leads: the user named it, or the local network shows it."""
+        return self.source is Source.SEED or self.is_local
+
 
 class _Row(NamedTuple):
     address: str
@@ -122,7 +127,8 @@ class RelayBook(PrivateDatabase):
             HostError: The folder or the database cannot be used.
         """
         self._clock = clock
-        self._allows_private = allow_private
+        self.allows_private = allow_private
+        """Whether adverts and peers that name private addresses are believed."""
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             super().__init__(home / "bhumi.db", _SCHEMA)
@@ -242,7 +248,7 @@ class RelayBook(PrivateDatabase):
         return int(self._clock())
 
     def _is_allowed(self, address: str) -> bool:
-        return self._allows_private or not is_private(address)
+        return self.allows_private or not is_private(address)
 
     def _is_superseded(self, advert: RelayAd, address: str) -> bool:
         known = self.first(
