@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from fuzz.bhumi_lan import BhumiLanTarget
 from fuzz.bsp_bundle import BspBundleTarget
 from fuzz.bsp_device import BspDeviceTarget
 from fuzz.bsp_mailbox import BspMailboxTarget
@@ -49,6 +50,7 @@ TARGETS: Final[dict[str, Target]] = {
         PayloadTarget(),
         EnvelopeTarget(),
         InviteTarget(),
+        BhumiLanTarget(),
         JournalTarget(),
         CanonicalTarget(),
         StrataRelayTarget(),

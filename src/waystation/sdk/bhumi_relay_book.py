@@ -3,7 +3,7 @@
 The book is a table of the participant's ``bhumi.db``, so that what was found outlives the program (spec section 9). An
 address may be known from several sources, each with an end of its own; ``entries`` shows it once. What others say is
 bounded source by source, so that no flood of one kind displaces another, and seeds are never displaced. Nothing
-private (``is_private``) is believed from afar; only the local network itself may show such an address.
+private (``is_private``) is believed from afar; only the local network itself may show such an address (BHUMI-BOOK).
 """
 
 import ipaddress
@@ -224,16 +224,15 @@ class RelayBook(PrivateDatabase):
 
     def is_hearsay(self, address: str) -> bool:
         """Return whether a relay is known from afar only, so that its name may lead to the open internet at most."""
-        if self._allows_private:
+        if self.allows_private:
             return False
-        found = (entry for entry in self.entries() if entry.address == address)
-        return any(entry.source in (Source.ADVERT, Source.PEER) and not entry.is_local for entry in found)
+        return any(entry.address == address and not entry.may_be_private for entry in self.entries())
 
     def order(self, score: Callable[[str], float], rng: random.Random) -> list[RelayEntry]:
         """Return the relays in the order in which to try them.
 
         Those of the local network come first, unless they mostly failed; then the best, with those never tried
-        strewn in, lest the first good relay is kept for ever.
+        strewn in, lest the first good relay is kept for ever (BHUMI-ROTATION).
 
         Args:
             score: 0 to 1 for an address; ``NEUTRAL_SCORE`` when it was never tried.
