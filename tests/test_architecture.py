@@ -132,6 +132,7 @@ EXCEPTIONS = {
     ("waystation.sdk.private_database", "sqlite3"): "the one way in which clients open such a file",
     ("waystation.sdk.strata_places", "sqlite3"): "a reader's places stand in the same file as the scores",
     ("waystation.cli.bhumi_ways", "ssl"): "as above",
+    ("waystation.cli.bhumi_relays", "ssl"): "as above",
     ("waystation.cli.demo", "ssl"): "as above",
     ("waystation.cli.doctor", "socket"): "tries whether the ports of the configuration are free",
     ("waystation.cli.doctor", "sqlite3"): "asks SQLite for its version",

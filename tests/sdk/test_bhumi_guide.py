@@ -1,5 +1,6 @@
 import asyncio
 import random
+import socket
 
 import pytest
 
@@ -18,6 +19,7 @@ from waystation.sdk.errors import RelayUnreachableError
 NOW = 1_800_000_000
 ALICE = KeyPair.from_seed(bytes([0xA1]) * 32)
 EVE = KeyPair.from_seed(bytes([0xE5]) * 32)
+INWARD = "inward.example"
 RELAYS = [KeyPair.from_seed(bytes([number]) * 32) for number in range(1, 70)]
 
 
@@ -243,3 +245,26 @@ def test_refresh_asks_no_more_than_three(tmp_path):
     refreshed = asyncio.run(scenario())
 
     assert len(refreshed.asked) + len(refreshed.troubles) == REFRESH_ASKS
+
+
+@pytest.mark.parametrize("allow_private", [False, True])
+def test_refresh_does_not_follow_a_name_into_our_own_network(tmp_path, monkeypatch, allow_private):
+    """An advert may name a host that leads to this machine; it is not dialled, unless private places are allowed."""
+    ask = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *rest, **more: ask("127.0.0.1" if host == INWARD else host, *rest, **more)
+    )
+
+    async def scenario():
+        async with GuidingRelay(encode_extension(Relays(()))) as relay:
+            book = RelayBook(tmp_path, clock=lambda: NOW, allow_private=allow_private)
+            address = f"tcp://{INWARD}:{relay.url.rpartition(':')[2]}"
+            assert book.learn(sign_advert(RELAYS[0], address, NOW, 600))
+            refreshed = await guide().refresh(book, lambda _address: NEUTRAL_SCORE, random.Random(1))
+            book.close()
+            return refreshed.asked == [address], refreshed.troubles.get(address, ""), bool(relay.frames)
+
+    answered, trouble, dialled = asyncio.run(scenario())
+
+    assert answered is dialled is allow_private
+    assert ("leads to 127.0.0.1" in trouble) is not allow_private

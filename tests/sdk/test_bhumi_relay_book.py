@@ -304,6 +304,16 @@ def test_spellings_of_one_ipv6_address_are_one(book):
     assert book.knows("tls://[2606:4700:0:0::1]:8443")
 
 
+def test_only_who_was_named_or_shown_may_be_private(book):
+    """A seed and a relay of the local network may be dialled wherever they lead, an advert and a peer's place not."""
+    book.add_seed("tls://a.example:1")
+    book.found_on_lan("tls://b.example:1", None, 100)
+    book.learn(advert("tls://c.example:1"))
+    book.note_peer_place("tls://d.example:1")
+
+    assert [entry.may_be_private for entry in book.entries()] == [True, True, False, False]
+
+
 def test_local_relays_are_tried_first_unless_they_failed(book):
     """The local network's come first, the best before the rest; one that mostly fails stands in line."""
     scores = {HOME: 0.9, ELSEWHERE: 0.8, NEAR: 0.6, "tcp://192.168.1.8:1": 0.7, "tcp://192.168.1.9:1": 0.1}

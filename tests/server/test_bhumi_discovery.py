@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from tests.server.build import eventually
+from tests.server.build_node import configured, serving
 from tests.transport.build_mdns import HAS_MULTICAST, SERVICE, WITHIN_S, Watch, announcing_process
 from waystation.crypto.signing import KeyPair
 from waystation.server.bhumi_discovery import BhumiDiscovery
@@ -90,6 +91,42 @@ def test_three_nodes_on_one_host_hear_of_each_other():
     assert first == dict(zip(places[1:], keys[1:], strict=True))
     assert second == {places[0]: keys[0], places[2]: keys[2]}
     assert live == dict(zip(keys[:2], places[:2], strict=True))
+
+
+def test_three_whole_nodes_link_without_being_told(tmp_path):
+    """With ``[bhumi] mdns`` on, relays that nobody configured for each other gossip; one that stops is gone."""
+
+    def contacts(server):
+        return {contact["key"] for contact in server.bhumi()["contacts"]}
+
+    async def scenario():
+        async with contextlib.AsyncExitStack() as stack:
+            servers, tasks = [], []
+            for name in ("one", "two", "three"):
+                config = configured(tmp_path / name, bhumi__mdns="true")
+                server, task = await stack.enter_async_context(serving(tmp_path / name, config))
+                servers.append(server)
+                tasks.append(task)
+            if not HAS_MULTICAST:
+                return [contacts(server) for server in servers]
+            keys = [server.status()["node"]["public_key"] for server in servers]
+            for server in servers:
+                others = set(keys) - {server.status()["node"]["public_key"]}
+                await patiently(lambda server=server, others=others: others <= contacts(server))
+            servers[2].stop()
+            await tasks[2]
+            await patiently(lambda: keys[2] not in contacts(servers[0]) | contacts(servers[1]))
+            return keys[1] in contacts(servers[0])
+
+    assert asyncio.run(scenario()) == (True if HAS_MULTICAST else [set(), set(), set()])
+
+
+async def patiently(holds):
+    """Wait for something that takes mDNS and a dial."""
+    async with asyncio.timeout(WITHIN_S):
+        while not holds():
+            with contextlib.suppress(AssertionError):
+                await eventually(holds)
 
 
 def test_nodes_hear_of_each_other_by_broadcast():

@@ -20,6 +20,7 @@ import typer
 import typer.core
 
 from waystation.cli.bhumi_listen import Listener, handler_of
+from waystation.cli.bhumi_relays import Wishes, show_relays
 from waystation.cli.bhumi_show import print_reply
 from waystation.cli.bhumi_ways import (
     DEFAULT_RELAY,
@@ -32,7 +33,7 @@ from waystation.cli.bhumi_ways import (
     open_ways,
 )
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
-from waystation.cli.trust import CaOption, InsecureOption
+from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.protocols.bhumi.payloads import MalformedPayloadError, decode_command, encode_command
@@ -47,6 +48,7 @@ from waystation.sdk.bhumi import (
     encode_invite,
 )
 from waystation.transport.dial import RelayUrl
+from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
@@ -273,6 +275,35 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
             typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.dialect.value:<8}  {counted}  {peer.url}")
     if not known and not as_json:
         typer.echo(f"no peers yet: `{shlex.join(_program())} bhumi invite` makes a token for somebody", err=True)
+
+
+@app.command()
+def relays(
+    add: Annotated[
+        list[str] | None, typer.Option("--add", help="Keep this relay, tls://host:port; may repeat.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", help="Forget this relay; may repeat.")] = None,
+    lan: Annotated[
+        float, typer.Option("--lan", metavar="SECONDS", min=0, max=60, help="First look on the local network so long.")
+    ] = 0.0,
+    refresh: Annotated[bool, typer.Option("--refresh", help="First ask up to three of them for others.")] = False,
+    private: Annotated[
+        bool, typer.Option("--dials-private", help="Believe relays that say they are at a private address, too.")
+    ] = False,
+    home: HomeOption = _DEFAULT_HOME,
+    ca: CaOption = None,
+    insecure: InsecureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the relays this identity knows: from where, how good each was so far, and for how long.
+
+    Relays of the local network come first, and are trusted no more than others. Scores are for this identity only.
+
+    Example: waystation bhumi relays --add tls://relay.example:8443 --refresh
+    """
+    tls = client_context(ca_or_local(ca), verify=not insecure) if refresh else None
+    wishes = Wishes(add or (), remove or (), lan, refresh, private)
+    show_relays(home, wishes, tls, as_json=as_json)
 
 
 def _program() -> list[str]:

@@ -2,7 +2,7 @@
 
 It stays with one relay until that one is gone, or until ``move``. To move is to register at the new relay first, with
 the recent answers (6.6), to assert presence there, to tell the old relay the same, and to leave it once the requests
-under way are answered. An answer that is ready after its connection ended is carried to the next one.
+under way are answered. An answer that is ready after its connection ended is carried to the next one (BHUMI-MOVE).
 """
 
 import asyncio

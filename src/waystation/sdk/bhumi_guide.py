@@ -19,7 +19,7 @@ from waystation.protocols.bhumi.client_base import Greeted, Unsent
 from waystation.protocols.bhumi.extension_messages import Presence, RelayAd, WhereEntry
 from waystation.protocols.bhumi.guide_client import Found, GuideClient, Heard, NoGuide
 from waystation.protocols.bhumi.signed_records import is_signed, untimely
-from waystation.sdk.bhumi_relay_book import RelayBook
+from waystation.sdk.bhumi_relay_book import RelayBook, RelayEntry
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.link import Link, no_greeting, now
 from waystation.transport.dial import RelayUrl
@@ -96,8 +96,12 @@ class Guide:
                 newest[entry.presence.relay_id] = place
         return tuple(sorted(newest.values(), key=lambda place: -place.presence.issued_at_s))
 
-    async def relays(self, address: str) -> tuple[RelayAd, ...]:
+    async def relays(self, address: str, *, only_public: bool = False) -> tuple[RelayAd, ...]:
         """Ask the relay at ``address`` which relays there are.
+
+        Args:
+            address: As others write it.
+            only_public: See ``transport.dial``.
 
         Returns:
             Adverts that are signed and live, in the order they came in. Where they lead has not been judged;
@@ -106,7 +110,7 @@ class Guide:
         Raises:
             LocalError, HostError: As ``where``.
         """
-        answer = await self._asked(address, lambda machine, at: machine.relays(at), Heard)
+        answer = await self._asked(address, lambda machine, at: machine.relays(at), Heard, only_public)
         now_s = int(self._clock())
         return tuple(
             advert for advert in answer.adverts[:ADVERTS_MAX] if untimely(advert, now_s) is None and is_signed(advert)
@@ -115,25 +119,27 @@ class Guide:
     async def refresh(self, book: RelayBook, score: Callable[[str], float], rng: random.Random) -> Refreshed:
         """Ask up to three relays of the book for others, all at once, and enter what they say.
 
+        Whom neither the user nor the local network named is dialled on the open internet only, wherever a name leads.
+
         Args:
             book: Gives whom to ask, in its order.
             score: As ``RelayBook.order`` takes it.
             rng: As above.
         """
         refreshed = Refreshed()
-        asked = [entry.address for entry in book.order(score, rng)[:REFRESH_ASKS]]
-        answers = await asyncio.gather(*(self._tried(address) for address in asked))
-        for address, answer in zip(asked, answers, strict=True):
+        asked = book.order(score, rng)[:REFRESH_ASKS]
+        answers = await asyncio.gather(*(self._tried(entry, book) for entry in asked))
+        for entry, answer in zip(asked, answers, strict=True):
             if isinstance(answer, WaystationError):
-                refreshed.troubles[address] = str(answer)
+                refreshed.troubles[entry.address] = str(answer)
             else:
-                refreshed.asked.append(address)
+                refreshed.asked.append(entry.address)
                 refreshed.learnt += sum(book.learn(advert) for advert in answer)
         return refreshed
 
-    async def _tried(self, address: str) -> tuple[RelayAd, ...] | WaystationError:
+    async def _tried(self, entry: RelayEntry, book: RelayBook) -> tuple[RelayAd, ...] | WaystationError:
         try:
-            return await self.relays(address)
+            return await self.relays(entry.address, only_public=not (entry.may_be_private or book.allows_private))
         except WaystationError as error:
             return error
 

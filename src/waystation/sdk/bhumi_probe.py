@@ -5,7 +5,7 @@ something. Both are what real devices and senders are made of, and sizes are dra
 that the candidate cannot be good to probes alone. What comes of it stays here (BHUMI-QALOCAL).
 
 Nobody can send us where we would not go by ourselves: a candidate must be a relay that the user named, or one with a
-verified advert; at most one probe is made in ten minutes, whoever asks.
+verified advert; at most one probe is made in ten minutes, whoever asks (BHUMI-PROBE).
 """
 
 import asyncio

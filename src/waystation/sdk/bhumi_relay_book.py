@@ -3,7 +3,7 @@
 The book is a table of the participant's ``bhumi.db``, so that what was found outlives the program (spec section 9). An
 address may be known from several sources, each with an end of its own; ``entries`` shows it once. What others say is
 bounded source by source, so that no flood of one kind displaces another, and seeds are never displaced. Nothing
-private (``is_private``) is believed from afar; only the local network itself may show such an address.
+private (``is_private``) is believed from afar; only the local network itself may show such an address (BHUMI-BOOK).
 """
 
 import ipaddress
@@ -98,6 +98,11 @@ class RelayEntry:
     added_s: int
     """When it was known first."""
 
+    @property
+    def may_be_private(self) -> bool:
+        """Whether it may be dialled wherever it leads: the user named it, or the local network shows it."""
+        return self.source is Source.SEED or self.is_local
+
 
 class _Row(NamedTuple):
     address: str
@@ -122,7 +127,8 @@ class RelayBook(PrivateDatabase):
             HostError: The folder or the database cannot be used.
         """
         self._clock = clock
-        self._allows_private = allow_private
+        self.allows_private = allow_private
+        """Whether adverts and peers that name private addresses are believed."""
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             super().__init__(home / "bhumi.db", _SCHEMA)
@@ -218,16 +224,15 @@ class RelayBook(PrivateDatabase):
 
     def is_hearsay(self, address: str) -> bool:
         """Return whether a relay is known from afar only, so that its name may lead to the open internet at most."""
-        if self._allows_private:
+        if self.allows_private:
             return False
-        found = (entry for entry in self.entries() if entry.address == address)
-        return any(entry.source in (Source.ADVERT, Source.PEER) and not entry.is_local for entry in found)
+        return any(entry.address == address and not entry.may_be_private for entry in self.entries())
 
     def order(self, score: Callable[[str], float], rng: random.Random) -> list[RelayEntry]:
         """Return the relays in the order in which to try them.
 
         Those of the local network come first, unless they mostly failed; then the best, with those never tried
-        strewn in, lest the first good relay is kept for ever.
+        strewn in, lest the first good relay is kept for ever (BHUMI-ROTATION).
 
         Args:
             score: 0 to 1 for an address; ``NEUTRAL_SCORE`` when it was never tried.
@@ -242,7 +247,7 @@ class RelayBook(PrivateDatabase):
         return int(self._clock())
 
     def _is_allowed(self, address: str) -> bool:
-        return self._allows_private or not is_private(address)
+        return self.allows_private or not is_private(address)
 
     def _is_superseded(self, advert: RelayAd, address: str) -> bool:
         known = self.first(
