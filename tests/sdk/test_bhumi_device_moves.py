@@ -7,6 +7,7 @@ import pytest
 
 from tests.sdk.build import RunningDevice, ScriptedRelay, echo
 from tests.sdk.open_build import OpenRelay, two_relays
+from tests.server.build import eventually
 from waystation.core.errors import HostError, LocalError
 from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.extension_messages import QaReport, QaRequest, QaVerdict
@@ -279,3 +280,40 @@ def test_probe_is_refused_without_a_book(tmp_path):
             return refused.candidate, extension_wire.decode_qa_report(report)
 
     assert asyncio.run(scenario()) == ("tls://relay.example:1", QaReport(9, QaVerdict.REFUSED, 0))
+
+
+def test_relay_that_asks_for_endless_probes(tmp_path):
+    """It gets a handful of refusals, then silence; the device answers its peers as before."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path / "alice", relay.url, echo) as alice:
+            ((peer, _),) = await relay.wait_for(FrameType.I_AM)
+            requests = [QaRequest(number, "tls://relay.example:1", 60) for number in range(1_000)]
+            frames = [extension_wire.encode_extension(request) for request in requests]
+            relay.pipes[peer].write([wire.encode(messages.Options(Feature.QA)), *frames])
+            relay.send(peer, messages.Deliver(3, b"nonsense"))
+            await relay.wait_for(FrameType.ACK)
+            ignored = alice.device._connection.machine.probes_ignored_count
+            return len(relay.of_type(FrameType.QA_REPORT)), len(await alice.until(ProbeRefused)), ignored
+
+    assert asyncio.run(scenario()) == (4, 4, 996)
+
+
+def test_cancelled_move_leaves_nothing_behind(tmp_path):
+    """Whoever gives up moving leaves the device where it was, and no connection at the other relay."""
+
+    async def scenario():
+        async with (
+            OpenRelay(1) as relay,
+            ScriptedRelay() as mute,
+            RunningDevice(tmp_path / "alice", relay.url, echo) as alice,
+        ):
+            await alice.listening()
+            moving = asyncio.create_task(alice.device.move(mute.url))
+            await mute.wait_for(FrameType.I_AM)
+            moving.cancel()
+            await asyncio.wait([moving])
+            await eventually(lambda: not mute.pipes, "the end of the connection")
+            return await moved_sender(tmp_path, alice, relay.url)
+
+    assert asyncio.run(scenario()) == ("hi", "")

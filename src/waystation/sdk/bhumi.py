@@ -13,6 +13,10 @@
         print((await sender.send(peer, "hi")).text)
 
 One identity may listen in one program and send in another at the same time.
+
+A device that is given a ``RelayBook`` chooses its relay among those that it knows and takes another one when that is
+gone; ``await device.move(address)`` changes it on purpose. A sender finds a peer that has moved by asking the relays.
+A ``RelayQuality`` keeps what either has seen of relays, for its own choices and for nobody else.
 """
 
 from waystation.protocols.bhumi.invite import Invite, decode_invite, encode_invite

@@ -228,8 +228,11 @@ class Device:
         try:
             await connection.open(self._tls)
             await connection.wait_registered()
-        except BaseException:
+        except HostError:
             self._note_failure(relay)
+            await connection.close()
+            raise
+        except BaseException:  # whoever moves us may give up, which says nothing about the relay
             await connection.close()
             raise
         return connection

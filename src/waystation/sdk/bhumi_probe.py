@@ -118,7 +118,8 @@ class Prober:
         """
         began = asyncio.get_running_loop().time()
         is_hearsay = address not in self._named and self._book.is_hearsay(address)
-        run = _Run(RelayUrl.parse(address), self._tls, self._rng, only_public=is_hearsay)
+        relay = RelayUrl.parse(address)
+        run = _Run(relay, self._tls, self._rng, only_public=is_hearsay)
         try:
             async with asyncio.timeout(max(1, min(deadline_s, _DEADLINE_MAX_S))):
                 result = await run.verdict(findable=self._findable)
@@ -126,7 +127,7 @@ class Prober:
             result = ProbeResult(QaVerdict.SLOW, asyncio.get_running_loop().time() - began)
         finally:
             await run.close()
-        self._quality.probed(address, result.verdict, result.latency_s)
+        self._quality.probed(str(relay), result.verdict, result.latency_s)
         return result
 
 

@@ -291,3 +291,16 @@ def test_nothing_of_it_without_features():
     said = sent(plain)
     assert said == sent(asking)
     assert said.startswith(wire.encode(messages.Options(Feature.DELIVER_WITH_PREIMAGE)))
+
+
+def test_any_chunking_gives_the_same():
+    """However the relay's bytes are cut, the same is said and told."""
+    told = [CHALLENGE, IAmOk(1, 0), QaRequest(7, "tls://c:1", 60)]
+    data = b"".join(extension_wire.encode_extension(each) for each in told)
+    whole, cut = device(), device()
+    hear(whole, data)
+    for index in range(len(data)):
+        hear(cut, data[index : index + 1])
+
+    assert cut.take_events() == whole.take_events()
+    assert sent(cut) == sent(whole)
