@@ -177,3 +177,14 @@ def test_real_relay_tells(tmp_path):
     assert places == []
     assert [payload for _, payload in questions] == [ALICE.public]
     assert wire.decode_options(b"\x00\x01\x00\x00\x00\x04").features is Feature.PRESENCE
+
+
+def test_relay_that_others_named_is_not_asked_at_a_private_address():
+    """Asking is dialling, too: a place that nobody but a peer has named may lead to the open internet only."""
+
+    async def scenario():
+        async with Telling(said()) as relay:
+            findings = await finder().find(ALICE.public, [relay.place])
+            return findings.places, relay.asked_count, len(relay.frames)
+
+    assert asyncio.run(scenario()) == ([], 0, 0)
