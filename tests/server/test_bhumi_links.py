@@ -7,10 +7,13 @@ import time
 from contextlib import ExitStack
 
 import pytest
+import structlog
 
-from tests.server.build import Client, NodeProcess, eventually, i_am, key_pair, until
+from tests.server.build import Client, NodeProcess, Rig, eventually, i_am, key_pair, until
 from tests.server.build_node import configured, serving
+from tests.server.test_dialler import Caller
 from tests.transport.build import Sink
+from waystation.core.effects import Dial
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
 from waystation.protocols.bhumi import extension_wire, messages, wire
@@ -18,8 +21,10 @@ from waystation.protocols.bhumi.extension_messages import RelaysRequest, Where
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.signed_records import is_signed, sign_presence
 from waystation.server.bhumi_links import BhumiOutlet
+from waystation.server.dialler import Dialler
 from waystation.transport.listen import Listener
 from waystation.transport.tls import server_context
+from waystation.transport.websocket_out import Outlet
 
 PATIENCE_S = 10
 ALICE = key_pair(1)
@@ -101,6 +106,32 @@ def test_what_is_no_address_is_refused(url):
     """Adverts are checked before; the operator's list too."""
     with pytest.raises(LocalError, match="not a relay address"):
         BhumiOutlet().place_of(url)
+
+
+def test_place_that_is_not_public_is_not_dialled_for_a_stranger():
+    """A name of an advert is judged where it leads; the operator's own may lead anywhere (BHUMI-PRIVATE)."""
+
+    async def main():
+        theirs, relay = Sink(echoes=True), Caller()
+        listener = Listener(theirs, lambda _: True, lambda _: None, None)
+        await listener.open("127.0.0.1", 0)
+        dialler = Dialler(Outlet(message_bytes_max=1_000), bhumi_outlet=BhumiOutlet())
+        url = f"tcp://localhost:{listener.port}"
+        async with Rig("bhumi", relay, dialler=dialler) as rig:
+            relay.outbox.append(Dial("stranger", url, only_public=True))
+            relay.outbox.append(Dial("ours", url, only_public=False))
+            relay.outbox.append(Dial("nonsense", "tcp://", only_public=False))
+            rig.hub.plan_turn()
+            await eventually(lambda: len(relay.failed) == 2 and relay.stands, "the dials")
+        listener.close()
+        return relay
+
+    with structlog.testing.capture_logs() as lines:
+        relay = asyncio.run(main())
+
+    assert sorted(relay.failed) == ["nonsense", "stranger"]
+    assert list(relay.stands) == ["ours"]
+    assert any("not on the open internet" in line.get("error", "") for line in lines)
 
 
 def free_port():

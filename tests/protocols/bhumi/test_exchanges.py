@@ -20,11 +20,12 @@ def test_pending_exchange_is_found_by_number_and_by_preimage():
     table, one = ExchangeTable(), exchange(1)
     table.add(one)
 
-    assert table.find_pending(HERE, 1) is one
     assert table.find_in_flight(HERE, preimage(1)) is one
-    assert table.find_pending(THERE, 1) is None
     assert table.find_in_flight(THERE, preimage(1)) is None
+    assert table.take_pending(THERE, 1) is None
     assert len(table) == 1
+    assert table.take_pending(HERE, 1) is one
+    assert (len(table), table.find_in_flight(HERE, preimage(1)), table.take_pending(HERE, 1)) == (0, None, None)
 
 
 def test_removed_exchange_leaves_nothing():
@@ -57,7 +58,7 @@ def test_late_exchange_keeps_its_number_in_use():
     table.make_late(one, Instant(40), Instant(50))
 
     assert table.knows(HERE, 1)
-    assert table.find_pending(HERE, 1) is None
+    assert table.take_pending(HERE, 1) is None
     assert table.late_count == 1
 
 
@@ -120,7 +121,7 @@ def test_pending_of_keeps_the_order_asked_for():
     table = ExchangeTable()
     for number in (1, 2, 3):
         table.add(exchange(number))
-    table.remove(table.find_pending(HERE, 2))
+    table.take_pending(HERE, 2)
 
     assert [one.message_id for one in table.pending_of(HERE, [3, 2, 1, 9])] == [3, 1]
 

@@ -53,7 +53,8 @@ class Deliveries:
         self.cache = self._cache = ResponseCache(settings.response_ttl_ms, bind_recipient=settings.cache_bind_recipient)
         self._sweep_at: Instant | None = None
         self._attempts = 0
-        self._turn = 0
+        self.turn = 0
+        """Counts how often the relay's outbox was taken; the relay moves it."""
         self._retiring = False
         connections.on_end.append(self._on_end)
 
@@ -120,9 +121,8 @@ class Deliveries:
         message_id, answer = wire.split_ack(payload)
         identity = session.identity
         if identity is not None:
-            exchange = self._exchanges.find_pending(identity, message_id)
+            exchange = self._exchanges.take_pending(identity, message_id)
             if exchange is not None:
-                self._exchanges.remove(exchange)
                 self._cache.keep_acked(identity, exchange.preimage, answer, now)
                 frame = wire.encode_send_result(Status.OK, answer)
                 self._end(exchange, frame, Outcome.OK, len(answer), now)
@@ -181,7 +181,7 @@ class Deliveries:
             lease = outstanding.popleft().lease
             session.unread_replies += 1
             if lease is not None:
-                session.leases.append((self._turn, lease))
+                session.leases.append((self.turn, lease))
             self._outbox.append(make_send((session.peer, ready, lease is not None)))
         if session.held:
             self._runnable.append(session)
@@ -197,19 +197,15 @@ class Deliveries:
         """Take no new work: a SEND that is not answered from the cache gets status 1 (BHUMI-28)."""
         self._retiring = True
 
-    def turn_over(self) -> None:
-        """Note that the outbox was taken: what is leased from now on belongs to the next turn."""
-        self._turn += 1
-
     def drained(self, session: Session) -> None:
         """Evict what a connection got from the cache: it has left.
 
         What nobody has taken from the outbox cannot have left; its own receipt is still to come.
         """
         for turn, entry in session.leases:
-            if turn < self._turn:
+            if turn < self.turn:
                 self._cache.evict(entry)
-        session.leases = [lease for lease in session.leases if lease[0] == self._turn]
+        session.leases = [lease for lease in session.leases if lease[0] == self.turn]
 
     def shut(self, now: Instant) -> None:
         """End every exchange: whoever still waits gets 4."""

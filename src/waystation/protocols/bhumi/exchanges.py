@@ -136,9 +136,12 @@ class ExchangeTable:
         """Return the pending exchange of this preimage, for another SEND to join."""
         return self._by_preimage.get((recipient, preimage))
 
-    def find_pending(self, recipient: bytes, message_id: int) -> Exchange | None:
-        """Return the pending exchange of this number, or None."""
-        return self._pending.get((recipient, message_id))
+    def take_pending(self, recipient: bytes, message_id: int) -> Exchange | None:
+        """Return and forget the pending exchange of this number, or None."""
+        exchange = self._pending.pop((recipient, message_id), None)
+        if exchange is not None:
+            del self._by_preimage[recipient, exchange.preimage]
+        return exchange
 
     def remove(self, exchange: Exchange) -> None:
         """Forget a pending exchange."""

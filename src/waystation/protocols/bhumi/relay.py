@@ -215,9 +215,10 @@ class BhumiRelay(AsksNothing):
         """Return the effects since the last call, in their order."""
         if self._neighbourhood is not None:
             self._neighbourhood.gossip.flush()
-        effects = self._outbox[:]
-        self._outbox.clear()
-        self._deliveries.turn_over()
+        outbox = self._outbox
+        effects = outbox[:]
+        outbox.clear()
+        self._deliveries.turn += 1
         return effects
 
     # Commands of the node
