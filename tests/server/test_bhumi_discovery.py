@@ -162,6 +162,19 @@ def test_nothing_begins_without_being_asked_for():
     asyncio.run(scenario())
 
 
+def test_node_that_stops_at_once_leaves_nothing_open():
+    """A close in the midst of the announcement ends it, whichever step it was at."""
+
+    async def scenario():
+        for turns in range(12):
+            async with discovering(0, "tls://127.0.0.1:4441", mdns=True, broadcast=True, broadcast_port=free_port()):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(scenario()) == 1
+
+
 @pytest.mark.parametrize("way", ["mdns", "broadcast"])
 def test_machine_that_does_not_allow_it_gets_a_warning(way):
     """A listener on an IPv6 address cannot be announced; the node serves on, and the log says why."""
