@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from fuzz.bhumi_extensions import BhumiExtensionsTarget
 from fuzz.bhumi_lan import BhumiLanTarget
 from fuzz.bsp_bundle import BspBundleTarget
 from fuzz.bsp_device import BspDeviceTarget
@@ -44,6 +45,7 @@ TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
         WireTarget(),
+        BhumiExtensionsTarget(),
         SessionTarget(),
         DeviceTarget(),
         SenderTarget(),

@@ -54,27 +54,37 @@ class Tap:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self, reader, writer):
-        task = asyncio.current_task()
+    def _accept(self, reader, writer):
+        task = asyncio.get_running_loop().create_task(self._join(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _join(self, reader, writer):
         host, _, port = self.target.removeprefix("tcp://").rpartition(":")
         passage = Passage()
         self.passages.append(passage)
         try:
             there, back = await asyncio.open_connection(host, int(port))
-            ways = (self._pass(passage, "client", reader, back), self._pass(passage, "relay", there, writer))
+            ways = (
+                self._pass(passage, "client", reader, back, writer),
+                self._pass(passage, "relay", there, writer, back),
+            )
             await asyncio.gather(*ways)
         except OSError:
             pass  # the relay has gone; so does this connection
         finally:
             writer.close()
-            self._tasks.discard(task)
 
-    async def _pass(self, passage, side, reader, writer):
+    def forward(self, _side, _frames, data, onward, _back):
+        """Pass on what a side has just said; ``frames`` are those that it completed."""
+        onward.write(data)
+
+    async def _pass(self, passage, side, reader, writer, back):
         try:
             while data := await reader.read(65_536):
+                known = len(passage.frames[side])
                 passage.note(side, data)
-                writer.write(data)
+                self.forward(side, passage.frames[side][known:], data, writer, back)
                 await writer.drain()
         except OSError:
             pass  # the other side has gone

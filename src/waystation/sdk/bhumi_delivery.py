@@ -2,7 +2,7 @@
 
 The same preimage and the same bytes go to every relay, so that an answer that one of them keeps counts whatever way
 the request took before. Tries go round the relays at which the peer is known; only once each of them has said that the
-peer is not there, or could not be reached, others are asked where it is.
+peer is not there, or could not be reached, others are asked where it is (BHUMI-PLACES).
 """
 
 import asyncio

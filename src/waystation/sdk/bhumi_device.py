@@ -2,7 +2,7 @@
 
 It stays with one relay until that one is gone, or until ``move``. To move is to register at the new relay first, with
 the recent answers (6.6), to assert presence there, to tell the old relay the same, and to leave it once the requests
-under way are answered. An answer that is ready after its connection ended is carried to the next one.
+under way are answered. An answer that is ready after its connection ended is carried to the next one (BHUMI-MOVE).
 """
 
 import asyncio
@@ -334,8 +334,7 @@ class Device:
     def _on_probe_asked(self, connection: Listener, asked: ProbeAsked) -> None:
         reason = "this device makes no probes" if self._prober is None else self._prober.admit(asked.address)
         if self._prober is None or reason is not None:
-            connection.machine.refuse_probe(asked.probe_id)
-            connection.link.flush()
+            connection.refuse_probe(asked.probe_id)
             self._on_event(ProbeRefused(str(connection.relay), asked.address, reason or ""))
             return
         self._start(self._probe(self._prober, asked))

@@ -3,7 +3,7 @@
 A relay can leave out and delay, and it can name a wrong address for a relay that the peer has truly signed for. What
 stands at that address gets a sealed request and its preimage, as every relay does, and no more. It may not, however,
 send us into a network that is none of its business: places that are not on the open internet are taken only from
-somebody who talks to such places anyway.
+somebody who talks to such places anyway (BHUMI-AFAR).
 """
 
 import asyncio

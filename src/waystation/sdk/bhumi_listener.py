@@ -220,6 +220,11 @@ class Listener:
         self.machine.assert_presence(presence)
         self.link.flush()
 
+    def refuse_probe(self, probe_id: int) -> None:
+        """Tell the relay that a probe it asked for is not made."""
+        self.machine.refuse_probe(probe_id)
+        self.link.flush()
+
     async def _ask_name(self) -> None:
         self.machine.ask_relays()
         self.link.flush()

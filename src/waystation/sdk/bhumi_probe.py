@@ -5,7 +5,7 @@ something. Both are what real devices and senders are made of, and sizes are dra
 that the candidate cannot be good to probes alone. What comes of it stays here (BHUMI-QALOCAL).
 
 Nobody can send us where we would not go by ourselves: a candidate must be a relay that the user named, or one with a
-verified advert; at most one probe is made in ten minutes, whoever asks.
+verified advert; at most one probe is made in ten minutes, whoever asks (BHUMI-PROBE).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.signing import SEED_BYTES, KeyPair
-from waystation.protocols.bhumi.device_client import DEVICE_FEATURES, Delivered
+from waystation.protocols.bhumi.device_client import DEVICE_FEATURES, Delivered, ProbeAsked
 from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
 from waystation.protocols.bhumi.payloads import ContentType, DeviceMessage, MessageResponse, ResponseStatus
@@ -236,6 +236,8 @@ class _Run:
         return False
 
     def _on_event(self, listener: Listener, event: Any) -> None:
+        if isinstance(event, ProbeAsked):  # what a device does that has made its probe
+            listener.refuse_probe(event.probe_id)
         if not isinstance(event, Delivered):
             return
         exchange = self._exchange

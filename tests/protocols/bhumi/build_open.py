@@ -168,8 +168,9 @@ class Country:
 
     def settle(self) -> None:
         """Do what the relays ask for until they ask for nothing."""
-        while any([self._perform(number, relay.take()) for number, relay in enumerate(self.relays)]):
-            pass
+        busy = True
+        while busy:
+            busy = sum(self._perform(number, relay.take()) for number, relay in enumerate(self.relays)) > 0
 
     def _perform(self, number: int, effects: list[Any]) -> bool:
         for effect in effects:

@@ -17,7 +17,7 @@ from waystation.protocols.bhumi.signed_records import is_signed
 NOW = Instant(77 * SECOND)
 
 
-def believing(*, takes_private=False, advertise=address_of(11)):
+def believing(*, takes_private=False, advertise="tls://relay11.example:8443"):
     """Return a relay's records with its clock set."""
     made = Records(RELAY_KEYS[11], advertise, takes_private=takes_private)
     made.set_wall(NOW, WALL_S * SECOND)

@@ -151,7 +151,7 @@ class DeviceClient(Client):
             always_preimage: The relay puts the preimage into every DELIVER unasked, as the original one does.
             features: What to ask for besides the preimage, see ``DEVICE_FEATURES``; nothing by default.
             relay_id: Key that the relay is known by. One that names another in BIND gets no proof, and is left:
-                otherwise a relay in the middle could register as this device elsewhere (BHUMI-5).
+                otherwise a relay in the middle could register as this device elsewhere (BHUMI-MIDDLE).
         """
         super().__init__(_TYPES_IN_OPEN)
         self._key_pair = key_pair

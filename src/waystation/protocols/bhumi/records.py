@@ -14,13 +14,19 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.limits import TokenBucket
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.extension_messages import Presence, RelayAd, SignedRecord
-from waystation.protocols.bhumi.extension_wire import decode_tagged, encode_tagged
+from waystation.protocols.bhumi.extension_wire import decode_advert, decode_presence, encode_tagged
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.neighbours import Neighbours
 from waystation.protocols.bhumi.places import is_open_place
 from waystation.protocols.bhumi.refusals import Refusal
-from waystation.protocols.bhumi.signed_records import is_signed, sign_advert, untimely
-from waystation.protocols.bhumi.whereabouts import Standing, Whereabouts
+from waystation.protocols.bhumi.signed_records import (
+    PRESENCE_TTL_MAX_S,
+    is_signed,
+    sign_advert,
+    untimely,
+    untimely_span,
+)
+from waystation.protocols.bhumi.whereabouts import Standing, Whereabouts, times_of
 
 __all__ = ["OWN_ADVERT_TTL_S", "Records"]
 
@@ -28,6 +34,7 @@ OWN_ADVERT_TTL_S: Final = 3_600
 _OWN_ADVERT_EVERY_S: Final = 900
 _SWEEP_EVERY_S: Final = 5
 _PRESENCE_TAG: Final = int(FrameType.PRESENCE)
+_OUTCOMES: Final = {Standing.KNOWN: None, Standing.FULL: Refusal.TABLE_FULL}
 
 
 class Records:
@@ -75,19 +82,17 @@ class Records:
             MalformedError: The address of an advert is none.
         """
         now_s = self.now_s(now)
-        if tagged[0] == _PRESENCE_TAG and self.presences.holds(tagged, now_s):
-            return None  # before anything is unpacked: gossip brings most records several times
-        record = decode_tagged(tagged)
-        refusal = untimely(record, now_s)
-        if refusal is None and isinstance(record, RelayAd) and not self._may_tell(record.address):
-            refusal = Refusal.PRIVATE_ADDRESS
-        if refusal is not None:
-            return refusal
-        standing = self._standing(record, tagged, now_s, is_hearsay=is_hearsay)
-        if standing is not Standing.NEW:
-            return Refusal.TABLE_FULL if standing is Standing.FULL else None
+        advert = None
+        if tagged[0] == _PRESENCE_TAG:  # not unpacked yet: gossip brings most of them several times
+            judged = self._judge_presence(tagged, now_s, is_hearsay=is_hearsay)
+        else:
+            advert = decode_advert(tagged[1:])
+            judged = self._judge_advert(advert, now_s)
+        if judged is not Standing.NEW:
+            return _OUTCOMES[judged] if isinstance(judged, Standing) else judged
         if allowance is not None and not allowance.take(now):
             return Refusal.GOSSIP_FLOOD
+        record: SignedRecord = decode_presence(tagged[1:]) if advert is None else advert
         if not is_signed(record):
             return Refusal.RECORD_SIGNATURE
         if isinstance(record, Presence):
@@ -101,8 +106,7 @@ class Records:
         now_s = self.now_s(now)
         if tagged[0] == _PRESENCE_TAG:
             return self.presences.holds(tagged, now_s)
-        advert = decode_tagged(tagged)
-        assert isinstance(advert, RelayAd)
+        advert = decode_advert(tagged[1:])
         return advert == self._own or self.neighbours.holds(advert, tagged, now_s)
 
     def own_advert(self, now: Instant) -> RelayAd | None:
@@ -130,7 +134,7 @@ class Records:
 
     def sample(self, rng: random.Random, count: int, now: Instant) -> list[bytes]:
         """Return at most so many records as GOSSIP lists them, our own advert first; none of them has ended."""
-        adverts = [encode_tagged(advert) for advert in self.adverts(rng, count // 4, now)]
+        adverts = [encode_tagged(advert) for advert in self.adverts(rng, max(1, count // 4), now)]
         return adverts + self.presences.sample(rng, count - len(adverts), self.now_s(now))
 
     def sizes(self) -> dict[str, int]:
@@ -152,13 +156,19 @@ class Records:
         at_s = -(-min(ends) // _SWEEP_EVERY_S) * _SWEEP_EVERY_S
         return Instant(at_s * MICROSECONDS_PER_SECOND - self._wall_offset)
 
-    def _standing(self, record: SignedRecord, tagged: bytes, now_s: int, *, is_hearsay: bool) -> Standing:
-        if isinstance(record, RelayAd):
-            return self.neighbours.standing(record, now_s)
+    def _judge_presence(self, tagged: bytes, now_s: int, *, is_hearsay: bool) -> Standing | Refusal:
+        if self.presences.holds(tagged, now_s):
+            return Standing.KNOWN
+        refusal = untimely_span(*times_of(tagged), PRESENCE_TTL_MAX_S, now_s)
+        if refusal is not None:
+            return refusal
         standing = self.presences.standing(tagged, now_s)
         if is_hearsay and standing is Standing.NEW and self.presences.is_mere_renewal(tagged, now_s):
             return Standing.KNOWN
         return standing
 
-    def _may_tell(self, address: str) -> bool:
-        return self._takes_private or is_open_place(address)
+    def _judge_advert(self, advert: RelayAd, now_s: int) -> Standing | Refusal:
+        refusal = untimely(advert, now_s)
+        if refusal is None and not (self._takes_private or is_open_place(advert.address)):
+            refusal = Refusal.PRIVATE_ADDRESS
+        return refusal if refusal is not None else self.neighbours.standing(advert, now_s)

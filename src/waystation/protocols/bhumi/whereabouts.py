@@ -19,7 +19,7 @@ from typing import Final
 
 from waystation.core.ids import KEY_BYTES
 
-__all__ = ["PRESENCES_MAX", "RELAYS_PER_DEVICE_MAX", "Standing", "Whereabouts"]
+__all__ = ["PRESENCES_MAX", "RELAYS_PER_DEVICE_MAX", "Standing", "Whereabouts", "times_of"]
 
 PRESENCES_MAX: Final = 100_000  # specs/bhumi.md 5
 RELAYS_PER_DEVICE_MAX: Final = 8
@@ -30,7 +30,8 @@ _IDENTITY: Final = slice(1, 1 + KEY_BYTES)
 _RELAY: Final = slice(1 + KEY_BYTES, 1 + 2 * KEY_BYTES)
 _ISSUED: Final = slice(1 + 2 * KEY_BYTES, 9 + 2 * KEY_BYTES)
 """Big-endian, so that bytes compare as the numbers do."""
-_TIMES: Final = struct.Struct(">QI")
+_TIMES_AT: Final = 1 + 2 * KEY_BYTES
+_unpack_times: Final = struct.Struct(">QI").unpack_from
 
 
 class Standing(Enum):
@@ -43,8 +44,14 @@ class Standing(Enum):
     """There is no room for it."""
 
 
+def times_of(tagged: bytes) -> tuple[int, int]:
+    """Return when a tagged presence was issued, Unix seconds, and how many seconds it lasts."""
+    issued_at_s, ttl_s = _unpack_times(tagged, _TIMES_AT)
+    return issued_at_s, ttl_s
+
+
 def _ends_at_s(tagged: bytes) -> int:
-    issued_at_s, ttl_s = _TIMES.unpack_from(tagged, _ISSUED.start)
+    issued_at_s, ttl_s = _unpack_times(tagged, _TIMES_AT)
     return int(issued_at_s + ttl_s)
 
 
@@ -93,8 +100,8 @@ class Whereabouts:
         held = self._live(tagged[_IDENTITY], now_s)
         if not held:
             return False
-        newest = max(held, key=_issued)
-        issued_at_s, ttl_s = _TIMES.unpack_from(newest, _ISSUED.start)
+        newest = held[0] if len(held) == 1 else max(held, key=_issued)
+        issued_at_s, ttl_s = times_of(newest)
         return newest[_RELAY] == tagged[_RELAY] and 2 * (issued_at_s + ttl_s - now_s) > ttl_s
 
     def keep(self, tagged: bytes, now_s: int) -> None:
@@ -139,9 +146,10 @@ class Whereabouts:
 
     def _live(self, identity: bytes, now_s: int) -> tuple[bytes, ...]:
         held = self._by_device.get(identity, ())
-        if all(_ends_at_s(tagged) > now_s for tagged in held):
-            return held
-        return tuple(tagged for tagged in held if _ends_at_s(tagged) > now_s)
+        for tagged in held:  # mostly one, and mostly live: then nothing is built
+            if _ends_at_s(tagged) <= now_s:
+                return tuple(each for each in held if _ends_at_s(each) > now_s)
+        return held
 
     def _put(self, identity: bytes, held: tuple[bytes, ...]) -> None:
         self._count += len(held) - len(self._by_device.get(identity, ()))
