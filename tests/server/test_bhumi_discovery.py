@@ -95,7 +95,7 @@ def test_three_nodes_on_one_host_hear_of_each_other():
 
 
 def test_three_whole_nodes_link_without_being_told(tmp_path):
-    """With ``[bhumi] mdns`` on, relays that nobody configured for each other gossip; each tells of all, a dead one goes.
+    """With ``[bhumi] mdns`` on, relays that nobody configured gossip: each tells of all, and one that stops is gone.
 
     What they advertise leads nowhere: the links rest on mDNS alone.
     """
