@@ -9,6 +9,7 @@ from tests.server.build import eventually
 from tests.server.build_node import configured, serving
 from tests.transport.build_mdns import HAS_MULTICAST, SERVICE, WITHIN_S, Watch, announcing_process
 from waystation.crypto.signing import KeyPair
+from waystation.sdk.bhumi_guide import Guide
 from waystation.server.bhumi_discovery import BhumiDiscovery
 from waystation.server.settings import BhumiListenSettings
 
@@ -94,31 +95,50 @@ def test_three_nodes_on_one_host_hear_of_each_other():
 
 
 def test_three_whole_nodes_link_without_being_told(tmp_path):
-    """With ``[bhumi] mdns`` on, relays that nobody configured for each other gossip; one that stops is gone."""
+    """With ``[bhumi] mdns`` on, relays that nobody configured gossip: each tells of all, and one that stops is gone.
+
+    What they advertise leads nowhere: the links rest on mDNS alone.
+    """
+    adverts = {f"tcp://127.0.0.1:{number}" for number in (1, 2, 3)}
 
     def contacts(server):
         return {contact["key"] for contact in server.bhumi()["contacts"]}
 
+    async def told(server):
+        return {advert.address for advert in await Guide().relays(server.status()["listeners"]["bhumi_plain"])}
+
     async def scenario():
         async with contextlib.AsyncExitStack() as stack:
             servers, tasks = [], []
-            for name in ("one", "two", "three"):
-                config = configured(tmp_path / name, bhumi__mdns="true")
-                server, task = await stack.enter_async_context(serving(tmp_path / name, config))
+            for place in sorted(adverts):
+                home = tmp_path / place[-1]
+                config = configured(
+                    home,
+                    bhumi__mdns="true",
+                    bhumi__advertise=place,
+                    bhumi__dials_private="true",
+                    limits__enabled="false",
+                )
+                server, task = await stack.enter_async_context(serving(home, config))
                 servers.append(server)
                 tasks.append(task)
             if not HAS_MULTICAST:
-                return [contacts(server) for server in servers]
+                return [await told(server) for server in servers], set()
             keys = [server.status()["node"]["public_key"] for server in servers]
-            for server in servers:
-                others = set(keys) - {server.status()["node"]["public_key"]}
-                await patiently(lambda server=server, others=others: others <= contacts(server))
+            for own, server in enumerate(servers):
+                await patiently(lambda own=own, server=server: {*keys} - {keys[own]} <= contacts(server))
+            async with asyncio.timeout(WITHIN_S):
+                while not all([adverts <= await told(server) for server in servers]):
+                    pass
             servers[2].stop()
             await tasks[2]
             await patiently(lambda: keys[2] not in contacts(servers[0]) | contacts(servers[1]))
-            return keys[1] in contacts(servers[0])
+            return [await told(server) & adverts for server in servers[:2]], contacts(servers[0]) & {*keys} - {keys[1]}
 
-    assert asyncio.run(scenario()) == (True if HAS_MULTICAST else [set(), set(), set()])
+    found, strangers = asyncio.run(scenario())
+
+    assert strangers == set()
+    assert found == ([adverts] * 2 if HAS_MULTICAST else [{place} for place in sorted(adverts)])
 
 
 async def patiently(holds):
@@ -160,6 +180,19 @@ def test_nothing_begins_without_being_asked_for():
             await discovery.close()
 
     asyncio.run(scenario())
+
+
+def test_node_that_stops_at_once_leaves_nothing_open():
+    """A close in the midst of the announcement ends it, whichever step it was at."""
+
+    async def scenario():
+        for turns in range(12):
+            async with discovering(0, "tls://127.0.0.1:4441", mdns=True, broadcast=True, broadcast_port=free_port()):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(scenario()) == 1
 
 
 @pytest.mark.parametrize("way", ["mdns", "broadcast"])
