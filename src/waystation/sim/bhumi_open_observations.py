@@ -1,7 +1,7 @@
 """What is seen of the relays of an open Bhumi world, one named tuple for each thing.
 
-Most are made by a ``Tap``, which stands between a relay and its host: it sees each frame that the relay is given and each
-that the relay says, in their order. What devices and senders see of requests are the observations of ``observations``.
+Most are made by a ``Tap``, which stands between a relay and its host: it sees each frame that the relay is given and
+each that it says, in their order. What devices and senders see of requests are the observations of ``observations``.
 """
 
 from typing import NamedTuple
@@ -32,6 +32,8 @@ class RelayBegan(NamedTuple):
     node: int
     key: bytes
     """Its own key, the same in every life."""
+    dials_private: bool
+    """Whether its operator lets it dial private addresses that it has learnt."""
 
 
 class Made(NamedTuple):
@@ -119,8 +121,6 @@ class Dialled(NamedTuple):
     url: str
     only_public: bool
     is_configured: bool
-    is_private_allowed: bool
-    """Whether this relay may dial private addresses that it has learnt."""
 
 
 class LookedUp(NamedTuple):

@@ -116,10 +116,7 @@ class OpenPlan:
     def is_quiet(self) -> bool:
         """Whether nothing goes wrong: nobody is hostile, no link fails, and devices leave in good order only."""
         return (
-            self.faults == OpenFaults()
-            and not self.hostiles
-            and not self.hostile_relays
-            and not self.device.vanishes
+            self.faults == OpenFaults() and not self.hostiles and not self.hostile_relays and not self.device.vanishes
         )
 
     def describe(self) -> str:
