@@ -1,7 +1,7 @@
 """Bhumi in the open: relays that gossip, devices that move between them, who looks for them, and enemies of all sorts.
 
-Each relay is a ``World`` of its own on the common clock; what it wants dialled reaches the other worlds, unless they are
-parted. ``OpenTown`` is the scenario that ``run`` drives.
+Each relay is a ``World`` of its own on the common clock; what it wants dialled reaches the other worlds, unless they
+are parted. ``OpenTown`` is the scenario that ``run`` drives.
 """
 
 import random

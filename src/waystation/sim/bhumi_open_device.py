@@ -1,8 +1,8 @@
 """A device of the open world: it moves between relays, says where it is, and takes its answers along.
 
 It moves in the order of the specification: first it stands at the new relay, then it says so there and, with the very
-same presence, at the old one, and only then it leaves that. Its application is asked once per request, however often and
-wherever a relay delivers it; what is answered too late for the old relay is carried to the new one.
+same presence, at the old one, and only then it leaves that. Its application is asked once per request, however often
+and wherever a relay delivers it; what is answered too late for the old relay is carried to the new one.
 """
 
 import random

@@ -44,6 +44,7 @@ HINTS_MAX: Final = 8
 ADVERTS_MAX: Final = 64
 SURE_AFTER_US: Final = MICROSECONDS_PER_SECOND
 """Until a relay has certainly done with what it was given."""
+SEEN_MAX: Final = 8
 QUESTIONS_BURST: Final = 20
 QUESTIONS_PER_SECOND: Final = 5
 RIGHT_SHARE_MIN: Final = 0.95
@@ -157,6 +158,8 @@ class Newest(Invariant):
         self._fresh: dict[int, deque[tuple[Instant, seen.Took]]] = {}
         """What a relay was given just now."""
         self._buckets: dict[tuple[int, int], _Bucket] = {}
+        self._seen: dict[int, dict[tuple[bytes, bytes], list[Slip]]] = {}
+        """All that a relay was ever given, by device and relay that is named, the last ones."""
 
     def handlers(self) -> dict[type, Handler]:
         """Look at what relays are given, at ends of connections, and at answers."""
@@ -176,13 +179,20 @@ class Newest(Invariant):
     def _on_began(self, began: seen.RelayBegan, _now: Instant) -> None:
         self._sure[began.node] = {}
         self._fresh[began.node] = deque()
+        self._seen[began.node] = {}
         self._buckets = {place: bucket for place, bucket in self._buckets.items() if place[0] != began.node}
 
     def _on_took(self, took: seen.Took, now: Instant) -> None:
         slip = took.slip
         is_timely = slip.issued_at_s <= took.wall_s + TOLERANCE_S and slip.expires_at_s > took.wall_s + 1
-        if took.is_sure and is_timely and slip.data in self._honest:
+        if slip.data not in self._honest or not is_timely:
+            return
+        seen_before = self._seen[took.node].setdefault((slip.owner, slip.relay), [])
+        if took.is_sure and not (took.is_gossip and any(_is_renewed(old, took) for old in seen_before)):
             self._fresh[took.node].append((now, took))
+        if slip not in seen_before:
+            seen_before.append(slip)
+            del seen_before[:-SEEN_MAX]
 
     def _on_parted(self, parted: seen.Parted, now: Instant) -> None:
         """Forget what came over a connection just before its end: the relay may not have looked at it."""
@@ -234,6 +244,11 @@ class Newest(Invariant):
                 places[slip.relay] = slip
 
 
+def _is_renewed(old: Slip, took: seen.Took) -> bool:
+    """Return whether what came by gossip only says again what is not half over: then it is no news (BHUMI-RENEWAL)."""
+    return 2 * (old.expires_at_s - took.wall_s) > old.ttl_s
+
+
 class _Bucket:
     """The questions of one connection that have no answer yet, and whether they came too fast for one."""
 
@@ -279,7 +294,7 @@ class NoEcho(Invariant):
             came[took.slip.data] = None
 
     def _on_gave(self, gave: seen.Gave, _now: Instant) -> None:
-        if gave.is_gossip and self._from[gave.node].get(gave.slip.data) == gave.peer:
+        if gave.is_news and self._from[gave.node].get(gave.slip.data) == gave.peer:
             raise self.broken(f"relay {gave.node} sends a record back where it came from")
 
 

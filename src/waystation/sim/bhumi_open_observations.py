@@ -70,8 +70,8 @@ class Gave(NamedTuple):
     slip: Slip
     wall_s: int
     """Unix seconds by this relay's clock, when this turn of it began."""
-    is_gossip: bool
-    """Whether to another relay, else as an answer."""
+    is_news: bool
+    """Whether to another relay that has not asked for a sample in this turn, else as an answer."""
 
 
 class Questioned(NamedTuple):

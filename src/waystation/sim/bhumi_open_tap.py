@@ -32,6 +32,8 @@ class _Line:
     asked: int | None = None
     """Features that the side that dialled has asked for; None before any OPTIONS."""
     agreed: int = 0
+    asks: bool = False
+    """Whether it has asked for a sample of records since the last turn."""
     identity: bytes | None = None
     """Whom the other side says to be."""
 
@@ -63,6 +65,7 @@ class Tap:
         self._is_honest = is_honest
         self._lines: dict[Peer, _Line] = {}
         self._dialled: dict[str, str] = {}
+        self._asking: list[_Line] = []
         self._turn_began: Instant | None = None
         self._now = Instant(0)
 
@@ -138,6 +141,9 @@ class Tap:
                 self._part(effect.peer)
             elif isinstance(effect, Dial):
                 self._dialled[effect.name] = effect.url
+        for line in self._asking:
+            line.asks = False
+        self._asking.clear()
         return effects
 
     # Commands
@@ -195,7 +201,11 @@ class Tap:
         elif kind == records.WHERE:
             self._observe(seen.Questioned(self._node, peer, payload))
         elif kind == records.GOSSIP:
-            for slip in records.read_gossip(payload) or ():
+            slips = records.read_gossip(payload) or []
+            if not slips:
+                line.asks = True
+                self._asking.append(line)
+            for slip in slips:
                 self._take(peer, line, slip, is_gossip=True)
         elif kind in (records.PRESENCE, records.RELAY_AD):
             slip = records.read_presence(payload) if kind == records.PRESENCE else records.read_advert(payload)
@@ -225,7 +235,8 @@ class Tap:
         given = self._read(kind, payload)
         self._observe(seen.Said(self._node, peer, kind, agreed, is_readable=given is not None))
         for slip in given or ():
-            self._observe(seen.Gave(self._node, peer, slip, wall_s, is_gossip=kind == records.GOSSIP))
+            is_news = kind == records.GOSSIP and not line.asks
+            self._observe(seen.Gave(self._node, peer, slip, wall_s, is_news))
         if kind == records.WHERE_RESULT and given is not None:
             self._observe(seen.Answered(self._node, peer, payload[:32], tuple(given), wall_s))
 
