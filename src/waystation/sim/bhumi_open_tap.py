@@ -196,21 +196,20 @@ class Tap:
         elif kind == records.I_AM and not line.is_ours and line.identity is None:
             # Whoever lies here is thrown out for it.
             line.identity = payload[:32]
-        elif not self._may(line):
-            return
-        elif kind == records.WHERE:
+        elif self._may(line):
+            self._on_extension(peer, line, kind, payload)
+
+    def _on_extension(self, peer: Peer, line: _Line, kind: int, payload: bytes) -> None:
+        if kind == records.WHERE:
             self._observe(seen.Questioned(self._node, peer, payload))
-        elif kind == records.GOSSIP:
-            slips = records.read_gossip(payload) or []
-            if not slips:
-                line.asks = True
-                self._asking.append(line)
-            for slip in slips:
-                self._take(peer, line, slip, is_gossip=True)
-        elif kind in (records.PRESENCE, records.RELAY_AD):
-            slip = records.read_presence(payload) if kind == records.PRESENCE else records.read_advert(payload)
-            if slip is not None:
-                self._take(peer, line, slip, is_gossip=False)
+            return
+        given = self._read(kind, payload) or []
+        if kind == records.GOSSIP and not given:
+            line.asks = True
+            self._asking.append(line)
+        if kind in (records.GOSSIP, records.PRESENCE, records.RELAY_AD):
+            for slip in given:
+                self._take(peer, line, slip, is_gossip=kind == records.GOSSIP)
 
     def _may(self, line: _Line) -> bool:
         """Return whether the side that was not asked for anything may use the frames of presence here."""
