@@ -225,7 +225,8 @@ class Newest(Invariant):
         given = {slip.relay: slip.issued_at_s for slip in answered.slips}
         is_full = len(given) == HINTS_MAX
         bucket = self._buckets.get((answered.node, answered.peer))
-        is_excused = not given and (bucket is None or bucket.answer())
+        came_too_fast = bucket is not None and bucket.answer()
+        is_excused = came_too_fast and not given
         for relay, slip in self._sure[answered.node].get(answered.identity, {}).items():
             if relay in given and given[relay] < slip.issued_at_s:
                 raise self.broken(f"{whom} gives an old word about {relay.hex()[:16]}, and had a newer one")
