@@ -207,6 +207,14 @@ def test_record_does_not_go_back_where_it_came_from():
     assert broken(*history, took(slip, peer=3), gave(slip, peer=1, is_news=True)) is None
 
 
+def test_own_advert_goes_anywhere():
+    """A relay that is told of itself still says where it is."""
+    own = advert()
+
+    assert broken(began(), took(own, is_gossip=True), gave(own, peer=1, is_news=True)) == "no-echo"
+    assert broken(began(key=own.owner), took(own, is_gossip=True), gave(own, peer=1, is_news=True)) is None
+
+
 @pytest.mark.parametrize(
     ("kind", "features", "law"),
     [

@@ -274,11 +274,12 @@ class _Bucket:
 
 
 class NoEcho(Invariant):
-    """No record goes back over the only connection on which a relay was ever given it."""
+    """No record goes back over the only connection on which a relay was ever given it; its own advert goes anywhere."""
 
     name = "no-echo"
 
     def __init__(self) -> None:
+        self._keys: dict[int, bytes] = {}
         self._from: dict[int, dict[bytes, int | None]] = {}
         """Connection of each record by relay; None when there are several."""
 
@@ -287,6 +288,7 @@ class NoEcho(Invariant):
         return {seen.RelayBegan: self._on_began, seen.Took: self._on_took, seen.Gave: self._on_gave}
 
     def _on_began(self, began: seen.RelayBegan, _now: Instant) -> None:
+        self._keys[began.node] = began.key
         self._from[began.node] = {}
 
     def _on_took(self, took: seen.Took, _now: Instant) -> None:
@@ -295,7 +297,8 @@ class NoEcho(Invariant):
             came[took.slip.data] = None
 
     def _on_gave(self, gave: seen.Gave, _now: Instant) -> None:
-        if gave.is_news and self._from[gave.node].get(gave.slip.data) == gave.peer:
+        is_own = gave.slip.owner == self._keys[gave.node]
+        if gave.is_news and not is_own and self._from[gave.node].get(gave.slip.data) == gave.peer:
             raise self.broken(f"relay {gave.node} sends a record back where it came from")
 
 
