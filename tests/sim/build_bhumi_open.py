@@ -152,6 +152,30 @@ def began(node=0, key=RELAY, *, dials_private=False):
     return seen.RelayBegan(node, key, dials_private)
 
 
+SIZES = dict.fromkeys(
+    (
+        "connections",
+        "identities",
+        "commits",
+        "exchanges",
+        "alarms",
+        "presences",
+        "neighbours",
+        "links",
+        "contacts",
+        "addresses",
+        "probes_open",
+        "probed_devices",
+    ),
+    0,
+)
+
+
+def sized(*, settled=False, **sizes):
+    """Return how much there is at a relay with two configured peers and two connections."""
+    return seen.Sized(0, {**SIZES, "connections": 2, **sizes}, 2, settled)
+
+
 class Quarter:
     """Some real relays and what is seen of them, without a town around them."""
 

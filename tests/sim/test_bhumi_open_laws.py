@@ -12,6 +12,7 @@ from tests.sim.build_bhumi_open import (
     made,
     pair,
     presence,
+    sized,
     took,
 )
 from waystation.core.ids import PublicKey
@@ -289,13 +290,14 @@ def test_application_is_asked_once():
 
 def test_sizes_keep_their_limits_and_end_at_nothing():
     """A table above its limit, and anything left when everybody has gone, is a mistake."""
-    sizes = {"connections": 2, "identities": 1, "presences": 100_000}
-
-    assert broken(seen.Sized(0, sizes, False)) is None
-    assert broken(seen.Sized(0, {**sizes, "presences": 100_001}, False)) == "bounded"
-    assert broken(seen.Sized(0, {**sizes, "identities": 3}, False)) == "bounded"
-    assert broken(seen.Sized(0, sizes, True)) == "bounded"
-    assert broken(seen.Sized(0, dict.fromkeys(sizes, 0), True)) is None
+    assert broken(sized(presences=100_000)) is None
+    assert broken(sized(presences=100_001)) == "bounded"
+    assert broken(sized(identities=3)) == "bounded"
+    assert broken(sized(contacts=75)) == "bounded"
+    assert broken(sized(settled=True)) == "bounded"
+    assert broken(sized(settled=True, connections=0)) is None
+    assert broken(sized(settled=True, connections=0, addresses=2)) is None
+    assert broken(sized(settled=True, connections=0, addresses=3)) == "bounded"
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class House:
         """Observe how much there is of everything, if the relay runs."""
         sizes = self.world.sizes().get(PROTOCOL)
         if sizes is not None:
-            self._commons.observe(seen.Sized(self.number, sizes, settled))
+            self._commons.observe(seen.Sized(self.number, sizes, len(self.settings.peers), settled))
 
     def rest(self) -> None:
         """Leave every other relay, and reach nobody any more."""

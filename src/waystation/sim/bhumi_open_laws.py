@@ -47,6 +47,14 @@ SURE_AFTER_US: Final = MICROSECONDS_PER_SECOND
 SEEN_MAX: Final = 8
 QUESTIONS_BURST: Final = 20
 QUESTIONS_PER_SECOND: Final = 5
+PRESENCES_MAX: Final = 100_000
+NEIGHBOURS_MAX: Final = 1_024
+LINKS_MAX: Final = 8
+CONTACTS_IN_MAX: Final = 64
+COMMITS_MAX: Final = 4_096
+PENDING_MAX: Final = 32
+PROBED_MAX: Final = 16_384
+"""Devices that a relay remembers to have asked for a probe, so as not to ask them again too soon."""
 RIGHT_SHARE_MIN: Final = 0.95
 DUE_MIN: Final = 40
 """Fewer look-ups than this say nothing about a share."""
@@ -423,10 +431,11 @@ class Bounded(Invariant):
         return {seen.Sized: self._on_sized}
 
     def _on_sized(self, sized: seen.Sized, _now: Instant) -> None:
-        for name, limit in _limits_of(sized.sizes).items():
+        for name, limit in _limits_of(sized).items():
             if sized.sizes[name] > limit:
                 raise self.broken(f"relay {sized.node}: {name} is {sized.sizes[name]}, at most {limit}")
-        left = {name: size for name, size in sized.sizes.items() if size}
+        kept = {"addresses": sized.peers_count, "probed_devices": PROBED_MAX}
+        left = {name: size for name, size in sized.sizes.items() if size > kept.get(name, 0)}
         if sized.settled and left:
             raise self.broken(f"everybody has left relay {sized.node}, and there is still {left}")
 
@@ -448,16 +457,23 @@ class Liveness(Invariant):
             raise self.broken(f"{tallied.right} of {tallied.due} look-ups are right")
 
 
-def _limits_of(sizes: dict[str, int]) -> dict[str, int]:
+def _limits_of(sized: seen.Sized) -> dict[str, int]:
     """Return how much there may be of each thing at a relay."""
-    limits = {
+    sizes = sized.sizes
+    links_max = LINKS_MAX + sized.peers_count
+    return {
         "identities": sizes["connections"],
-        "presences": 100_000,
-        "neighbours": 1_024,
-        "contacts": 8 + 64,
+        "commits": sizes["identities"] * COMMITS_MAX,
+        "exchanges": sizes["identities"] * PENDING_MAX,
         "alarms": sizes["connections"],
+        "presences": PRESENCES_MAX,
+        "neighbours": NEIGHBOURS_MAX,
+        "links": links_max,
+        "contacts": links_max + CONTACTS_IN_MAX,
+        "addresses": sized.peers_count + sizes["neighbours"] + links_max,
+        "probes_open": sizes["identities"],
+        "probed_devices": PROBED_MAX,
     }
-    return {name: limit for name, limit in limits.items() if name in sizes}
 
 
 def open_invariants() -> list[Invariant]:

@@ -155,6 +155,8 @@ class Sized(NamedTuple):
 
     node: int
     sizes: dict[str, int]
+    peers_count: int
+    """Configured ones, whose addresses stay for ever."""
     settled: bool
     """True when everybody has left, links between relays too, and every lifetime has passed."""
 
