@@ -77,7 +77,9 @@ class Neighbourhood:
         if link is None:
             return False
         link.receive(peer, data, now)
-        for event in link.take_events():
+        events = link.take_events()
+        self._settle(link, now)  # what it says of itself leaves before any gossip does
+        for event in events:
             if link.state is LinkState.CLOSED:
                 break
             if isinstance(event, Linked):

@@ -111,6 +111,7 @@ class BhumiRelay(AsksNothing):
             address: Plays no part here.
             door: ``UPSTREAM_DOOR``, or "" for everybody else's.
         """
+        assert door in ("", UPSTREAM_DOOR)
         session = Session(peer, self._rng.getrandbits(32), self._frame_limits, now, rate_limits=self._rate_limits)
         session.always_preimage = door == UPSTREAM_DOOR or self._settings.deliver_layout == "preimage"
         session.with_preimage = session.always_preimage
