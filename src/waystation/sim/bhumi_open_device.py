@@ -9,7 +9,6 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND
@@ -216,7 +215,7 @@ class OpenDevice:
                 self._on_delivered(line, event)
             elif isinstance(event, ProbeAsked):
                 line.driver.machine.refuse_probe(event.probe_id)
-                self._commons.schedule.after(0, line.driver.settle)
+                line.driver.settle()
 
     def _on_registered(self, line: _Line) -> None:
         line.is_registered = True
@@ -234,16 +233,13 @@ class OpenDevice:
         self._issued_at_s = max(self._issued_at_s + 1, self._clock.unix_s)
         presence = commons.sign(self._key_pair, commons.keys[line.node], self._issued_at_s, ttl_s)
         line.driver.machine.assert_presence(presence)
-        commons.schedule.after(0, partial(self._settle_presence, line))
+        line.driver.settle(lambda stands: self._arrive(line) if stands else None)
         again_us = int(ttl_s * AGAIN_PER_TTL * MICROSECONDS_PER_SECOND)
         commons.schedule.after(again_us, lambda: self._again(line, presence))
         return presence
 
-    def _settle_presence(self, line: _Line) -> None:
-        """Let the presence out, and note the move when the relay has read it."""
-        line.driver.settle(lambda stands: self._arrive(line) if stands else None)
-
     def _arrive(self, line: _Line) -> None:
+        """Note the move: the relay has read the presence."""
         if line is self._home:
             self.place.arrive(line.node, self._commons.schedule.now)
 
@@ -254,7 +250,7 @@ class OpenDevice:
     def _say_goodbye(self, old: _Line, presence: Presence) -> None:
         """Tell the old relay where the device went, and leave it when the answers under way have had their time."""
         old.driver.machine.assert_presence(presence)
-        self._commons.schedule.after(0, old.driver.settle)
+        old.driver.settle()
         self._commons.schedule.after(LINGER_US, old.driver.hang_up)
 
     # Requests
@@ -269,7 +265,7 @@ class OpenDevice:
         self._ready.pop(preimage, None)
         if preimage in self._done and self.asks_once:
             line.driver.machine.answer(event.message_id, self._commons.answer_of(self.identity, preimage))
-            self._commons.schedule.after(0, line.driver.settle)
+            line.driver.settle()
             return
         waiting = self._tasks.setdefault(preimage, [])
         waiting.append((line, event.message_id))

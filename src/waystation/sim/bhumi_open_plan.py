@@ -31,6 +31,7 @@ LARGE_EVERY: Final = 50  # of so many seeds one is a world of 50 relays and 500 
 LARGE_RELAYS: Final = 50
 LARGE_DEVICES: Final = 500
 LARGE_SENDERS: Final = 20
+LARGE_MOVES: Final = 20.0
 TOPOLOGIES: Final = ("line", "ring", "star", "random")
 LINKS_MAX: Final = 6
 HOSTILE_CLIENTS: Final = ("impostor", "carrier", "prophet", "rover", "nosy", "eager", "whisperer")
@@ -152,6 +153,7 @@ def draw_open_plan(rng: random.Random) -> OpenPlan:
 def draw_large_plan(rng: random.Random) -> OpenPlan:
     """Draw a plan of 50 relays and 500 devices that move."""
     plan = draw_open_plan(rng)
+    device = replace(plan.device, moves=max(plan.device.moves, LARGE_MOVES))
     return replace(
         plan,
         relays=LARGE_RELAYS,
@@ -159,6 +161,7 @@ def draw_large_plan(rng: random.Random) -> OpenPlan:
         hidden=tuple(node for node in plan.hidden if node < LARGE_RELAYS),
         devices=LARGE_DEVICES,
         senders=LARGE_SENDERS,
+        device=device,
     )
 
 

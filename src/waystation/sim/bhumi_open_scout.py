@@ -55,7 +55,7 @@ class Search:
         for event in self._driver.machine.take_events():
             if isinstance(event, Greeted):
                 self.asked = self._driver.machine.where(self._identity, self._commons.schedule.now) is None
-                self._commons.schedule.after(0, self._driver.settle)
+                self._driver.settle()
             elif isinstance(event, Found):
                 self._tell(event.entries)
             elif isinstance(event, NoGuide):
