@@ -252,6 +252,15 @@ def test_every_question_gets_one_answer_in_order():
     assert broken(began(), asked, seen.Parted(0, 2), answered(), law=laws.Prompt()) == "prompt"
 
 
+@pytest.mark.parametrize(("at", "law"), [(2, None), (3, "prompt")])
+def test_answer_comes_soon(at, law):
+    """A question that has waited for two seconds is forgotten, unless its connection is over."""
+    asked = seen.Questioned(0, 2, DEVICE.public)
+
+    assert broken(began(), asked, at, sized(), law=laws.Prompt()) == law
+    assert broken(began(), asked, seen.Parted(0, 2), at, sized(), law=laws.Prompt()) is None
+
+
 @pytest.mark.parametrize(("count", "law"), [(26, None), (27, "prompt")])
 def test_who_asks_too_much_gets_a_bucket_full(count, law):
     """Twenty at once, five a second behind them."""

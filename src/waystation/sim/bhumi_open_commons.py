@@ -111,6 +111,8 @@ class OpenCommons:
         """Who answers at which address."""
         self.places: dict[bytes, Place] = {}
         """Where each honest device is."""
+        self.suspects: list[PublicKey] = []
+        """Identities of hostile clients."""
         self.troubled = True
         """False once the faults have ended: nobody misbehaves any more."""
         self.far_side: frozenset[int] = frozenset()

@@ -60,6 +60,7 @@ class OpenHostile:
         self._trick = tricks[kind]
         self._victims = victims
         self._key_pair = KeyPair.from_seed(rng.randbytes(32))
+        commons.suspects.append(self._key_pair.public)
         self._clock = Clock(commons.schedule, rng, commons.plan.clocks_off_ms)
         self._frames = Slicer()
         self._carried: list[Presence] = []

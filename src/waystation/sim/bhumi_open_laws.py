@@ -44,6 +44,8 @@ HINTS_MAX: Final = 8
 ADVERTS_MAX: Final = 64
 SURE_AFTER_US: Final = MICROSECONDS_PER_SECOND
 """Until a relay has certainly done with what it was given."""
+ANSWER_US: Final = 2 * MICROSECONDS_PER_SECOND
+"""How long a relay may take for an answer."""
 SEEN_MAX: Final = 8
 QUESTIONS_BURST: Final = 20
 QUESTIONS_PER_SECOND: Final = 5
@@ -330,12 +332,12 @@ class Negotiated(Invariant):
 
 
 class Prompt(Invariant):
-    """Every question gets one answer, in order; who asks too much gets no more than the named rate."""
+    """Every question gets one answer, soon and in order; who asks too much gets no more than the named rate."""
 
     name = "prompt"
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[int, int], deque[bytes]] = {}
+        self._waiting: dict[tuple[int, int], deque[tuple[Instant, bytes]]] = {}
         self._filled: dict[tuple[int, int], deque[Instant]] = {}
         """When answers that say something were given lately, by connection."""
 
@@ -346,19 +348,20 @@ class Prompt(Invariant):
             seen.Questioned: self._on_questioned,
             seen.Answered: self._on_answered,
             seen.Parted: self._on_parted,
+            seen.Sized: self._on_sized,
         }
 
     def _on_began(self, began: seen.RelayBegan, _now: Instant) -> None:
         self._waiting = {place: waiting for place, waiting in self._waiting.items() if place[0] != began.node}
         self._filled = {place: times for place, times in self._filled.items() if place[0] != began.node}
 
-    def _on_questioned(self, question: seen.Questioned, _now: Instant) -> None:
-        self._waiting.setdefault((question.node, question.peer), deque()).append(question.identity)
+    def _on_questioned(self, question: seen.Questioned, now: Instant) -> None:
+        self._waiting.setdefault((question.node, question.peer), deque()).append((now, question.identity))
 
     def _on_answered(self, answered: seen.Answered, now: Instant) -> None:
         place = (answered.node, answered.peer)
         waiting = self._waiting.get(place)
-        if not waiting or waiting.popleft() != answered.identity:
+        if not waiting or waiting.popleft()[1] != answered.identity:
             raise self.broken(f"relay {answered.node} gives an answer that is not the next one's")
         if not answered.slips:
             return
@@ -369,6 +372,12 @@ class Prompt(Invariant):
             times.popleft()
         if len(times) > QUESTIONS_BURST + QUESTIONS_PER_SECOND + 1:
             raise self.broken(f"relay {answered.node} answers {len(times)} questions of one connection in a second")
+
+    def _on_sized(self, sized: seen.Sized, now: Instant) -> None:
+        """Look whether somebody has waited for too long; now is as good as any time."""
+        for (node, peer), waiting in self._waiting.items():
+            if node == sized.node and waiting and now - waiting[0][0] > ANSWER_US:
+                raise self.broken(f"relay {node} does not answer the question of connection {peer}")
 
     def _on_parted(self, parted: seen.Parted, _now: Instant) -> None:
         self._waiting.pop((parted.node, parted.peer), None)

@@ -18,6 +18,7 @@ from waystation.sim.chance import spread
 __all__ = ["Scout", "Search"]
 
 HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
+SUSPECTED: Final = 1 / 8  # chance that an enemy is looked up
 
 Told = Callable[[tuple[WhereEntry, ...] | None], None]
 """Takes the hints of a relay; None when it did not answer."""
@@ -106,6 +107,11 @@ class Scout:
         Search(commons, self._host, node, identity, told)
 
     def _look_and_go_on(self) -> None:
-        node = self._rng.randrange(self._commons.plan.relays)
-        self.look(node, self._rng.choice(self._identities))
+        commons = self._commons
+        node = self._rng.randrange(commons.plan.relays)
+        if commons.suspects and self._rng.random() < SUSPECTED:
+            # What relays say of enemies is nobody's truth, but it must keep the laws.
+            Search(commons, self._host, node, self._rng.choice(commons.suspects), lambda _entries: None)
+        else:
+            self.look(node, self._rng.choice(self._identities))
         self.start()
