@@ -31,6 +31,31 @@ def test_hkdf_rfc_5869_case_3():
     assert derived.hex() == "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
 
 
+def test_hkdf_rfc_5869_whole_outputs():
+    """Outputs of more than one block: all 42 bytes of appendix A.1, all 82 of A.2."""
+    first = hkdf_sha256(b"\x0b" * 22, salt=bytes(range(13)), info=bytes(range(0xF0, 0xFA)), output_bytes=42)
+    second = hkdf_sha256(
+        bytes(range(80)), salt=bytes(range(0x60, 0xB0)), info=bytes(range(0xB0, 0x100)), output_bytes=82
+    )
+
+    assert first.hex() == ("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865")
+    assert second.hex() == (
+        "b11e398dc80327a1c8e7f78c596a49344f012eda2d4efad8a050cc4c19afa97c59045a99cac7827271cb41c65e590e09"
+        "da3275600c2f09b8367793a9aca3db71cc30c58179ec3e87c14c01d5c1f3434f1d87"
+    )
+
+
+def test_hkdf_longer_begins_with_shorter():
+    """64 bytes begin with the 32 that come unasked; the longest possible is 255 blocks."""
+    whole = hkdf_sha256(b"s", salt=b"", info=b"i", output_bytes=255 * 32)
+
+    assert len(whole) == 255 * 32
+    assert [whole[:count] for count in (1, 32, 64)] == [
+        hkdf_sha256(b"s", salt=b"", info=b"i", output_bytes=count) for count in (1, 32, 64)
+    ]
+    assert whole[:32] == hkdf_sha256(b"s", salt=b"", info=b"i")
+
+
 def test_reference_joins_only_under_one_key():
     """The same subject has one reference per key, and other subjects have others."""
     reference = keyed_reference(b"k" * 32, b"subject")

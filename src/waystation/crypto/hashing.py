@@ -20,6 +20,7 @@ __all__ = [
 
 REFERENCE_BYTES: Final = 16
 _SHA256_BYTES: Final = 32
+_HKDF_BLOCKS_MAX: Final = 255  # RFC 5869 2.3: the block number is one byte
 
 
 def sha256(data: bytes) -> bytes:
@@ -32,10 +33,18 @@ def blake3_256(data: bytes) -> bytes:
     return blake3(data).digest()
 
 
-def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes) -> bytes:
-    """Return 32 bytes derived from ``secret`` by HKDF-SHA256 (RFC 5869), one output block."""
+def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes, output_bytes: int = _SHA256_BYTES) -> bytes:
+    """Return ``output_bytes`` (1 to 8 160, 32 unless told) derived from ``secret`` by HKDF-SHA256 (RFC 5869).
+
+    A shorter output is the beginning of a longer one.
+    """
+    assert 0 < output_bytes <= _HKDF_BLOCKS_MAX * _SHA256_BYTES
     extracted = hmac.digest(salt, secret, "sha256")
-    return hmac.digest(extracted, info + b"\x01", "sha256")[:_SHA256_BYTES]
+    block = output = hmac.digest(extracted, info + b"\x01", "sha256")
+    for number in range(2, -(-output_bytes // _SHA256_BYTES) + 1):
+        block = hmac.digest(extracted, block + info + bytes((number,)), "sha256")
+        output += block
+    return output[:output_bytes]
 
 
 def keyed_reference(key: bytes, subject: bytes) -> bytes:

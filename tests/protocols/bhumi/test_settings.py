@@ -33,7 +33,9 @@ def test_addresses_as_adverts_write_them_are_taken(text):
     check_address(text)
 
 
-@pytest.mark.parametrize("text", ["", "relay.example:8443", "wss://relay.example:1", "tls://relay.example", "tls://r:0"])
+@pytest.mark.parametrize(
+    "text", ["", "relay.example:8443", "wss://relay.example:1", "tls://relay.example", "tls://r:0"]
+)
 def test_other_addresses_are_refused(text):
     """Whoever writes one is told what is allowed."""
     with pytest.raises(LocalError, match="allowed: tls://host:port"):

@@ -57,6 +57,7 @@ PROBES_MAX: Final = 4  # ours: a relay may ask once in ten minutes; more than th
 PROBES_WINDOW_MS: Final = 600_000
 DEVICE_FEATURES: Final = Feature.PRESENCE | Feature.QA | Feature.BINDING | Feature.I_AM_OK
 """What a device of this version asks for besides the preimage."""
+_NO_FEATURES: Final = Feature(0)
 _TYPES_IN_OPEN: Final = (
     FrameType.DELIVER,
     FrameType.KEEPALIVE,
@@ -137,7 +138,7 @@ class DeviceClient(Client):
         *,
         ask_preimage: bool = True,
         always_preimage: bool = False,
-        features: Feature = Feature(0),
+        features: Feature = _NO_FEATURES,
         relay_id: PublicKey | None = None,
     ) -> None:
         """Describe a device's connection.
@@ -157,8 +158,8 @@ class DeviceClient(Client):
         self._commits = tuple(commits)
         self._responses = tuple(responses)
         self._ask_preimage = ask_preimage
-        self._asked = features | (Feature.DELIVER_WITH_PREIMAGE if ask_preimage else Feature(0))
-        self._accepted = Feature(0)
+        self._asked = features | (Feature.DELIVER_WITH_PREIMAGE if ask_preimage else _NO_FEATURES)
+        self._accepted = _NO_FEATURES
         self._with_preimage = always_preimage
         self._relay_id = relay_id
         self._is_bound = False

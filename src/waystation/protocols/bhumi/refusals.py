@@ -47,6 +47,7 @@ class Refusal(Enum):
     DOUBLE_LINK = "double_link"
     OWN_KEY = "own_key"
     NO_GOSSIP = "no_gossip"
+    CONTACTS_FULL = "contacts_full"
     # Something was dropped or ignored and counted; the connection stays.
     UNSOLICITED_ACK = "unsolicited_ack"
     COMMITS_WITHOUT_IDENTITY = "commits_without_identity"
@@ -66,7 +67,6 @@ class Refusal(Enum):
     WHERE_FLOOD = "where_flood"
     GOSSIP_FLOOD = "gossip_flood"
     GOSSIP_WITHOUT_IDENTITY = "gossip_without_identity"
-    CONTACTS_FULL = "contacts_full"
     UNASKED_REPORT = "unasked_report"
     # A SEND is refused with status 1 and its commit kept, or with status 2.
     RECIPIENT_QUEUE_FULL = "recipient_queue_full"
