@@ -349,15 +349,10 @@ class _Repeats(Deliveries):
         self._outbox.append(self._outbox[-1])
 
 
-class _Garbles(Deliveries):
-    def _deliver(self, binding, slot, preimage, payload, now):
-        super()._deliver(binding, slot, preimage, payload[:-1], now)
+class RepeatsRequests(BhumiRelay):
+    """Delivers everything twice."""
 
-
-class GarblesRequests(BhumiRelay):
-    """Cuts the last byte off what it delivers."""
-
-    deliveries_class = _Garbles
+    deliveries_class = _Repeats
 
 
 class _Deaf(Deliveries):

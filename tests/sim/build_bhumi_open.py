@@ -73,6 +73,11 @@ SHORT = replace(QUIET, device=OpenDeviceHabits(moves=0.0, vanishes=200.0, away_u
 LIED_TO = replace(QUIET, hostiles=("impostor", "carrier", "prophet", "rover", "whisperer"))
 """Clients that say what is not so."""
 
+CARRIED = replace(
+    LIED_TO, hostiles=("carrier",) * 6, faults=OpenFaults(link_cuts=200.0, partitions=120.0, crashes=300.0)
+)
+"""Clients that bring relays with empty memory what others have signed."""
+
 NOSY = replace(QUIET, hostiles=("nosy", "eager"))
 """Clients that ask too much, or without asking whether they may."""
 
@@ -85,7 +90,7 @@ FLOODED = replace(QUIET, hostile_relays=("replayer", "flooder", "asker", "babble
 NAMED = replace(QUIET, hostile_relays=("advertiser", "advertiser", "mute"))
 """Relays that name addresses of no use."""
 
-WORLDS = (QUIET, SKEWED, SLOW, BROKEN, SHORT, LIED_TO, NOSY, BESET, FLOODED, NAMED)
+WORLDS = (QUIET, SKEWED, SLOW, BROKEN, SHORT, LIED_TO, CARRIED, NOSY, BESET, FLOODED, NAMED)
 
 
 def run_with(kind: type | None, seed: int, plan: OpenPlan | None = None, hours: float = HOURS, sink=None) -> SimResult:
