@@ -9,7 +9,7 @@ from waystation.protocols.bhumi.device_client import DeviceClient
 from waystation.protocols.bhumi.extension_messages import IAmOk, Presence, WhereResult
 from waystation.protocols.bhumi.gossip import Gossip
 from waystation.protocols.bhumi.links import Links
-from waystation.protocols.bhumi.messages import Feature
+from waystation.protocols.bhumi.messages import Feature, Keepalive
 from waystation.protocols.bhumi.neighbours import Neighbours
 from waystation.protocols.bhumi.records import Records
 from waystation.protocols.bhumi.refusals import Refusal
@@ -34,7 +34,13 @@ class _Parts(BhumiRelay):
         records.neighbours.__class__ = self.neighbours_kind
         neighbourhood.gossip.__class__ = self.gossip_kind
         neighbourhood._links.__class__ = self.links_kind
-        self._handlers[0x44].__self__.__class__ = self.guide_kind
+
+    def _add_gossip(self, records, key_pair):
+        neighbourhood = super()._add_gossip(records, key_pair)
+        guide = self.guide_kind(self._connections, records, self._rng, neighbourhood.told)
+        for kind, handler in ((0x44, guide.on_presence), (0x45, guide.on_where)):
+            self._handlers[kind] = self._if_agreed(Feature.PRESENCE, handler)
+        return neighbourhood
 
 
 class _Timeless(Whereabouts):
@@ -300,6 +306,9 @@ class _Hoarder(Whereabouts):
     def sweep(self, now_s):
         """Keep everything."""
 
+    def next_end_s(self):
+        return None
+
 
 class KeepsPresences(_Parts):
     """Never forgets a presence, though it does not give it away."""
@@ -355,18 +364,16 @@ class RepeatsRequests(BhumiRelay):
     deliveries_class = _Repeats
 
 
-class _Deaf(Deliveries):
-    def on_send(self, session, payload, now):
-        if payload[32] % 4:
-            super().on_send(session, payload, now)
-        else:
-            self._connections.close(session, Refusal.TRUNCATED, now)
+class _Loses(Deliveries):
+    def _settle(self, slot, frame, now):
+        if frame[-1] % 4:
+            super()._settle(slot, frame, now)
 
 
-class HangsUpOnSenders(BhumiRelay):
-    """Closes connections instead of a result."""
+class LosesResults(BhumiRelay):
+    """Keeps some answers to itself."""
 
-    deliveries_class = _Deaf
+    deliveries_class = _Loses
 
 
 class AsksAgain(OpenDevice):
@@ -376,9 +383,10 @@ class AsksAgain(OpenDevice):
 
 
 class ForgetsToAssert(DeviceClient):
-    """Says nothing of a second move, and believes that it did."""
+    """Says nothing of every second move."""
 
     def assert_presence(self, presence):
-        if self.accepts(Feature.PRESENCE) and presence.issued_at_s % 2:
+        if presence.issued_at_s % 2:
             return super().assert_presence(presence)
+        self._send(Keepalive())
         return None

@@ -55,8 +55,8 @@ QUIET = OpenPlan(
 SKEWED = replace(QUIET, clocks_off_ms=60_000, hidden=(2,))
 """Clocks that differ by two minutes, and a relay that tells nobody its address."""
 
-SLOW = replace(QUIET, device=OpenDeviceHabits(moves=90.0, think_us=4_000_000))
-"""Devices that answer after seconds, and may be elsewhere by then."""
+SLOW = replace(QUIET, asks_per_hour=6_000.0, device=OpenDeviceHabits(moves=240.0, think_us=12_000_000))
+"""Devices that answer late, and are elsewhere by then."""
 
 BROKEN = replace(
     QUIET,

@@ -38,7 +38,7 @@ SEEDS = range(1, 5)
         (mutants.KeepsToItself, "liveness", build.QUIET),
         (mutants.RepeatsRequests, "delivered-once", build.QUIET),
         (Garbles, "faithful", build.QUIET),
-        (mutants.HangsUpOnSenders, "one-result", build.QUIET),
+        (mutants.LosesResults, "one-result", build.QUIET),
         (mutants.AsksAgain, "asks-once", build.SLOW),
         (mutants.ForgetsToAssert, "liveness", build.QUIET),
     ],
