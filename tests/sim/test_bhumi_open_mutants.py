@@ -4,7 +4,7 @@ import pytest
 
 from tests.sim import bhumi_open_mutants as mutants
 from tests.sim import build_bhumi_open as build
-from tests.sim.build import Garbles
+from tests.sim.build import Garbles, TrustsAnybody
 
 SEEDS = range(1, 5)
 
@@ -38,6 +38,7 @@ SEEDS = range(1, 5)
         (mutants.KeepsToItself, "liveness", build.QUIET),
         (mutants.RepeatsRequests, "delivered-once", build.QUIET),
         (Garbles, "faithful", build.QUIET),
+        (TrustsAnybody, "commit-first", build.SLOW),
         (mutants.LosesResults, "one-result", build.QUIET),
         (mutants.AsksAgain, "asks-once", build.SLOW),
         (mutants.ForgetsToAssert, "liveness", build.QUIET),
