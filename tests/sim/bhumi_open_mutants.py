@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from waystation.core.effects import Dial, Send, SendMany
-from waystation.protocols.bhumi import extension_wire
+from waystation.crypto.hashing import sha256
+from waystation.protocols.bhumi import extension_wire, wire
 from waystation.protocols.bhumi.deliveries import Deliveries
 from waystation.protocols.bhumi.device_client import DeviceClient
 from waystation.protocols.bhumi.extension_messages import IAmOk, Presence, WhereResult
@@ -15,7 +16,7 @@ from waystation.protocols.bhumi.records import Records
 from waystation.protocols.bhumi.refusals import Refusal
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.relay_guide import RelayGuide
-from waystation.protocols.bhumi.signed_records import sign_presence, untimely
+from waystation.protocols.bhumi.signed_records import expires_at_s, sign_presence, untimely
 from waystation.protocols.bhumi.whereabouts import Standing, Whereabouts
 from waystation.sim.bhumi_open_device import OpenDevice
 
@@ -169,7 +170,7 @@ class _Roomy(Whereabouts):
         held = self._live(tagged[1:33], now_s)
         kept = tuple(each for each in held if each[33:65] != tagged[33:65])
         self._put(tagged[1:33], (*kept, tagged))
-        self._note_end(tagged[1:33], now_s + 600)
+        self._note_end(tagged[1:33], expires_at_s(extension_wire.decode_tagged(tagged)))
 
     def standing(self, tagged, now_s):
         held = self._live(tagged[1:33], now_s)
@@ -362,6 +363,29 @@ class RepeatsRequests(BhumiRelay):
     """Delivers everything twice."""
 
     deliveries_class = _Repeats
+
+
+_DELIVERED = set()
+"""Preimages that ``TrustsSenders`` has delivered, at all relays: none of them is delivered twice."""
+
+
+class _TrustsOnce(Deliveries):
+    def on_send(self, session, payload, now):
+        message = wire.decode_send(payload)
+        binding = self._bindings.get(message.recipient)
+        if binding is not None and message.preimage not in _DELIVERED:
+            binding.commits.add(sha256(message.preimage))
+        super().on_send(session, payload, now)
+
+    def _deliver(self, binding, slot, preimage, payload, now):
+        _DELIVERED.add(preimage)
+        super()._deliver(binding, slot, preimage, payload, now)
+
+
+class TrustsSenders(BhumiRelay):
+    """Takes every preimage that is new for a good one."""
+
+    deliveries_class = _TrustsOnce
 
 
 class _Loses(Deliveries):

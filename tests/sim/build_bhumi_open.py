@@ -78,6 +78,9 @@ CARRIED = replace(
 )
 """Clients that bring relays with empty memory what others have signed."""
 
+ROVED = replace(QUIET, hostiles=("rover",) * 4)
+"""Clients that say to be everywhere."""
+
 NOSY = replace(QUIET, hostiles=("nosy", "eager"))
 """Clients that ask too much, or without asking whether they may."""
 
@@ -90,7 +93,7 @@ FLOODED = replace(QUIET, hostile_relays=("replayer", "flooder", "asker", "babble
 NAMED = replace(QUIET, hostile_relays=("advertiser", "advertiser", "mute"))
 """Relays that name addresses of no use."""
 
-WORLDS = (QUIET, SKEWED, SLOW, BROKEN, SHORT, LIED_TO, CARRIED, NOSY, BESET, FLOODED, NAMED)
+WORLDS = (QUIET, SKEWED, SLOW, BROKEN, SHORT, LIED_TO, CARRIED, ROVED, NOSY, BESET, FLOODED, NAMED)
 
 
 def run_with(kind: type | None, seed: int, plan: OpenPlan | None = None, hours: float = HOURS, sink=None) -> SimResult:
@@ -184,7 +187,7 @@ def sized(*, settled=False, **sizes):
 class Quarter:
     """Some real relays and what is seen of them, without a town around them."""
 
-    def __init__(self, plan: OpenPlan = QUIET, seed: int = 1, make_relay=BhumiRelay):
+    def __init__(self, plan: OpenPlan = QUIET, seed: int = 1, make_relay=BhumiRelay, on_event=lambda _event: None):
         self.schedule, self.seen, self.rng, self.lines = Schedule(), [], random.Random(seed), []
         self.commons = OpenCommons(self.schedule, plan, random.Random(seed), self.seen.append)
         self.houses = []
@@ -192,7 +195,7 @@ class Quarter:
             peers = [address_of(node - 1)] if node else []
             settings = BhumiSettings(peers=peers, advertise="" if node in plan.hidden else address_of(node))
             trace = Named(Trace(self.lines.append), f"r{node}")
-            house = House(self.commons, random.Random(node), trace, node, settings, make_relay, lambda _event: None)
+            house = House(self.commons, random.Random(node), trace, node, settings, make_relay, on_event)
             self.houses.append(house)
             self.commons.add_relay(house.world, house.key_pair.public, house)
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.sim import bhumi_open_mutants as mutants
 from tests.sim import build_bhumi_open as build
-from tests.sim.build import Garbles, TrustsAnybody
+from tests.sim.build import Garbles
 
 SEEDS = range(1, 5)
 
@@ -21,7 +21,7 @@ SEEDS = range(1, 5)
         (mutants.AnswersBackwards, "newest", build.QUIET),
         (mutants.KeepsTheFirst, "newest", build.QUIET),
         (mutants.AnswersTheOldest, "newest", build.QUIET),
-        (mutants.KeepsEveryPlace, "newest", build.LIED_TO),
+        (mutants.KeepsEveryPlace, "newest", build.ROVED),
         (mutants.AnswersFloods, "prompt", build.NOSY),
         (mutants.AnswersTwice, "prompt", build.QUIET),
         (mutants.AnswersSome, "prompt", build.QUIET),
@@ -38,7 +38,7 @@ SEEDS = range(1, 5)
         (mutants.KeepsToItself, "liveness", build.QUIET),
         (mutants.RepeatsRequests, "delivered-once", build.QUIET),
         (Garbles, "faithful", build.QUIET),
-        (TrustsAnybody, "commit-first", build.SLOW),
+        (mutants.TrustsSenders, "commit-first", build.SLOW),
         (mutants.LosesResults, "one-result", build.QUIET),
         (mutants.AsksAgain, "asks-once", build.SLOW),
         (mutants.ForgetsToAssert, "liveness", build.QUIET),

@@ -3,7 +3,7 @@
 import random
 
 from tests.sim.build_bhumi_open import NOW_S, pair
-from waystation.core.effects import Peer, Send
+from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant
 from waystation.crypto.signing import sign
 from waystation.protocols.bhumi import messages, wire
@@ -178,7 +178,15 @@ def test_tap_changes_nothing():
     assert tap.sizes() == relay.sizes()
     assert tap.deadline() == relay.deadline()
     assert tap.settled()
-    tap.shut(listened.now)
-    assert [type(effect).__name__ for effect in tap.take()][-2:] == ["PeerLeft", "Close"] or not relay.sizes()[
-        "connections"
-    ]
+
+
+def test_commands_reach_the_relay():
+    """Who shuts the tap shuts the relay."""
+    listened = Listened()
+    listened.come(HERE)
+    listened.tap.retire()
+    listened.tap.shut(listened.now)
+    closed = [effect.peer for effect in listened.tap.take() if isinstance(effect, Close)]
+
+    assert closed == [HERE]
+    assert listened.tap.sizes()["connections"] == 0

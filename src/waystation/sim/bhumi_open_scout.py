@@ -83,11 +83,8 @@ class Scout:
 
     def start(self) -> None:
         """Look somebody up again and again, as long as there is trouble."""
-        if not self._commons.troubled:
-            return
-        self._commons.schedule.after(
-            1 + spread(self._rng, HOUR_US / self._commons.plan.lookups_per_hour), self._look_and_go_on
-        )
+        mean_us = HOUR_US / self._commons.plan.lookups_per_hour
+        self._commons.schedule.after(1 + spread(self._rng, mean_us), self._look_and_go_on)
 
     def look(self, node: int, identity: PublicKey) -> None:
         """Look one device up at one relay."""
@@ -108,6 +105,8 @@ class Scout:
 
     def _look_and_go_on(self) -> None:
         commons = self._commons
+        if not commons.troubled:
+            return
         node = self._rng.randrange(commons.plan.relays)
         if commons.suspects and self._rng.random() < SUSPECTED:
             # What relays say of enemies is nobody's truth, but it must keep the laws.

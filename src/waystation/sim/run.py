@@ -20,7 +20,7 @@ from waystation.sim.schedule import LivelockError, Schedule
 from waystation.sim.strata import StrataTown
 from waystation.sim.trace import Trace
 
-__all__ = ["SCENARIOS", "Failure", "MakeScenario", "Scenario", "SimResult", "run_seed"]
+__all__ = ["LARGE", "SCENARIOS", "Failure", "MakeScenario", "Scenario", "SimResult", "run_seed", "scenario_of"]
 
 HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 CALM_US: Final = 60 * MICROSECONDS_PER_SECOND  # for everybody to come home
@@ -130,7 +130,7 @@ def run_seed(
         raise LocalError("the duration must be above 0 hours")
     schedule, trace = Schedule(), Trace(sink)
     rng = random.Random(f"{protocol}/{seed}")  # noqa: S311 - a simulation must be repeatable
-    scenario = (make or _scenario_of(protocol, seed))(schedule, rng, trace)
+    scenario = (make or scenario_of(protocol, seed))(schedule, rng, trace)
     failure = None
     try:
         _run_phases(schedule, scenario, Instant(int(hours * HOUR_US)))
@@ -152,7 +152,7 @@ def run_seed(
     )
 
 
-def _scenario_of(protocol: str, seed: int) -> MakeScenario:
+def scenario_of(protocol: str, seed: int) -> MakeScenario:
     """Return what a seed runs."""
     every, large = LARGE.get(protocol, (0, SCENARIOS[protocol]))
     return large if every and seed % every == 0 else SCENARIOS[protocol]
