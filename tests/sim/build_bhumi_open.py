@@ -18,7 +18,9 @@ from waystation.sim.bhumi_open import OpenTown
 from waystation.sim.bhumi_open_commons import OpenCommons, address_of
 from waystation.sim.bhumi_open_device import OpenDevice
 from waystation.sim.bhumi_open_house import House
+from waystation.sim.bhumi_open_laws import open_invariants
 from waystation.sim.bhumi_open_plan import OpenDeviceHabits, OpenFaults, OpenPlan
+from waystation.sim.invariants import ViolationError, Watch
 from waystation.sim.link import LinkSettings
 from waystation.sim.run import SimResult, run_seed
 from waystation.sim.schedule import Schedule
@@ -182,6 +184,20 @@ SIZES = dict.fromkeys(
 def sized(*, settled=False, **sizes):
     """Return how much there is at a relay with two configured peers and two connections."""
     return seen.Sized(0, {**SIZES, "connections": 2, **sizes}, 2, settled)
+
+
+def broken(*history, law=None):
+    """Return which law a history breaks, or None; a number in it is the second that what follows happens at."""
+    watch, now = Watch([law] if law is not None else open_invariants()), Instant(0)
+    try:
+        for each in history:
+            if isinstance(each, int):
+                now = Instant(each * 1_000_000)
+            else:
+                watch.observe(each, now)
+    except ViolationError as violation:
+        return violation.invariant
+    return None
 
 
 class Quarter:
