@@ -32,6 +32,7 @@ LARGE_RELAYS: Final = 50
 LARGE_DEVICES: Final = 500
 LARGE_SENDERS: Final = 20
 LARGE_MOVES: Final = 20.0
+LARGE_LOOKUPS: Final = 40_000.0
 TOPOLOGIES: Final = ("line", "ring", "star", "random")
 LINKS_MAX: Final = 6
 HOSTILE_CLIENTS: Final = ("impostor", "carrier", "prophet", "rover", "nosy", "eager", "whisperer")
@@ -161,6 +162,7 @@ def draw_large_plan(rng: random.Random) -> OpenPlan:
         hidden=tuple(node for node in plan.hidden if node < LARGE_RELAYS),
         devices=LARGE_DEVICES,
         senders=LARGE_SENDERS,
+        lookups_per_hour=LARGE_LOOKUPS,
         device=device,
     )
 
