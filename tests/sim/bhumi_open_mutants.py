@@ -281,15 +281,12 @@ class TellsNonsense(BhumiRelay):
         return effect
 
 
-class _Trusting(Records):
-    def _may_tell(self, address):
-        return True
-
-
-class TellsPrivatePlaces(_Parts):
+class TellsPrivatePlaces(BhumiRelay):
     """Keeps adverts that lead inside, and hands them on."""
 
-    records_kind = _Trusting
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._records._takes_private = True
 
 
 class _Unguarded(Links):
