@@ -44,6 +44,7 @@ QUIET = OpenPlan(
     lookups_per_hour=6_000.0,
     clocks_off_ms=1_500,
     dials_private=False,
+    requires_binding=False,
     link=LINK,
     trunk=LINK,
     host=WorldSettings(),
@@ -56,6 +57,9 @@ QUIET = OpenPlan(
 
 SKEWED = replace(QUIET, clocks_off_ms=60_000, hidden=(2,))
 """Clocks that differ by two minutes, and a relay that tells nobody its address."""
+
+BOUND = replace(QUIET, requires_binding=True)
+"""Relays that want to be told that it is they who are meant."""
 
 SLOW = replace(QUIET, asks_per_hour=6_000.0, device=OpenDeviceHabits(moves=240.0, think_us=12_000_000))
 """Devices that answer late, and are elsewhere by then."""
@@ -95,7 +99,7 @@ FLOODED = replace(QUIET, hostile_relays=("replayer", "flooder", "asker", "babble
 NAMED = replace(QUIET, hostile_relays=("advertiser", "advertiser", "mute"))
 """Relays that name addresses of no use."""
 
-WORLDS = (QUIET, SKEWED, SLOW, BROKEN, SHORT, LIED_TO, CARRIED, ROVED, NOSY, BESET, FLOODED, NAMED)
+WORLDS = (QUIET, SKEWED, BOUND, SLOW, BROKEN, SHORT, LIED_TO, CARRIED, ROVED, NOSY, BESET, FLOODED, NAMED)
 
 
 def run_with(kind: type | None, seed: int, plan: OpenPlan | None = None, hours: float = HOURS, sink=None) -> SimResult:

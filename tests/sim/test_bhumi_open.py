@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.build_bhumi_open import BESET, BROKEN, NOSY, QUIET, SHORT, SKEWED, SLOW, run_with
+from tests.sim.build_bhumi_open import BESET, BOUND, BROKEN, NOSY, QUIET, SHORT, SKEWED, SLOW, run_with
 from waystation.sim.bhumi_open import large_town
 from waystation.sim.run import run_seed
 from waystation.sim.schedule import Schedule
@@ -79,6 +79,14 @@ def test_devices_move_and_are_found():
 
     assert outcomes["moved"] > 0
     assert outcomes["ok"] > 0
+
+
+def test_proofs_of_identity_change_nothing_else():
+    """Relays that demand them are found, linked and asked as all others are."""
+    outcomes = run_with(None, 1, BOUND).exchanges
+
+    assert outcomes["lookups_right"] > 20
+    assert outcomes["probe"] == BOUND.senders
 
 
 def test_faults_take_place():

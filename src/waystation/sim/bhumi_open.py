@@ -238,6 +238,7 @@ class OpenTown:
             peers=[address_of(other) for one, other in sorted(self._edges) if one == node],
             advertise="" if node in plan.hidden else address_of(node),
             dials_private=plan.dials_private,
+            require_binding=plan.requires_binding,
         )
 
 

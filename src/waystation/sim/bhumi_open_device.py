@@ -14,11 +14,11 @@ from typing import Final
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.client_base import commit_of
+from waystation.protocols.bhumi.device_client import DEVICE_FEATURES, DeviceClient, ProbeAsked, Registered
 from waystation.protocols.bhumi.device_client import Delivered as DeliveredEvent
-from waystation.protocols.bhumi.device_client import DeviceClient, ProbeAsked, Registered
 from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.extension_messages import Presence
-from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, Feature, RecentResponse
+from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
 from waystation.sim import bhumi_open_observations as seen
 from waystation.sim.actor import Driver
 from waystation.sim.bhumi_open_commons import PROTOCOL, Clock, OpenCommons, Place
@@ -32,8 +32,6 @@ LINGER_US: Final = 10 * MICROSECONDS_PER_SECOND  # what an old relay gets for an
 AGAIN_PER_TTL: Final = 0.4  # 240 s of 600 s
 ISSUED_MAX: Final = 64  # preimages without a request; older ones are given up
 ANSWERS_MAX: Final = 8  # carried to another relay
-FEATURES: Final = Feature.PRESENCE | Feature.QA | Feature.I_AM_OK
-
 MakeDevice = Callable[..., DeviceClient]
 """``DeviceClient`` itself, or a broken one in tests of the laws."""
 
@@ -180,7 +178,7 @@ class OpenDevice:
         if not self._issued:
             self._issue()
         line = _Line(node, commons.next_connection())
-        machine = self._make_device(self._key_pair, self._commits(), self._carried(), features=FEATURES)
+        machine = self._make_device(self._key_pair, self._commits(), self._carried(), features=DEVICE_FEATURES)
         self._offer(line, list(self._issued))
         self._home = line
         self._lines.append(line)

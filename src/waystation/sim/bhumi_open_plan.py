@@ -102,6 +102,8 @@ class OpenPlan:
     clocks_off_ms: int
     """How far the clocks of relays and devices are off at most, in either direction."""
     dials_private: bool
+    requires_binding: bool
+    """Whether relays demand a proof of identity that is bound to them."""
     link: LinkSettings
     """Between clients and relays."""
     trunk: LinkSettings
@@ -140,6 +142,7 @@ def draw_open_plan(rng: random.Random) -> OpenPlan:
         lookups_per_hour=rng.uniform(1_000.0, 6_000.0),
         clocks_off_ms=rng.choice((0, 1_500, CLOCK_OFF_MAX_MS)),
         dials_private=rng.random() < 1 / 4,
+        requires_binding=rng.random() < 1 / 4,
         link=_draw_link(rng),
         trunk=_draw_link(rng),
         host=WorldSettings(turn_delay_us=rng.choice((0, 0, 50, 2_000))),
