@@ -14,6 +14,7 @@ from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.extension_messages import WhereEntry
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.signed_records import sign_advert, sign_presence
+from waystation.sdk import bhumi_finder
 from waystation.sdk.bhumi_finder import BOOK_ASKS, Finder
 from waystation.sdk.bhumi_guide import Guide
 from waystation.sdk.bhumi_quality import neutral_score
@@ -117,8 +118,10 @@ def test_book_is_asked_only_when_the_others_know_nothing(tmp_path, knows, asked)
     assert [str(place) for place in places] == [THERE if knows else "tls://b.example:1"]
 
 
-def test_silent_relay_is_not_asked_again():
-    """Who could not be reached, or knows no such questions, costs time once."""
+@pytest.mark.parametrize(("silent_s", "count"), [(3_600.0, 1), (0.0, 3)])
+def test_silent_relay_is_left_in_peace(monkeypatch, silent_s, count):
+    """Who could not be reached, or knows no such questions, costs time once, and is asked again later."""
+    monkeypatch.setattr(bhumi_finder, "SILENT_S", silent_s)
 
     async def scenario():
         async with ScriptedRelay() as mute:
@@ -130,7 +133,7 @@ def test_silent_relay_is_not_asked_again():
                 assert (await asking.find(ALICE.public, [place, NOWHERE])).places == []
             return len(mute.of_type(FrameType.OPTIONS))
 
-    assert asyncio.run(scenario()) == 1
+    assert asyncio.run(scenario()) == count
 
 
 def test_memory_of_silent_relays_is_bounded():

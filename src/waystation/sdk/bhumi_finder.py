@@ -18,10 +18,12 @@ from waystation.sdk.bhumi_guide import Guide, Place
 from waystation.sdk.bhumi_relay_book import RelayBook, is_private
 from waystation.transport.dial import RelayUrl
 
-__all__ = ["BOOK_ASKS", "Finder", "Findings"]
+__all__ = ["BOOK_ASKS", "SILENT_S", "Finder", "Findings"]
 
 BOOK_ASKS: Final = 3
 """Relays of the book that are asked when those one has to do with know nothing."""
+SILENT_S: Final = 30.0
+"""How long a relay that could not be asked is left in peace."""
 _SILENT_MAX: Final = 64
 
 
@@ -63,14 +65,14 @@ class Finder:
         self._score = score
         self._rng = rng
         self._named = {str(relay) for relay in named}
-        self._silent: dict[str, None] = {}
+        self._silent: dict[str, float] = {}
         self.dials_private = dials_private
         """Whether places that are not on the open internet are taken."""
 
     async def find(self, identity: PublicKey, known: Sequence[RelayUrl]) -> Findings:
         """Ask the relays ``known`` where somebody is, and three of the book when they know no place but these.
 
-        Nobody is asked again who could not be reached, or knows no such questions; nothing is raised.
+        Who could not be reached, or knows no such questions, is not asked again for a while; nothing is raised.
         """
         findings = await self._ask([str(relay) for relay in known], identity)
         if self._book is not None and not set(findings.places) - set(known):
@@ -89,7 +91,8 @@ class Finder:
             return None
 
     async def _ask(self, addresses: Iterable[str], identity: PublicKey) -> Findings:
-        asked = [address for address in addresses if address not in self._silent]
+        now_s = asyncio.get_running_loop().time()
+        asked = [address for address in addresses if self._silent.get(address, now_s) <= now_s]
         answers = await asyncio.gather(*(self._where(address, identity) for address in asked))
         newest = sorted((place for answer in answers for place in answer), key=lambda each: -each.presence.issued_at_s)
         findings = Findings()
@@ -106,9 +109,10 @@ class Finder:
             is_open = self.dials_private or address in self._named
             return await self._guide.where(address, identity, only_public=not is_open)
         except HostError:
+            self._silent.pop(address, None)
             if len(self._silent) >= _SILENT_MAX:
                 del self._silent[next(iter(self._silent))]
-            self._silent[address] = None
+            self._silent[address] = asyncio.get_running_loop().time() + SILENT_S
             return ()
 
     def _addresses_of(self, place: Place) -> list[str]:
