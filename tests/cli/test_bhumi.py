@@ -89,6 +89,42 @@ def test_a_whole_conversation(run, relay):
     assert offline[0] == 1 and json.loads(offline[1])["kind"] == "OfflineError"
 
 
+@pytest.mark.parametrize("e2e", ["suite-1", "suite-2"])
+def test_suite_is_remembered_from_accepting_on(run, relay, e2e):
+    """A listener that was told nothing is met in a suite, which `peers` shows and `send` uses without being told."""
+    token = run("invite", "--home", "alice", "--alias", "bob")[1].strip()
+    listener = Listening("alice", relay, "--echo")
+    accepted = run("accept", token, "--home", "bob", "--alias", "alice", "--relay", relay, "--e2e", e2e)
+    sent = run("send", "alice", "hi", "--home", "bob", "--relay", relay)
+    told = run("send", "alice", "v1", "--home", "bob", "--relay", relay, "--e2e", "bhumi-v1")
+    shown = [json.loads(run("peers", "--home", home, "--json")[1])["e2e"] for home in ("alice", "bob")]
+    text = run("peers", "--home", "bob")[1]
+
+    assert (accepted[0], sent, told) == (0, (0, "hi\n", ""), (0, "v1\n", ""))
+    assert shown == [e2e, e2e]
+    assert f"  {e2e} " in text
+    assert listener.stop() == 0
+
+
+def test_suite_that_a_listener_insists_on(run, relay):
+    """A listener that was told a suite refuses a handshake in any other form, with a sentence."""
+    token = run("invite", "--home", "alice", "--alias", "bob")[1].strip()
+    listener = Listening("alice", relay, "--e2e", "suite-2")
+    refused = run("accept", token, "--home", "bob", "--relay", relay)
+
+    assert refused[0] == 1 and "another --e2e" in refused[2]
+    assert listener.stop() == 0
+
+
+@pytest.mark.parametrize("command", [["listen"], ["accept", "x" * 86], ["send", "alice", "hi"]])
+def test_unknown_suite_is_refused_by_name(run, command):
+    """An --e2e that does not exist is refused with those that do."""
+    code, _, err = run(*command, "--e2e", "suite-3")
+
+    assert code == 2
+    assert all(name in err for name in ("suite-3", "bhumi-v1", "suite-1", "suite-2", "none"))
+
+
 def test_exec_and_count(run, relay, tmp_path):
     """--exec answers with what a program prints, a failing program is the peer's error, --count ends by itself."""
     program = tmp_path / "answer.py"

@@ -13,6 +13,7 @@ from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.payloads import HandshakeInit
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.bhumi.suites import SharedSecrets
 from waystation.sdk.bhumi import Backoff, BhumiState, Device, Dialect, Listening, Patience, Sender
 from waystation.sdk.bhumi_dialect import write_request
 from waystation.sdk.bhumi_state import HandshakeFacts
@@ -270,7 +271,7 @@ def issue(state, peer, preimages):
 def handshake(device, preimage):
     """Return the sealed handshake of Bob with an invite's preimage."""
     request = HandshakeInit(BOB.public, BACK, "tcp://bob:1")
-    return write_request(Dialect.E2E, device.state.identity, preimage, request, random.Random(1))
+    return write_request(Dialect.E2E, SharedSecrets(BOB), device.state.identity, preimage, request, random.Random(1))
 
 
 async def introduced(relay):

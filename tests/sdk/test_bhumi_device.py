@@ -27,6 +27,7 @@ from waystation.protocols.bhumi.payloads import (
     ResponseStatus,
     decode_payload,
 )
+from waystation.protocols.bhumi.suites import SharedSecrets
 from waystation.sdk.bhumi import BhumiState, Device, Dialect, Disconnected, Handled, PeerJoined, Trouble
 from waystation.sdk.bhumi_dialect import write_request
 from waystation.sdk.errors import HomeBusyError
@@ -35,7 +36,7 @@ from waystation.sdk.errors import HomeBusyError
 def message(device, preimage, content=b"hi", content_type=ContentType.TEXT):
     """Return a sealed message."""
     request = DeviceMessage(content_type, content)
-    return write_request(Dialect.E2E, device.state.identity, preimage, request, random.Random(2))
+    return write_request(Dialect.E2E, SharedSecrets(BOB), device.state.identity, preimage, request, random.Random(2))
 
 
 def opened(ack_payload):
@@ -381,7 +382,9 @@ def test_one_listener_per_identity(tmp_path):
 
 def sealed_init(recipient, preimage, sender):
     """Return a handshake that claims an identity."""
-    return write_request(Dialect.E2E, recipient, preimage, HandshakeInit(sender, BACK), random.Random(1))
+    return write_request(
+        Dialect.E2E, SharedSecrets(BOB), recipient, preimage, HandshakeInit(sender, BACK), random.Random(1)
+    )
 
 
 @pytest.mark.parametrize("case", ["message", "nonsense", "weak identity", "own identity"])

@@ -16,6 +16,7 @@ from tests.sdk.build import (
     sender,
     sends,
 )
+from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.invite import Invite, encode_invite
 from waystation.protocols.bhumi.payloads import (
     HandshakeComplete,
@@ -53,11 +54,17 @@ def test_uncertain_handshake_goes_on_with_the_same_token(tmp_path):
         (2, b"", "has ended, and its answer is lost", 0),
         (3, b"", "has no outcome yet", 1),
         (1, b"", "has no outcome yet", 1),
-        (0, b"nonsense", "the answer is not sealed for this identity; does the device use the same --e2e?", 0),
+        (
+            0,
+            b"nonsense",
+            "the answer is not sealed for this identity and request; does the device use this --e2e?",
+            0,
+        ),
     ],
 )
 def test_recovery_without_an_answer(tmp_path, status, answer, note, left_count):
     """Recovering says what became of each request; only those without an outcome stay."""
+    sealed = hint_of(PREIMAGE) + b"the very bytes"
 
     async def scenario():
         async with (
@@ -65,11 +72,11 @@ def test_recovery_without_an_answer(tmp_path, status, answer, note, left_count):
             sender(tmp_path, relay.url, patience=Patience(doubt_s=0, settle_s=0)) as (bob, state),
         ):
             know_alice(state, PREIMAGE)
-            state.begin_message(PREIMAGE, ALICE.public, b"the very bytes")
+            state.begin_message(PREIMAGE, ALICE.public, sealed)
             (recovered,) = await bob.recover()
             return recovered.reply, recovered.note, [send.payload for send in sends(relay)], len(state.pending())
 
-    assert asyncio.run(scenario()) == (None, note, [b"the very bytes"], left_count)
+    assert asyncio.run(scenario()) == (None, note, [sealed], left_count)
 
 
 def test_recovery_survives_one_that_cannot_be_sent(tmp_path):

@@ -68,8 +68,19 @@ RelayOption = Annotated[
     typer.Option("--relay", help=f"tls://host:port or tcp://host:port; may repeat. Default {_DEFAULT_RELAY}."),
 ]
 HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this identity, its key and its peers.")]
-DialectOption = Annotated[
-    Dialect, typer.Option("--e2e", help="bhumi-v1 encrypts end to end; none is what the original node speaks.")
+ListenDialectOption = Annotated[
+    Dialect,
+    typer.Option("--e2e", help="bhumi-v1 takes suites too, suite-1 or suite-2 only itself; none: the original node's."),
+]
+AcceptDialectOption = Annotated[
+    Dialect | None,
+    typer.Option(
+        "--e2e",
+        help="bhumi-v1, the default; suite-1 or suite-2 for small devices; none for the original node. Remembered.",
+    ),
+]
+SendDialectOption = Annotated[
+    Dialect | None, typer.Option("--e2e", help="As for accept; what the peer was accepted with unless given.")
 ]
 AliasOption = Annotated[str, typer.Option("--alias", help="How to call the peer from now on.")]
 WaitOption = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a peer that is offline.")]
@@ -96,7 +107,7 @@ def listen(
     execute: Annotated[
         str | None, typer.Option("--exec", help="Answer with what this command prints; the content is its stdin.")
     ] = None,
-    e2e: DialectOption = Dialect.E2E,
+    e2e: ListenDialectOption = Dialect.E2E,
     original_relay: Annotated[
         bool, typer.Option("--original-relay", help="The relay is the original one, not waystation.")
     ] = False,
@@ -167,7 +178,7 @@ def accept(
     ca: CaOption = None,
     insecure: InsecureOption = False,
     alias: AliasOption = "",
-    e2e: DialectOption = Dialect.E2E,
+    e2e: AcceptDialectOption = None,
     wait: WaitOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -208,7 +219,7 @@ def send(
     command: Annotated[
         str | None, typer.Option("--command", help='Send a command: a name, or JSON such as {"cmd":"led","args":1}.')
     ] = None,
-    e2e: DialectOption = Dialect.E2E,
+    e2e: SendDialectOption = None,
     wait: WaitOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -245,11 +256,11 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
     for peer in known:
         id52 = encode_id52(peer.identity)
         if as_json:
-            print_json(
-                {"peer": id52, "alias": peer.alias, "url": peer.url, "rights": peer.rights, "issued": peer.issued}
-            )
+            counts = {"rights": peer.rights, "issued": peer.issued}
+            print_json({"peer": id52, "alias": peer.alias, "url": peer.url, "e2e": peer.dialect.value, **counts})
         else:
-            typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.rights} to send, {peer.issued} given out  {peer.url}")
+            counted = f"{peer.rights} to send, {peer.issued} given out"
+            typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.dialect.value:<8}  {counted}  {peer.url}")
     if not known and not as_json:
         typer.echo(f"no peers yet: `{shlex.join(_program())} bhumi invite` makes a token for somebody", err=True)
 

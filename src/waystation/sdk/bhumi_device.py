@@ -35,7 +35,8 @@ from waystation.protocols.bhumi.payloads import (
     decode_command,
     encode_command_answer,
 )
-from waystation.sdk.bhumi_dialect import Answer, Dialect, command_content, read_request, write_answer
+from waystation.protocols.bhumi.suites import SharedSecrets, suite_number_of
+from waystation.sdk.bhumi_dialect import Answer, Dialect, command_content, dialect_of, read_request, write_answer
 from waystation.sdk.bhumi_retry import Backoff
 from waystation.sdk.bhumi_state import BhumiState, Grant, HandshakeFacts
 from waystation.sdk.home_lock import hold
@@ -175,7 +176,7 @@ class Device:
             relays: Address or addresses; the next one is taken when one fails.
             handler: Answers requests; several may run at once. When it raises, the peer gets an error.
             tls: Context for ``tls://`` addresses; None trusts the system's authorities.
-            dialect: What the peers speak.
+            dialect: What the peers speak; bhumi-v1 understands the suites, too, and a suite insists on itself.
             original_relay: The relay is the original one, which puts the preimage into every DELIVER unasked.
             admit: Asked with key and alias of whoever uses an invite; None admits everybody.
             on_event: Told what happens.
@@ -191,6 +192,7 @@ class Device:
         self._handler = handler
         self._tls = tls
         self._dialect = dialect
+        self._secrets = SharedSecrets(state.key_pair)
         self._original_relay = original_relay
         self._admit = admit
         self._on_event = on_event or _ignore
@@ -308,7 +310,7 @@ class Device:
     async def _answer_to(self, delivered: Delivered) -> _Done:
         """Return the answer's bytes: stored ones, those of the work under way, or those of new work."""
         preimage = delivered.preimage
-        if preimage is None and self._dialect is Dialect.E2E:
+        if preimage is None and self._dialect is not Dialect.NONE:
             preimage = self._state.find_by_hint(delivered.payload[:HINT_BYTES])
         if preimage is None:
             return _Done(b"", Trouble("a request came without a preimage that we gave out"))
@@ -344,15 +346,26 @@ class Device:
         grant = self._state.grant_of(preimage)
         if grant is None:
             return _Done(b"", Trouble("a request came with a preimage that we did not give out, or that is spent"))
-        request = read_request(self._dialect, self._state.key_pair, payload)
+        dialect = self._dialect_of(preimage, payload)
+        if dialect is None:
+            self._state.withdraw(preimage)
+            return _Done(b"", Trouble(f"a request came in suite {suite_number_of(payload)}, which is unknown here"))
+        request = read_request(dialect, self._secrets, grant.peer, preimage, payload)
         if grant.peer is None:
-            return self._welcome(grant, request)
+            return self._welcome(dialect, grant, request)
         if not isinstance(request, DeviceMessage):
             trouble = Trouble(f"{self._name_of(grant.peer)} sent something that makes no sense here")
-            return _Done(self._keep(grant.peer, preimage, self._refusal(request), None), trouble)
-        return await self._respond(grant.peer, preimage, request)
+            return _Done(self._keep(dialect, grant.peer, preimage, self._refusal(request), None), trouble)
+        return await self._respond(dialect, grant.peer, preimage, request)
 
-    def _welcome(self, grant: Grant, request: object) -> _Done:
+    def _dialect_of(self, preimage: bytes, payload: bytes) -> Dialect | None:
+        """Return in which dialect to read and answer a request; None for a suite that is unknown."""
+        if self._dialect is not Dialect.E2E:
+            return self._dialect
+        spoken = dialect_of(preimage, payload)
+        return self._dialect if spoken is Dialect.NONE else spoken
+
+    def _welcome(self, dialect: Dialect, grant: Grant, request: object) -> _Done:
         """Answer whoever uses an invite."""
         if not isinstance(request, HandshakeInit) or request.sender == self._state.identity:
             self._state.withdraw(grant.preimage)
@@ -363,26 +376,26 @@ class Device:
         facts = None
         if admitted:
             answer = HandshakeComplete(ResponseStatus.OK, self._rng.randbytes(PREIMAGE_BYTES), self._relay)
-            facts = HandshakeFacts(alias=grant.alias, url=request.url, right=request.preimage)
+            facts = HandshakeFacts(grant.alias, request.url, request.preimage, dialect)
         try:
-            sealed = self._keep(sender, grant.preimage, answer, facts)
+            sealed = self._keep(dialect, sender, grant.preimage, answer, facts)
         except WeakKeyError as error:
             self._state.withdraw(grant.preimage)
             return _Done(b"", Trouble(f"an invite was used with an identity that cannot be: {error}"))
         return _Done(sealed, PeerJoined(sender, self._name_of(sender)) if admitted else None)
 
-    async def _respond(self, peer: PublicKey, preimage: bytes, message: DeviceMessage) -> _Done:
+    async def _respond(self, dialect: Dialect, peer: PublicKey, preimage: bytes, message: DeviceMessage) -> _Done:
         spares_count = _spares_asked(message)
         if spares_count:
             spares = [self._rng.randbytes(PREIMAGE_BYTES) for _ in range(spares_count)]
             data = {"spares": [spare.hex() for spare in spares]}
             content = encode_command_answer(CommandAnswer(ok=True, data=data))
             response = self._response(ResponseStatus.OK, content)
-            return _Done(self._keep(peer, preimage, response, None, spares), None)
+            return _Done(self._keep(dialect, peer, preimage, response, None, spares), None)
         request = Request(peer, self._name_of(peer), message.content_type, message.content)
         response = await self._call_handler(request)
         handled = Handled(request, response.status == ResponseStatus.OK)
-        return _Done(self._keep(peer, preimage, response, None), handled)
+        return _Done(self._keep(dialect, peer, preimage, response, None), handled)
 
     async def _call_handler(self, request: Request) -> MessageResponse:
         is_command = request.content_type is ContentType.COMMAND
@@ -415,6 +428,7 @@ class Device:
 
     def _keep(
         self,
+        dialect: Dialect,
         peer: PublicKey,
         preimage: bytes,
         answer: Answer,
@@ -422,7 +436,7 @@ class Device:
         spares: Sequence[bytes] = (),
     ) -> bytes:
         """Seal an answer, record it with what it promises, and return its bytes."""
-        sealed = write_answer(self._dialect, peer, preimage, answer, self._rng)
+        sealed = write_answer(dialect, self._secrets, peer, preimage, answer, self._rng)
         given = answer.preimage if isinstance(answer, HandshakeComplete) else answer.next_preimage
         issued = [*spares] if given == NO_PREIMAGE else [given, *spares]
         self._state.answered(preimage, peer, sealed, issued, joined)

@@ -33,9 +33,10 @@ from waystation.protocols.bhumi.payloads import (
     ResponseStatus,
     encode_command,
 )
+from waystation.protocols.bhumi.suites import SharedSecrets
 from waystation.sdk.bhumi_channel import Channel
 from waystation.sdk.bhumi_device import SPARES_COMMAND
-from waystation.sdk.bhumi_dialect import Dialect, command_result, read_answer, write_request
+from waystation.sdk.bhumi_dialect import Answer, Dialect, command_result, dialect_of, read_answer, write_request
 from waystation.sdk.bhumi_retry import Patience, Retry, Verdict
 from waystation.sdk.bhumi_state import BhumiState, HandshakeFacts, PeerRecord, Pending, PendingKind
 from waystation.sdk.errors import (
@@ -107,7 +108,7 @@ class Sender:
         relays: str | Sequence[str],
         *,
         tls: ssl.SSLContext | None = None,
-        dialect: Dialect = Dialect.E2E,
+        dialect: Dialect | None = None,
         patience: Patience | None = None,
         rng: random.Random | None = None,
         connect_timeout_s: float = _CONNECT_TIMEOUT_S,
@@ -118,7 +119,7 @@ class Sender:
             state: Its folder.
             relays: Address or addresses; tries go round them. Peers are told the first one as ours.
             tls: Context for ``tls://`` addresses; None trusts the system's authorities.
-            dialect: What the peers speak.
+            dialect: What the peers speak; None for what each one's handshake was in, bhumi-v1 for a new one.
             patience: How long to go on trying.
             rng: Source of secrets; the system's by default.
             connect_timeout_s: For one connection.
@@ -130,6 +131,7 @@ class Sender:
         urls = [RelayUrl.parse(text) for text in ([relays] if isinstance(relays, str) else relays)]
         self._channels = [Channel(url, tls, connect_timeout_s) for url in urls]
         self._dialect = dialect
+        self._secrets = SharedSecrets(state.key_pair)
         self._patience = patience or Patience()
         self._rng = rng or random.SystemRandom()
         self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -178,7 +180,8 @@ class Sender:
             if not waiting:
                 back = self._rng.randbytes(PREIMAGE_BYTES)
                 request = HandshakeInit(self._state.identity, back, str(self._channels[0].relay))
-                payload = write_request(self._dialect, peer, preimage, request, self._rng)
+                dialect = self._dialect_for(self._state.peer(peer))
+                payload = write_request(dialect, self._secrets, peer, preimage, request, self._rng)
                 self._state.begin_handshake(preimage, peer, payload, alias, back)
                 waiting = [each for each in self._state.pending() if each.preimage == preimage]
             ended = await self._deliver(waiting[0], in_doubt=not back)
@@ -255,7 +258,8 @@ class Sender:
         tries_count = 0
         in_doubt = False
         while (preimage := self._state.next_right(peer.identity)) is not None:
-            payload = write_request(self._dialect, peer.identity, preimage, message, self._rng)
+            dialect = self._dialect_for(peer)
+            payload = write_request(dialect, self._secrets, peer.identity, preimage, message, self._rng)
             self._state.begin_message(preimage, peer.identity, payload)
             pending = Pending(preimage, peer.identity, PendingKind.MESSAGE, payload, "", 0.0)
             ended = await self._deliver_or_give_back(pending, patience)
@@ -302,10 +306,23 @@ class Sender:
         finally:
             self._active.discard(pending.preimage)
 
+    def _dialect_for(self, peer: PeerRecord | None) -> Dialect:
+        """Return what to write a new request in; None is somebody we have not met."""
+        if self._dialect is not None:
+            return self._dialect
+        return Dialect.E2E if peer is None else peer.dialect
+
+    def _read_answer(self, pending: Pending, ended: _Ended) -> tuple[Dialect, Answer]:
+        """Return an answer and its dialect, which is that of the request's own bytes; raises AnswerError."""
+        dialect = dialect_of(pending.preimage, pending.payload)
+        if dialect is None:
+            raise AnswerError("the request was written in a suite that is unknown here")
+        return dialect, read_answer(dialect, self._secrets, pending.peer, pending.preimage, ended.answer)
+
     def _finish_message(self, pending: Pending, ended: _Ended) -> Reply:
         """Take over what the answer gives, and return the reply."""
         try:
-            answer = read_answer(self._dialect, self._state.key_pair, pending.preimage, ended.answer)
+            _, answer = self._read_answer(pending, ended)
             if not isinstance(answer, MessageResponse):
                 raise AnswerError("the answer is one to a handshake")
         except AnswerError:
@@ -322,10 +339,11 @@ class Sender:
             raise UncertainError(f"the handshake got no outcome ({ended.reason}); accept the same token again")
         if ended.verdict is Verdict.ANSWERED:
             with contextlib.suppress(AnswerError):  # an unreadable answer ends like a refusal
-                answer = read_answer(self._dialect, self._state.key_pair, preimage, ended.answer)
+                dialect, answer = self._read_answer(pending, ended)
                 if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
                     gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
-                    self._state.finish(preimage, peer, gained, HandshakeFacts(pending.alias, answer.url))
+                    facts = HandshakeFacts(pending.alias, answer.url, dialect=dialect)
+                    self._state.finish(preimage, peer, gained, facts)
                     return
         self._state.finish(preimage, peer, ())
         self._state.withdraw(back)

@@ -23,6 +23,9 @@ from waystation.core.ids import PublicKey, decode_id52, encode_id52
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.bhumi.envelope import hint_of
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
+from waystation.protocols.bhumi.suites import suite_hint_of
+from waystation.sdk.bhumi_dialect import Dialect
+from waystation.sdk.bhumi_migration import migrate
 from waystation.sdk.errors import UnknownPeerError
 from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 
@@ -48,7 +51,8 @@ _OTHERS: Final = 0o077
 _PEER_QUERY: Final = """
 SELECT id, alias, url, gives_spares,
     (SELECT count(*) FROM theirs WHERE theirs.peer = peers.id),
-    (SELECT count(*) FROM issued WHERE issued.peer = peers.id)
+    (SELECT count(*) FROM issued WHERE issued.peer = peers.id),
+    dialect
 FROM peers"""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS peers (
@@ -101,6 +105,8 @@ class PeerRecord:
     """How many requests can be sent to the peer now."""
     issued: int
     """How many requests the peer can send to us."""
+    dialect: Dialect
+    """What its handshake was in."""
 
     @property
     def name(self) -> str:
@@ -144,6 +150,8 @@ class HandshakeFacts:
     """Relay where it can be reached; may be empty."""
     right: bytes | None = field(default=None, repr=False)
     """32-byte preimage by which we may reach it, when it comes with the facts."""
+    dialect: Dialect = Dialect.E2E
+    """What the handshake was in, and later requests shall be."""
 
 
 class BhumiState(PrivateDatabase):
@@ -161,6 +169,7 @@ class BhumiState(PrivateDatabase):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.key_pair = _read_or_make_key(home / "node.key")
             super().__init__(home / "bhumi.db", _SCHEMA)
+            migrate(self)
         except (OSError, sqlite3.Error) as error:
             raise HostError(f"cannot use {home}: {error}", exit_code=EXIT_STORE) from error
 
@@ -183,7 +192,10 @@ class BhumiState(PrivateDatabase):
             (count,) = self.first("SELECT count(*) FROM invites")
             if count >= INVITES_MAX:
                 raise LocalError(f"{count} invites wait to be used already; that is the limit")
-            self.run("INSERT INTO invites VALUES (?, ?, ?, ?)", preimage, hint_of(preimage), alias, self._clock())
+            self.run(
+                "INSERT INTO invites VALUES (?, ?, ?, ?, ?)",
+                preimage, hint_of(preimage), alias, self._clock(), suite_hint_of(preimage),
+            )  # fmt: skip
         return preimage
 
     def withdraw(self, preimage: bytes) -> None:
@@ -207,9 +219,12 @@ class BhumiState(PrivateDatabase):
         return None if row is None else Grant(preimage=preimage, peer=None, alias=row[0])
 
     def find_by_hint(self, hint: bytes) -> bytes | None:
-        """Return the preimage, given out or answered lately, whose 8-byte hint this is."""
+        """Return the preimage, given out or answered lately, whose 8-byte hint, of either envelope, this is."""
         for table in ("issued", "invites", "last_response"):
-            row = self.first(f"SELECT preimage FROM {table} WHERE hint = ?", hint)  # noqa: S608 - names from above
+            row = self.first(
+                f"SELECT preimage FROM {table} WHERE hint = ?1 OR suite_hint = ?1",  # noqa: S608 - names from above
+                hint,
+            )
             if row is not None:
                 return bytes(row[0])
         return None
@@ -232,8 +247,8 @@ class BhumiState(PrivateDatabase):
             self.run("DELETE FROM issued WHERE preimage = ?", preimage)
             self.run("DELETE FROM invites WHERE preimage = ?", preimage)
             self.run(
-                "INSERT OR REPLACE INTO last_response VALUES (?, ?, ?, ?, ?)",
-                peer, preimage, hint_of(preimage), response, self._clock(),
+                "INSERT OR REPLACE INTO last_response VALUES (?, ?, ?, ?, ?, ?)",
+                peer, preimage, hint_of(preimage), response, self._clock(), suite_hint_of(preimage),
             )  # fmt: skip
             if joined is not None:
                 self._meet(peer, joined)
@@ -355,9 +370,9 @@ class BhumiState(PrivateDatabase):
 
     def _meet(self, peer: bytes, facts: HandshakeFacts) -> None:
         self.run(
-            "INSERT INTO peers VALUES (?, ?, ?, 1, ?) ON CONFLICT (id) DO UPDATE SET"
-            " url = excluded.url, alias = CASE excluded.alias WHEN '' THEN alias ELSE excluded.alias END",
-            peer, facts.alias, facts.url, self._clock(),
+            "INSERT INTO peers VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO UPDATE SET url = excluded.url,"
+            " dialect = excluded.dialect, alias = CASE excluded.alias WHEN '' THEN alias ELSE excluded.alias END",
+            peer, facts.alias, facts.url, self._clock(), facts.dialect.value,
         )  # fmt: skip
         if facts.right is not None:
             self._gain(peer, (facts.right,))
@@ -382,7 +397,10 @@ class BhumiState(PrivateDatabase):
 
     def _issue(self, peer: bytes, preimages: Sequence[bytes]) -> None:
         for preimage in preimages:
-            self.run("INSERT INTO issued (preimage, hint, peer) VALUES (?, ?, ?)", preimage, hint_of(preimage), peer)
+            self.run(
+                "INSERT INTO issued (preimage, hint, peer, suite_hint) VALUES (?, ?, ?, ?)",
+                preimage, hint_of(preimage), peer, suite_hint_of(preimage),
+            )  # fmt: skip
         self.run(
             "DELETE FROM issued WHERE peer = ? AND position NOT IN"
             " (SELECT position FROM issued WHERE peer = ? ORDER BY position DESC LIMIT ?)",
@@ -400,7 +418,13 @@ def _check_private(path: Path) -> None:
 
 
 def _peer_of(row: Any) -> PeerRecord:
-    return PeerRecord(PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5])
+    try:
+        dialect = Dialect(row[6])
+    except ValueError as error:
+        raise HostError(
+            f"a peer was met in {row[6]!r}, which this version does not know", exit_code=EXIT_STORE
+        ) from error
+    return PeerRecord(PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5], dialect)
 
 
 def _read_or_make_key(path: Path) -> KeyPair:
