@@ -33,6 +33,12 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.TOO_MANY_COMMITS: ("More than 4 096 commits in one frame.", _CLOSED),
     Refusal.BAD_VERSION: ("HELLO names a version that we do not speak; only a client refuses this.", _CLOSED),
     Refusal.END_INSIDE_FRAME: ("The stream ends in the middle of a frame.", "Nothing; it has closed already."),
+    Refusal.BAD_ADDRESS: (
+        "An extension frame names a relay by something else than tls://host:port or tcp://host:port.",
+        _CLOSED,
+    ),
+    Refusal.BAD_VERDICT: ("QA_REPORT with a verdict above 4.", _CLOSED),
+    Refusal.BAD_RECORD: ("GOSSIP holds a record of another kind or length.", _CLOSED),
     Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
     Refusal.OTHER_IDENTITY: ("A second I_AM names somebody else.", _CLOSED),
     Refusal.IDENTITY_BANNED: ("The operator has banned the identity.", _CLOSED),
@@ -49,6 +55,12 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.CARRIED_DUPLICATE: ("A carried answer for a preimage that has one.", _STAYS),
     Refusal.LATE_OVER_LIMIT: ("No room to remember a delivery whose ACK is late.", _STAYS),
     Refusal.UNKNOWN_EXTENSION: ("An extension frame (0x40 and above) that this relay does not know.", _STAYS),
+    Refusal.RECORD_TTL: (
+        "A presence for more than 600 s, an advert for more than an hour, or for none.",
+        _STAYS,
+    ),
+    Refusal.RECORD_FROM_FUTURE: ("A presence or advert that begins more than 120 s from now.", _STAYS),
+    Refusal.RECORD_EXPIRED: ("A presence or advert whose time is over.", _STAYS),
     Refusal.RECIPIENT_QUEUE_FULL: (
         "The recipient has 32 deliveries without an ACK.",
         "SEND_RESULT 1; the commit stays.",

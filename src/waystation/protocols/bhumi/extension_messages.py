@@ -44,7 +44,7 @@ class QaVerdict(IntEnum):
 class RevokeCommits:
     """Client to relay: take these out of my set; 2 bytes and 32 a commit. Frame 0x41."""
 
-    commits: tuple[bytes, ...]
+    revoked: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

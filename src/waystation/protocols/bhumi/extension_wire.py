@@ -308,6 +308,10 @@ def _take_gossiped(cursor: Cursor) -> bytes:
     return tagged
 
 
+def _encode_revoke_commits(message: RevokeCommits) -> bytes:
+    return b"".join((_U16.pack(len(message.revoked)), *message.revoked))
+
+
 def _encode_where_result(message: WhereResult) -> bytes:
     parts = [message.identity, bytes((len(message.entries),))]
     for entry in message.entries:
@@ -330,7 +334,7 @@ def _encode_qa_request(message: QaRequest) -> bytes:
 
 
 _ENCODERS: Final[Mapping[type[Any], Callable[[Any], bytes]]] = {
-    RevokeCommits: lambda message: _U16.pack(len(message.commits)) + b"".join(message.commits),
+    RevokeCommits: _encode_revoke_commits,
     BindChallenge: lambda message: message.relay_id + message.nonce,
     BindProof: lambda message: message.signature,
     IAmOk: lambda message: _TWO_U16.pack(message.commits_count, message.responses_count),
