@@ -65,8 +65,8 @@ def _block(key: bytes, counter: int, nonce: bytes) -> bytes:
     s = list(first)
     for _ in range(10):
         for index in range(0, 32, 4):
-            i, j, k, l = rounds[index], rounds[index + 1], rounds[index + 2], rounds[index + 3]
-            a, b, c, d = s[i], s[j], s[k], s[l]
+            i, j, k, m = rounds[index], rounds[index + 1], rounds[index + 2], rounds[index + 3]
+            a, b, c, d = s[i], s[j], s[k], s[m]
             a = a + b & mask
             d ^= a
             d = d << 16 & mask | d >> 16
@@ -79,5 +79,5 @@ def _block(key: bytes, counter: int, nonce: bytes) -> bytes:
             c = c + d & mask
             b ^= c
             b = b << 7 & mask | b >> 25
-            s[i], s[j], s[k], s[l] = a, b, c, d
+            s[i], s[j], s[k], s[m] = a, b, c, d
     return struct.pack("<16I", *[value + start & mask for value, start in zip(s, first)])

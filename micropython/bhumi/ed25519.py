@@ -19,7 +19,7 @@ _native = None
 
 def use_native(function: object) -> None:
     """Sign by ``function(seed, message) -> 64 bytes`` from now on; None goes back to Python."""
-    global _native
+    global _native  # noqa: PLW0603 - the board has one signer
     _native = function
 
 

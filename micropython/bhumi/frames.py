@@ -114,7 +114,7 @@ def presence(identity: bytes, relay_id: bytes, issued_at_s: int, ttl_s: int, sig
 
 
 def hello_of(payload: bytes) -> tuple:
-    """Return the nonce (4 bytes) of HELLO and the largest opaque payload that the relay takes; raises MalformedError."""
+    """Return the nonce (4 bytes) of HELLO and how large an opaque payload may be; raises MalformedError."""
     if len(payload) != 9 or payload[0] != 1:
         raise MalformedError("not the HELLO of protocol version 1")
     return payload[1:5], struct.unpack_from(">I", payload, 5)[0]
@@ -205,7 +205,7 @@ class Reader:
 
     def _kept(self, kind: int, length: int) -> int:
         """Return how many bytes of a frame are kept; raises MalformedError for one that no relay sends."""
-        if not self._greeted and kind != HELLO or self._greeted and kind == HELLO:
+        if self._greeted == (kind == HELLO):
             raise MalformedError("frame of type %d out of order" % kind)
         if kind == DELIVER:
             if length > _DELIVER_BYTES + _PAYLOAD_BYTES_MAX:

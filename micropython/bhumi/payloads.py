@@ -7,7 +7,17 @@ each structure fills its bytes exactly. Commands are JSON inside a MESSAGE.
 import json
 import struct
 
-__all__ = ["BINARY", "COMMAND", "TEXT", "command_answer", "command_error", "command_of", "handshake_answer", "request_of", "response"]
+__all__ = [
+    "BINARY",
+    "COMMAND",
+    "TEXT",
+    "command_answer",
+    "command_error",
+    "command_of",
+    "handshake_answer",
+    "request_of",
+    "response",
+]
 
 TEXT = 0
 BINARY = 1
@@ -44,17 +54,19 @@ def handshake_answer(preimage: bytes, url: str) -> bytes:
 def response(refused: bool, next_preimage: bytes, url: str, content: bytes) -> bytes:
     """Return MESSAGE_RESPONSE."""
     head = b"\x11\x01" if refused else b"\x11\x00"
-    return b"".join((head, next_preimage, struct.pack(">H", len(url)), url.encode(), struct.pack(">I", len(content)), content))
+    return b"".join(
+        (head, next_preimage, struct.pack(">H", len(url)), url.encode(), struct.pack(">I", len(content)), content)
+    )
 
 
 def command_of(content: bytes) -> tuple:
     """Return name and arguments of a command; raises ValueError."""
     try:
         value = json.loads(content)
-    except RuntimeError as error:  # nested too deeply
+    except RuntimeError:  # nested too deeply
         raise ValueError("not a command")
     if not isinstance(value, dict) or not isinstance(value.get("cmd"), str):
-        raise ValueError("not a command")
+        raise ValueError("not a command")  # noqa: TRY004 - what it is not, is a command
     return value["cmd"], value.get("args")
 
 

@@ -39,7 +39,7 @@ class Link:
             feed: Called at least every second.
 
         Raises:
-            UnreachableError: There is no such host, nobody listens, or the other side is not the relay that it should be.
+            UnreachableError: There is no such host, nobody listens, or it is not the relay that it should be.
         """
         self._relay = relay
         self._feed = feed
@@ -48,7 +48,7 @@ class Link:
         feed()
         try:
             found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
-        except OSError as error:
+        except OSError:
             raise UnreachableError("cannot find the host of " + relay)
         self._socket = socket.socket(found[0])
         try:
