@@ -2,6 +2,7 @@
 
 import json
 import queue
+import random
 import socket
 import ssl
 import struct
@@ -10,9 +11,12 @@ import sys
 import threading
 from pathlib import Path
 
-from waystation.cli.mcu_folder import Relay, write_folder
-from waystation.cli.mcu_package import copy_package, micropython
+from waystation.cli.mcu_folder import STATE_FILE, Relay, write_folder
+from waystation.cli.mcu_package import copy_package, device_module, micropython
+from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.payloads import ContentType, DeviceMessage, decode_payload, encode_payload
+from waystation.protocols.bhumi.suites import Direction, SharedSecrets, Suite, open_static, seal_static
 
 HERE = Path(__file__).parent
 CPYTHON = "cpython"
@@ -51,7 +55,7 @@ def _to_json(value):
 
 
 def _from_json(value):
-    if isinstance(value, dict):
+    if isinstance(value, dict) and set(value) == {"hex"}:
         return bytes.fromhex(value["hex"])
     return [_from_json(each) for each in value] if isinstance(value, list) else value
 
@@ -140,7 +144,8 @@ class HandRelay:
         self._held = b""
 
     def accept(self, *, tls=True):
-        """Take the next connection."""
+        """Take the next connection, and end the one before."""
+        self.hang_up()
         line, _ = self._listener.accept()
         line.settimeout(DEADLINE_S)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -204,3 +209,48 @@ class HandRelay:
 def described(relay, authority):
     """Return what a device is told of a relay."""
     return [Relay(relay if isinstance(relay, str) else relay.url, authority)]
+
+
+class Asker:
+    """A peer that the device knows already, with 16 preimages; writes requests and reads answers."""
+
+    def __init__(self, folder, suite=Suite.AES_CTR):
+        self.suite = suite
+        self.rng = random.Random(1)
+        self.key_pair = KeyPair.from_seed(bytes([7]) * 32)
+        state = device_module("state").State(str(folder / STATE_FILE))
+        root = device_module("suites").root_with(state.seed, self.key_pair.public)
+        peer = device_module("state").Peer(self.key_pair.public, root, suite.value, "bob")
+        peer.issued = [self.rng.randbytes(32) for _ in range(16)]
+        state.peers.append(peer)
+        state.save()
+        self.identity = state.identity
+        self.preimages = list(peer.issued)
+        self.preimage = b""
+        self._shared = SharedSecrets(self.key_pair).with_peer(state.identity)
+
+    def sealed(self, content, content_type=ContentType.TEXT):
+        """Return the opaque bytes of the next request."""
+        self.preimage = self.preimages.pop(0)
+        plain = encode_payload(DeviceMessage(content_type, content))
+        return seal_static(self.suite, self._shared, Direction.REQUEST, self.preimage, plain, self.rng)
+
+    def delivery(self, message_id, content, content_type=ContentType.TEXT):
+        """Return the payload of a DELIVER with the next request."""
+        sealed = self.sealed(content, content_type)
+        return delivery_of(message_id, self.preimage, sealed)
+
+    def opened(self, ack):
+        """Return id and answer of an ACK; the preimage in it is used from now on."""
+        message_id, size = struct.unpack(">II", ack[:8])
+        assert size == len(ack) - 8
+        plain = open_static(self.suite, self._shared, Direction.ANSWER, self.preimage, ack[8:])
+        assert plain is not None, "the answer is not for this request"
+        answer = decode_payload(plain)
+        self.preimages.append(answer.next_preimage)
+        return message_id, answer
+
+
+def delivery_of(message_id, preimage, sealed):
+    """Return the payload of a DELIVER that names the preimage."""
+    return struct.pack(">I", message_id) + preimage + struct.pack(">I", len(sealed)) + sealed
