@@ -14,7 +14,8 @@ pytestmark = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "bhumi_suites.json").read_text())
 SUNSCREEN = (
-    b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen would be it."
+    b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
+    b"sunscreen would be it."
 )
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
@@ -155,7 +156,9 @@ def test_every_cut_envelope_is_refused(interpreter, tmp_path):
     root, preimage = bytes(range(32)), bytes(range(32, 64))
     sealed = device_module("suites").seal(root, 2, preimage, bytes(12), b"hello")
     calls = [("suites", "open_sealed", root, preimage, sealed[:end]) for end in range(len(sealed) + 1)]
-    calls += [("suites", "open_handshake", bytes(32), preimage, sealed[:8] + b"\x82" + sealed[9:end]) for end in (9, 40)]
+    calls += [
+        ("suites", "open_handshake", bytes(32), preimage, sealed[:8] + b"\x82" + sealed[9:end]) for end in (9, 40)
+    ]
 
     assert set(on_board(interpreter, tmp_path, calls)) == {None}
 
@@ -181,7 +184,7 @@ def test_signing_table(interpreter):
         expected += b"".join((value % P).to_bytes(32, "little") for value in (y - x, y + x, 2 * d * x * y))
 
     assert (package_folder() / "ed25519_table.py").exists()
-    assert device_module("ed25519_table").POINTS == expected
+    assert expected == device_module("ed25519_table").POINTS
 
 
 def _x_of(y, d):

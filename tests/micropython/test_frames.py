@@ -52,7 +52,9 @@ def test_any_chunking_gives_the_same_frames(interpreter, tmp_path):
         None,
     ]
 
-    assert on_board(interpreter, tmp_path, [read(ALL, chunk) for chunk in (1, 2, 3, 5, 7, 64, 10_000)]) == [expected] * 7
+    assert (
+        on_board(interpreter, tmp_path, [read(ALL, chunk) for chunk in (1, 2, 3, 5, 7, 64, 10_000)]) == [expected] * 7
+    )
 
 
 def test_truncation_at_every_byte(interpreter, tmp_path):
@@ -73,7 +75,11 @@ def test_lies_about_lengths(interpreter, tmp_path):
     lies = [framed(FrameType.HELLO, HELLO[6:] + b"x"), framed(FrameType.HELLO, HELLO[6:-1])]
     lies += [DELIVER, KEEPALIVE, b"HTTP/1.1 400 Bad Request\r\n"]
     lies += [HELLO + HELLO, HELLO + framed(FrameType.KEEPALIVE, b"x"), HELLO + framed(FrameType.OPTIONS, bytes(5))]
-    lies += [HELLO + framed(FrameType.I_AM_OK, bytes(5)), HELLO + framed(0x3F, b""), HELLO + framed(FrameType.SEND, b"")]
+    lies += [
+        HELLO + framed(FrameType.I_AM_OK, bytes(5)),
+        HELLO + framed(0x3F, b""),
+        HELLO + framed(FrameType.SEND, b""),
+    ]
     lies += [HELLO + struct.pack(">HI", 0x55, 65_537), HELLO + struct.pack(">HI", FrameType.DELIVER, 1_048_617)]
 
     found = on_board(interpreter, tmp_path, [read(lie) for lie in lies])
@@ -147,7 +153,7 @@ def test_what_a_device_sends(interpreter, tmp_path):
 
 
 def test_requests(interpreter, tmp_path):
-    """Both requests are read; cut anywhere, with something behind, or with no text where text must be, they are None."""
+    """Both requests are read; cut anywhere, with something behind, or with no text where it must be, they are None."""
     sender, back = bytes([1]) * 32, bytes([2]) * 32
     init = encode_payload(HandshakeInit(PublicKey(sender), back, "tcp://x:1"))
     message = encode_payload(DeviceMessage(ContentType.TEXT, "grüß".encode(), "tcp://x:1"))
@@ -157,7 +163,9 @@ def test_requests(interpreter, tmp_path):
     bad += [message[:-1] + b"\xff", b"\x10\x03" + message[2:], b"\x77" + message[1:], init[:-1] + b"\xff"]
     bad += [encode_payload(HandshakeComplete(ResponseStatus.OK, back, "x"))]
 
-    found = on_board(interpreter, tmp_path, [("payloads", "request_of", each) for each in (init, message, binary, *bad)])
+    found = on_board(
+        interpreter, tmp_path, [("payloads", "request_of", each) for each in (init, message, binary, *bad)]
+    )
 
     assert found[:3] == [["init", sender, back], ["message", 0, "grüß".encode()], ["message", 1, b"\xff"]]
     assert found[3:] == [None] * len(bad)

@@ -56,7 +56,9 @@ def test_session_fits_an_esp32(tmp_path, record_property):
     home = Home(tmp_path / "node")
     home.ensure()
     relay = HandRelay(home.tls_path)
-    board = Board(tmp_path / "device", MICROPYTHON, described(relay, authority_der(home.ca_path)), MAIN, heap=ESP32_HEAP)
+    board = Board(
+        tmp_path / "device", MICROPYTHON, described(relay, authority_der(home.ca_path)), MAIN, heap=ESP32_HEAP
+    )
     asker = Asker(board.folder)
     answers, echoes = [], []
     with board:

@@ -1,6 +1,5 @@
 """Laws of state: whatever the power does, the device knows what it promised."""
 
-import os
 import subprocess
 
 import pytest
@@ -138,7 +137,7 @@ def test_rename_that_removes_first(place):
     """A FAT file system may lose the old file before the new one has its name: the new one is read."""
     full(place)
     identity = opened(place).identity
-    os.rename(place, place.with_name("bhumi.state.new"))
+    place.rename(place.with_name("bhumi.state.new"))
 
     assert opened(place).identity == identity
 
