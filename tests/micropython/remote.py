@@ -32,7 +32,8 @@ def read_frames(payload_bytes_max, stream, chunk):
         while at < len(stream):
             room = reader.room()
             if not len(room):
-                return [*found, "full"]
+                found.append("full")
+                return found
             part = stream[at : at + min(chunk, len(room))]
             room[: len(part)] = part
             reader.took(len(part))
@@ -43,8 +44,10 @@ def read_frames(payload_bytes_max, stream, chunk):
                     break
                 found.append(frame)
     except MalformedError:
-        return [*found, "malformed"]
-    return [*found, None]
+        found.append("malformed")
+        return found
+    found.append(None)
+    return found
 
 
 with open(sys.argv[2]) as file:  # noqa: PTH123 - MicroPython has no pathlib

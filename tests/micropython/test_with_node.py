@@ -111,7 +111,7 @@ def test_deep_sleep(node, tmp_path, board):
     """A device that slept is the same afterwards: its peer waits and is answered, without pairing again."""
 
     async def scenario():
-        async with paired(tmp_path, node, board, Dialect.SUITE_2) as (bob, state):
+        async with paired(tmp_path, node, board, Dialect.SUITE_2) as (bob, _):
             await bob.send("board", "sleep")
             await asyncio.to_thread(board.until, "asleep")
             assert await asyncio.to_thread(board.end) == 0
