@@ -60,7 +60,7 @@ DECISION = re.compile(r"\b((?:BHUMI|BSP|LPRP|MERK|NODE|STRATA)-(?!BREP\b)(?:[A-Z
 
 def tracked():
     """Return every text file of the repository that people write."""
-    folders = ("src", "tests", "tools", "bench", "fuzz", "soak", "docs", "specs", ".ci")
+    folders = ("src", "micropython", "tests", "tools", "bench", "fuzz", "soak", "docs", "specs", ".ci")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths += [path for path in ROOT.iterdir() if path.is_file()]
     return sorted(path for path in paths if "__pycache__" not in path.parts and FILES_EVERYWHERE.search(str(path)))

@@ -254,3 +254,13 @@ class Asker:
 def delivery_of(message_id, preimage, sealed):
     """Return the payload of a DELIVER that names the preimage."""
     return struct.pack(">I", message_id) + preimage + struct.pack(">I", len(sealed)) + sealed
+
+
+def connected(board, relay, **options):
+    """Return a peer of a device that has come to the relay."""
+    asker = Asker(board.folder)
+    board.start()
+    relay.accept()
+    relay.welcome(**options)
+    board.until("listening")
+    return asker

@@ -1,12 +1,11 @@
 """Laws of device and tls: what a relay or a peer can do to a device, in both interpreters."""
 
-import contextlib
 import json
 import struct
 
 import pytest
 
-from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, Board, HandRelay, delivery_of, described, on_board
+from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, connected, delivery_of, on_board
 from waystation.cli.mcu_package import device_module
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import verify
@@ -22,85 +21,6 @@ from waystation.protocols.bhumi.payloads import (
     encode_payload,
 )
 from waystation.protocols.bhumi.suites import Direction, SharedSecrets, Suite, open_static, seal_handshake
-from waystation.server.home import Home
-from waystation.transport.tls import authority_der
-
-MAIN = """
-import settings
-from bhumi import device, tls
-from bhumi.state import State
-
-fed = 0
-
-
-def feed():
-    global fed
-    fed += 1
-
-
-def told(kind, text):
-    print(kind, text)
-    if kind == "disconnected":
-        print("fed", fed)
-
-
-def answer(request):
-    print("asked", request.alias, request.content_type, len(request.content))
-    if request.content_type == 2:
-        return {"did": request.command()[0]}
-    if request.text == "raise":
-        raise RuntimeError("out of paper")
-    return {"large": "x" * 2000, "wrong": 7, "bytes": b"\\xff"}.get(request.text, "heard " + request.text)
-
-
-PATCHES
-device._RETRY_MS = device._RETRY_MAX_MS = 20
-one = device.Device(State("bhumi.state"), settings.RELAYS, answer, on_event=told, feed=feed, OPTIONS)
-one._delay_ms = 10
-one.run()
-"""
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """Certificates for localhost."""
-    made = Home(tmp_path_factory.mktemp("node"))
-    made.ensure()
-    return made
-
-
-@pytest.fixture
-def relay(home):
-    """A relay on which the test says every byte."""
-    made = HandRelay(home.tls_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=INTERPRETERS)
-def make(request, tmp_path, home, relay):
-    """Makes a device's folder for one interpreter; what runs is ended with the test."""
-    made = []
-
-    def board(*, patches="", options="", url=None, authority=None):
-        main = MAIN.replace("PATCHES", patches).replace("OPTIONS", options)
-        told = described(url or relay, authority_der(home.ca_path) if authority is None else authority)
-        made.append(Board(tmp_path / "device", request.param, told, main))
-        return made[-1]
-
-    yield board
-    for each in made:
-        each.__exit__()
-
-
-def connected(board, relay, **options):
-    """Return a peer of a device that has come to the relay."""
-    asker = Asker(board.folder)
-    board.start()
-    relay.accept()
-    relay.welcome(**options)
-    board.until("listening")
-    return asker
 
 
 def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):
@@ -350,118 +270,6 @@ def test_ninth_peer(make, relay):
 
     board.until("trouble no room for another peer")
     assert len(device_module("state").State(str(board.folder / "bhumi.state")).peers) == 8
-
-
-@pytest.mark.parametrize(
-    "nonsense",
-    [
-        struct.pack(">HI", FrameType.DELIVER, 2**31),
-        struct.pack(">HI", FrameType.DELIVER, 7) + bytes(7),
-        struct.pack(">HI", FrameType.DELIVER, 41) + bytes(41),
-        struct.pack(">HI", FrameType.SEND_RESULT, 5) + bytes(5),
-        b"HTTP/1.1 200 OK\r\n\r\n",
-    ],
-    ids=["huge", "short", "lying", "foreign", "http"],
-)
-def test_relay_that_talks_nonsense(make, relay, nonsense):
-    """Malformed frames end the connection with a sentence, and the device comes again."""
-    board = make()
-    connected(board, relay)
-    relay.line.sendall(nonsense)
-
-    assert "the relay sent nonsense" in board.until("disconnected")
-    relay.accept()
-    relay.welcome()
-    board.until("listening")
-
-
-def test_relay_that_hangs_up(make, relay):
-    """Lost connections, before HELLO and after, are made again."""
-    board = make().start()
-    for _ in range(3):
-        relay.accept()
-        relay.hang_up()
-        board.until("disconnected")
-    relay.accept()
-    relay.welcome()
-    board.until("listening")
-    relay.hang_up()
-
-    board.until("disconnected")
-
-
-def test_relay_that_never_shakes_hands(make, relay):
-    """A relay that accepts and stalls costs the time for connecting, and the watchdog is fed all along."""
-    board = make(patches="tls.CONNECT_MS = 2500").start()
-    relay.accept(tls=False)
-
-    assert "did not answer within" in board.until("disconnected")
-    assert int(board.until("fed").split()[1]) >= 4
-
-
-def test_keepalives(make, relay):
-    """A device that has nothing to say says so, again and again."""
-    board = make(patches="device._KEEPALIVE_MS = 30")
-    connected(board, relay)
-
-    relay.until(FrameType.KEEPALIVE)
-    relay.until(FrameType.KEEPALIVE)
-
-
-def test_relay_that_becomes_silent(make, relay):
-    """A relay of which nothing is heard is left."""
-    board = make(patches="device._SILENCE_MS = 300")
-    connected(board, relay)
-
-    assert "has become silent" in board.until("disconnected")
-
-
-def test_relay_that_does_not_greet(make, relay):
-    """A listener that says nothing, or not HELLO, is left."""
-    board = make(patches="device._HELLO_MS = 300\ntls.CONNECT_MS = 1500").start()
-    relay.accept()
-
-    board.until("disconnected")
-
-
-def test_plain_listener(make, relay):
-    """A relay without TLS is told as such."""
-    board = make().start()
-    relay.accept(tls=False)
-    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
-
-    assert "is it a plain tcp:// listener?" in board.until("disconnected")
-
-
-def test_other_authority(make, tmp_path):
-    """A certificate of another authority is refused."""
-    other = Home(tmp_path / "other")
-    other.ensure()
-    relay = HandRelay(other.tls_path)
-    board = make(url=relay.url).start()
-    with contextlib.suppress(OSError):
-        relay.accept()
-        relay.ends()
-
-    assert "certificate that is not trusted" in board.until("disconnected")
-    relay.close()
-
-
-def test_other_host(make, relay):
-    """A certificate that does not name the host is refused, though its authority is the right one."""
-    board = make(url=relay.url.replace("localhost", "127.0.0.2")).start()
-
-    assert "disconnected" in board.until("disconnected")
-    assert not board.lines[-1].startswith("listening")
-
-
-def test_nobody_listens(make, relay):
-    """A relay that is not there is told as such, and tried again."""
-    relay.close()
-    board = make().start()
-
-    assert "nobody listens on" in board.until("disconnected")
-    board.until("disconnected")
 
 
 def test_set_of_commits_is_swept(make, relay):

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import waystation
 from waystation.cli.mcu_compile import can_compile, compile_package
 from waystation.core.errors import HostError
 
 __all__ = ["PACKAGE", "copy_package", "device_module", "micropython", "package_folder"]
 
 PACKAGE: Final = "bhumi"
+_INSTALLED: Final = Path(__file__).parents[1]
 _LOADED: Final = "waystation_mcu"
 _WHEEL: Final = "micropython_unix"
 # The wheel holds no program but a module whose function is one; as a script it would hide how the program ended.
@@ -23,8 +23,7 @@ _START: Final = f"import sys, {_WHEEL}; sys.argv[0] = 'micropython'; sys.exit({_
 
 def package_folder() -> Path:
     """Return the folder of the package's sources: a wheel's, with the compiled files beside them, or the checkout's."""
-    installed = Path(waystation.__file__).parent
-    places = (installed / "_mcu" / PACKAGE, installed.parents[1] / "micropython" / PACKAGE)
+    places = (_INSTALLED / "_mcu" / PACKAGE, _INSTALLED.parents[1] / "micropython" / PACKAGE)
     for place in places:
         if (place / "device.py").exists():
             return place
