@@ -21,6 +21,7 @@ UNMIRRORED = {
     "cli/demo.py": "`make demo` runs it; it checks what each step gives and ends with 1 when that is something else",
     "cli/demo_bsp.py": "part of `make demo`, as above",
     "cli/demo_lprp.py": "part of `make demo`, as above",
+    "cli/demo_mcu.py": "part of `make demo`, as above",
     "cli/demo_merk.py": "part of `make demo`, as above",
     "cli/demo_policy.py": "part of `make demo`, as above",
     "cli/demo_strata.py": "part of `make demo`, as above",
