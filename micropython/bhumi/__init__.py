@@ -10,5 +10,5 @@
     tls        the connection to a relay whose authority is pinned
     port       what differs between the two interpreters
 
-MicroPython drops annotations when it compiles, so they cost nothing on a board.
+What it leaves out stands in BHUMI-MCU. MicroPython drops annotations when it compiles, so they cost nothing on a board.
 """
