@@ -173,6 +173,18 @@ def test_every_flipped_bit_is_noticed(suite):
 
 
 @both_suites
+def test_junk_behind_a_right_beginning_opens_nothing(suite):
+    """Whatever follows the right hint and suite, of either form and any length, gives None and no error."""
+    rng = random.Random(7)
+    beginnings = [suite_hint_of(PREIMAGE) + bytes([byte]) for byte in (suite, 0x80 | suite)]
+    for length in range(300):
+        for beginning in beginnings:
+            junk = beginning + rng.randbytes(length)
+            assert open_it(suite, junk) is None
+            assert open_handshake(suite, ALICE, PREIMAGE, junk) is None
+
+
+@both_suites
 def test_keys_belong_to_one_use(suite):
     """Direction, request, partner and suite are all part of the key: another one opens nothing."""
     sealed = static(suite)
