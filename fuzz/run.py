@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from fuzz.bhumi_extensions import BhumiExtensionsTarget
+from fuzz.bhumi_lan import BhumiLanTarget
 from fuzz.bsp_bundle import BspBundleTarget
 from fuzz.bsp_device import BspDeviceTarget
 from fuzz.bsp_mailbox import BspMailboxTarget
@@ -43,12 +45,14 @@ TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
         WireTarget(),
+        BhumiExtensionsTarget(),
         SessionTarget(),
         DeviceTarget(),
         SenderTarget(),
         PayloadTarget(),
         EnvelopeTarget(),
         InviteTarget(),
+        BhumiLanTarget(),
         JournalTarget(),
         CanonicalTarget(),
         StrataRelayTarget(),

@@ -9,6 +9,7 @@ from waystation.core.instant import Instant
 from waystation.crypto.hashing import sha256
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.cache import ResponseCache
+from waystation.protocols.bhumi.deliveries import Deliveries
 from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.sim.bhumi import BhumiTown
@@ -48,17 +49,19 @@ class Remembering:
         self.told.append("ended")
 
 
-class KeepsCommits(BhumiRelay):
-    """Forgets to consume the commit."""
-
+class _KeepsCommits(Deliveries):
     def _deliver(self, binding, slot, preimage, payload, now):
         super()._deliver(binding, slot, preimage, payload, now)
         binding.commits.add(sha256(preimage))
 
 
-class SwapsResults(BhumiRelay):
-    """Sends each result as soon as it is known."""
+class KeepsCommits(BhumiRelay):
+    """Forgets to consume the commit."""
 
+    deliveries_class = _KeepsCommits
+
+
+class _SwapsResults(Deliveries):
     def _settle(self, slot, frame, now):
         session = slot.session
         if slot in session.outstanding:
@@ -66,9 +69,13 @@ class SwapsResults(BhumiRelay):
             self._outbox.append(Send(session.peer, frame))
 
 
-class LosesResults(BhumiRelay):
-    """Forgets about every fiftieth result."""
+class SwapsResults(BhumiRelay):
+    """Sends each result as soon as it is known."""
 
+    deliveries_class = _SwapsResults
+
+
+class _LosesResults(Deliveries):
     settled_count = 0
 
     def _settle(self, slot, frame, now):
@@ -77,31 +84,51 @@ class LosesResults(BhumiRelay):
             super()._settle(slot, frame, now)
 
 
+class LosesResults(BhumiRelay):
+    """Forgets about every fiftieth result."""
+
+    deliveries_class = _LosesResults
+
+
 class KeepsBindings(BhumiRelay):
     """Keeps a closed connection bound to its identity."""
 
-    def _forget(self, session, reason, now):
-        super()._forget(session, reason, now)
-        if session.identity is not None:
-            self._bindings.setdefault(session.identity, session)
+    def __init__(self, settings, rng, **options):
+        super().__init__(settings, rng, **options)
+        connections = self._connections
+
+        def keep(session, reason, now, forget=connections.forget):
+            forget(session, reason, now)
+            if session.identity is not None:
+                connections.bindings.setdefault(session.identity, session)
+
+        connections.forget = keep
+
+
+class _TrustsAnybody(Deliveries):
+    def on_send(self, session, payload, now):
+        message = wire.decode_send(payload)
+        binding = self._bindings.get(message.recipient)
+        if binding is not None:
+            binding.commits.add(sha256(message.preimage))
+        super().on_send(session, payload, now)
 
 
 class TrustsAnybody(BhumiRelay):
     """Takes every preimage for a good one."""
 
-    def _on_send(self, session, payload, now):
-        message = wire.decode_send(payload)
-        binding = self._bindings.get(message.recipient)
-        if binding is not None:
-            binding.commits.add(sha256(message.preimage))
-        super()._on_send(session, payload, now)
+    deliveries_class = _TrustsAnybody
+
+
+class _Garbles(Deliveries):
+    def _deliver(self, binding, slot, preimage, payload, now):
+        super()._deliver(binding, slot, preimage, payload[:-1], now)
 
 
 class Garbles(BhumiRelay):
     """Cuts the last byte off what it delivers."""
 
-    def _deliver(self, binding, slot, preimage, payload, now):
-        super()._deliver(binding, slot, preimage, payload[:-1], now)
+    deliveries_class = _Garbles
 
 
 class ForgetsAnswers(BhumiRelay):
@@ -109,7 +136,7 @@ class ForgetsAnswers(BhumiRelay):
 
     def __init__(self, settings, rng, **options):
         super().__init__(settings, rng, **options)
-        self._cache = _Forgetful(settings.response_ttl_ms)
+        self._deliveries._cache = self._deliveries.cache = _Forgetful(settings.response_ttl_ms)
 
 
 class _Forgetful(ResponseCache):
@@ -117,30 +144,39 @@ class _Forgetful(ResponseCache):
         return False
 
 
+class _NamesSenders(Deliveries):
+    def on_send(self, session, payload, now):
+        self._outbox.append(PeerIdentified("bhumi", session.peer, PublicKey(sha256(payload))))
+        super().on_send(session, payload, now)
+
+
 class NamesSenders(BhumiRelay):
     """Tells the journal who asks."""
 
-    def _on_send(self, session, payload, now):
-        self._outbox.append(PeerIdentified("bhumi", session.peer, PublicKey(sha256(payload))))
-        super()._on_send(session, payload, now)
+    deliveries_class = _NamesSenders
 
 
 class SetsNoTimers(BhumiRelay):
     """Never looks at a connection that says nothing."""
 
-    def _arm(self, session):
-        pass
+    def __init__(self, settings, rng, **options):
+        super().__init__(settings, rng, **options)
+        self._connections.arm = lambda _session: None
+
+
+class _NeverOk(Deliveries):
+    def on_send(self, session, payload, now):
+        message = wire.decode_send(payload)
+        binding = self._bindings.pop(message.recipient, None)
+        super().on_send(session, payload, now)
+        if binding is not None:
+            self._bindings[message.recipient] = binding
 
 
 class NeverOk(BhumiRelay):
     """Says that nobody is there."""
 
-    def _on_send(self, session, payload, now):
-        message = wire.decode_send(payload)
-        binding = self._bindings.pop(message.recipient, None)
-        super()._on_send(session, payload, now)
-        if binding is not None:
-            self._bindings[message.recipient] = binding
+    deliveries_class = _NeverOk
 
 
 def town_with(relay: type[BhumiRelay]) -> MakeScenario:
@@ -172,10 +208,8 @@ class HoardsAnswers(BhumiRelay):
 
     def __init__(self, settings, rng, **options):
         super().__init__(settings, rng, **options)
-        self._cache.sweep = lambda _now: None
-
-    def _plan_sweep(self):
-        self._sweep_at = None
+        self._deliveries.cache.sweep = lambda _now: None
+        self._deliveries._plan_sweep = lambda: None
 
 
 QUIET = Plan(

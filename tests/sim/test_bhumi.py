@@ -58,7 +58,7 @@ def test_exception_in_the_relay_is_a_finding():
     failure = build.run_with(build.KeepsBindings, 0).failure
 
     assert failure.invariant == "crash"
-    assert "relay.py" in failure.detail
+    assert "connections.py" in failure.detail
 
 
 @pytest.mark.parametrize("seed", range(1_000, 1_024))

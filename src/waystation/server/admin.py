@@ -102,6 +102,7 @@ class AdminServer:
                 Route("/metrics", self._metrics),
                 Route("/admin/v1/status", self._status),
                 Route("/admin/v1/tenants", self._tenants),
+                Route("/admin/v1/bhumi", self._bhumi),
                 Route("/admin/v1/bsp", self._bsp),
                 Route("/admin/v1/policy", self._policy),
                 Route("/admin/v1/published/{name}", self._published),
@@ -143,6 +144,11 @@ class AdminServer:
                 return _refusal(401, "this is not the text in admin.token of the node's home")
             shown = [{name: value for name, value in view.items() if name != "address"} for view in shown]
         return JSONResponse({"ok": True, "count": count, "tenants": shown})
+
+    async def _bhumi(self, _request: Request) -> Response:
+        """Answer with the relays that the Bhumi relay gossips with, and those it has heard of."""
+        view = self._node.bhumi()
+        return JSONResponse({"ok": True, **view}) if view is not None else _refusal(404, "[bhumi] is not enabled")
 
     async def _bsp(self, _request: Request) -> Response:
         """Answer with groups and peers of the BSP device."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 from waystation.core.errors import ConfigError, LocalError
 from waystation.core.tomllines import find_line
-from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.bhumi.settings import BhumiSettings, check_address
 from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.lprp.settings import LprpSettings
 from waystation.protocols.merk.settings import MerkSettings, check_url
@@ -348,8 +348,6 @@ def _not_in_this_version(table: str, key: str, value: object) -> str | None:
         return "bus.url is set, but this version runs as one process and has no bus; leave it empty"
     if (table, key) == ("store", "url") and str(value).startswith("postgres"):
         return 'store.url names PostgreSQL, which this version cannot use; allowed: one of "sqlite", "memory"'
-    if (table, key) == ("bhumi", "require_binding") and value in (True, "true"):
-        return "bhumi.require_binding asks for the BIND extension, which this version does not have; leave it false"
     return None
 
 
@@ -372,6 +370,7 @@ def _check_together(config: Config) -> None:
             given = f"{table}.cert" if pair.cert else f"{table}.key"
             raise config.origins[given].refuse(f"{table}.cert and {table}.key come together: give both, or neither")
     _check_policy(config)
+    _check_bhumi(config)
     _check_bsp(config)
     _check_strata(config)
     _check_merk(config)
@@ -393,6 +392,16 @@ def _check_policy(config: Config) -> None:
     policy = config.policy
     checks = {"key": lambda: check_policy_key(policy.key), "allow": lambda: check_allowed(policy.allow)}
     _run_checks(config, "policy", checks)
+
+
+def _check_bhumi(config: Config) -> None:
+    bhumi = config.bhumi
+    for name, addresses in (("peers", bhumi.peers), ("advertise", [bhumi.advertise] if bhumi.advertise else [])):
+        for address in addresses:
+            try:
+                check_address(address)
+            except LocalError as error:
+                raise config.origins[f"bhumi.{name}"].refuse(f"bhumi.{name}: {error}") from error
 
 
 def _check_bsp(config: Config) -> None:

@@ -5,6 +5,8 @@ allowed every address of the name is judged, and the connection is made to one t
 answer otherwise (DNS rebinding). TLS still proves the name. Redirects are not followed. Names that strangers told are
 looked up one at a time, since a name server that never answers holds one of the few threads for look-ups.
 
+Addresses of Bhumi relays (``tls://``, ``tcp://``) are judged likewise and dialled by a ``BhumiOutlet``.
+
 Addresses of BSP peers (``bsp+tls://``, ``bsp+wss://``) come from the operator and are dialled by a ``BspOutlet``; their
 relay is told which certificate was seen, because the proof of the other side's key covers it.
 
@@ -24,6 +26,7 @@ import structlog
 from waystation.core.addresses import is_public
 from waystation.core.effects import Dial
 from waystation.core.errors import HostError, LocalError
+from waystation.server.bhumi_links import BhumiExit, BhumiOutlet
 from waystation.server.bsp_outlet import BspOutlet
 from waystation.server.hub import Hub
 from waystation.server.mesh_log import MeshLog
@@ -41,6 +44,7 @@ DIAL_WITHIN_S: Final = 10.0
 TOLD_MAX: Final = 1_024  # names whose state is remembered, so that each change is one line
 LEARNT_LOOKUPS_MAX: Final = 1
 """Look-ups of learnt names at once: libuv, below uvloop, does two; one is left to the operator's names."""
+_BHUMI: Final = "bhumi"
 _DOUBLE_LINK: Final = 4409  # specs/merk.md 10.4, as the other statuses
 _REFUSALS: Final = {
     1001: "it is shutting down",
@@ -131,17 +135,25 @@ class _ProvenExit:
 class Dialler:
     """Dials what machines ask for."""
 
-    def __init__(self, outlet: Outlet, mesh_log: MeshLog | None = None, bsp_outlet: BspOutlet | None = None) -> None:
+    def __init__(
+        self,
+        outlet: Outlet,
+        mesh_log: MeshLog | None = None,
+        bsp_outlet: BspOutlet | None = None,
+        bhumi_outlet: BhumiOutlet | None = None,
+    ) -> None:
         """Prepare to dial.
 
         Args:
             outlet: Dials WebSockets.
             mesh_log: Hears at once of links that were dialled.
             bsp_outlet: Dials BSP peers; None where none are dialled.
+            bhumi_outlet: Dials Bhumi relays; None where none are dialled.
         """
         self._outlet = outlet
         self._mesh_log = mesh_log
         self._bsp_outlet = bsp_outlet
+        self._bhumi_outlet = bhumi_outlet
         self._lookups = asyncio.Semaphore(LEARNT_LOOKUPS_MAX)
         self._dials: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
@@ -196,7 +208,12 @@ class Dialler:
             assert not effect.only_public  # nobody but the operator names these
             await self._bsp_outlet.dial(effect.url, _ProvenExit(hub, protocol, effect.name), DIAL_WITHIN_S)
             return
-        addresses = await self._judged_addresses(effect)
+        if self._bhumi_outlet is not None and protocol == _BHUMI:
+            place = self._bhumi_outlet.place_of(effect.url)
+            addresses = await self._judged_addresses(effect, place.host, place.port)
+            await self._bhumi_outlet.dial(effect.url, BhumiExit(hub, effect.name), addresses, DIAL_WITHIN_S)
+            return
+        addresses = await self._judged_addresses(effect, host_of(effect.url), urlsplit(effect.url).port)
         sink = _Exit(self, hub, protocol, effect)
         await self._outlet.dial(effect.url, sink, addresses=addresses, timeout_s=DIAL_WITHIN_S)
 
@@ -249,15 +266,13 @@ class Dialler:
 
     # Look-ups
 
-    async def _judged_addresses(self, effect: Dial) -> list[str]:
+    async def _judged_addresses(self, effect: Dial, host: str, port: int | None) -> list[str]:
         """Return the IP addresses of the host, after all of them were judged where that is asked for.
 
         Raises:
             LocalError: The text is no address.
             HostError: Nobody knows the host, or it leads to another place than the open internet.
         """
-        host = host_of(effect.url)
-        port = urlsplit(effect.url).port
         try:
             in_turn = effect.only_public and not _is_literal(host)
             addresses = await (self._look_up_in_turn(host, port) if in_turn else _look_up(host, port))

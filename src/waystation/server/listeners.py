@@ -27,16 +27,18 @@ from waystation.transport.udp import UdpCounts, UdpSocket
 from waystation.transport.websocket import Endpoint, WebSocketSite
 from waystation.transport.websocket_liveness import Patience
 
-__all__ = ["BSP_PLAIN_DOOR", "MERK_PATIENCE", "MESH_DOOR", "Listeners", "merk_message_bytes"]
+__all__ = ["BHUMI_UPSTREAM_DOOR", "BSP_PLAIN_DOOR", "MERK_PATIENCE", "MESH_DOOR", "Listeners", "merk_message_bytes"]
 
 MESH_DOOR: Final = "mesh"
 BSP_PLAIN_DOOR: Final = "plain"
+BHUMI_UPSTREAM_DOOR: Final = "upstream"
 _BSP_WSS_DOORS: Final = {"merk": "wss_merk", "strata": "wss_strata"}
 MERK_PATIENCE: Final = Patience(ping_after_s=30.0, pong_within_s=10.0)  # specs/merk.md 8
 _ENVELOPE_BYTES: Final = 256  # specs/merk.md 10.5: what nodes put around a frame
 _PIPES: Final = {
     "bhumi": ("bhumi", ""),
     "bhumi_plain": ("bhumi", ""),
+    "bhumi_upstream": ("bhumi", BHUMI_UPSTREAM_DOOR),
     "bsp": ("bsp", ""),
     "bsp_plain": ("bsp", BSP_PLAIN_DOOR),
 }
@@ -84,6 +86,9 @@ class Listeners:
                 await self._open_pipes(table, listen.tls, self._context(table))
             if listen.enabled and listen.plain is not None:
                 await self._open_pipes(f"{table}_plain", listen.plain, None)
+        upstream = self._config.bhumi_listen.upstream_listen
+        if self._config.bhumi_listen.enabled and upstream is not None:
+            await self._open_pipes("bhumi_upstream", upstream, None if upstream.is_loopback else self._context("bhumi"))
         lprp = self._config.lprp_listen
         if lprp.enabled and lprp.udp is not None:
             await self._open_datagrams("lprp", lprp.udp)
@@ -197,10 +202,19 @@ class Listeners:
 
     # Names and files
 
+    def _is_bare(self, name: str) -> bool:
+        """Return whether a listener of pipes carries no TLS."""
+        upstream = self._config.bhumi_listen.upstream_listen
+        if name == "bhumi_upstream":
+            return upstream is not None and upstream.is_loopback
+        return name.endswith("_plain")
+
     def _listen(self, table: str) -> MerkListenSettings | StrataListenSettings:
         return self._config.merk_listen if table == "merk" else self._config.strata_listen
 
     def _context(self, table: str) -> ssl.SSLContext:
+        if table in self._contexts:  # two doors of one table
+            return self._contexts[table]
         paths = self.certificate_paths(self._config, table)
         is_bsp = table == "bsp"
         context = server_context(*paths, only_tls13=is_bsp, protocols=(BSP_ALPN,) if is_bsp else ())
@@ -219,7 +233,7 @@ class Listeners:
         if isinstance(listener, UdpSocket):
             return f"udp://{address}"
         if name in _PIPES:
-            return f"{'tcp' if name.endswith('_plain') else 'tls'}://{address}"
+            return f"{'tcp' if self._is_bare(name) else 'tls'}://{address}"
         if name == "bsp_wss":
             return f"wss://{address}{self._config.bsp_listen.path}"
         listen = self._listen(name)

@@ -30,6 +30,7 @@ from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
+from waystation.protocols.bhumi.relay import BhumiRelay
 from waystation.protocols.bsp.relay import BspRelay
 from waystation.protocols.lprp.relay import LprpRelay
 from waystation.protocols.merk.relay import MerkRelay
@@ -37,6 +38,8 @@ from waystation.protocols.strata.policy import Policy
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_upstreams
 from waystation.server.admin import AdminServer
+from waystation.server.bhumi_discovery import BhumiDiscovery
+from waystation.server.bhumi_links import BhumiOutlet
 from waystation.server.box_store import BoxLimits, BoxStore
 from waystation.server.bsp_box import BoxServer
 from waystation.server.bsp_outlet import BspOutlet
@@ -118,6 +121,7 @@ class NodeServer:
         self._policy = self._published.policy
         relays = build_relays(config, self._key_pair, self._store, rng, self._admits_identity, self._policy)
         self._bsp, self._lprp = _relay_of(relays, BspRelay), _relay_of(relays, LprpRelay)
+        self._bhumi = _relay_of(relays, BhumiRelay)
         self._merk, self._strata = _relay_of(relays, MerkRelay), _relay_of(relays, StrataRelay)
         self._keep_time()
         admission = Admission(per_address=config.limits.enabled)
@@ -125,10 +129,12 @@ class NodeServer:
         self._verifier = Verifier()
         self._mesh_log = MeshLog(self._merk.sizes, self._mesh_view) if self._merk is not None else None
         bsp_outlet = BspOutlet() if self._bsp is not None else None
-        self._dialler = Dialler(_outlet(config), self._mesh_log, bsp_outlet)
+        bhumi_outlet = BhumiOutlet(config.bhumi.peers_ca) if self._bhumi is not None else None
+        self._dialler = Dialler(_outlet(config), self._mesh_log, bsp_outlet, bhumi_outlet)
         self._hub = Hub(self._node, self._commits, verifier=self._verifier, dialler=self._dialler)
         self._pages = self._public_pages(static)
         self._listeners = Listeners(config, home, self._hub, self._pages)
+        self._discovery = BhumiDiscovery(self._bhumi, self._key_pair, config.bhumi_listen, self._hub.plan_turn)
         self._upstreams: Upstreams | None = None
         if self._strata is not None:
             upstreams = read_upstreams(config.strata.upstreams)
@@ -148,6 +154,7 @@ class NodeServer:
             await self._open_box()
             await self._open_admin()
             self._on_signals()
+            self._discovery.start(self._listeners.urls())
             if self._upstreams is not None:
                 self._upstreams.start()
             self._recorder.node_started(monotonic_now(), __version__)
@@ -217,6 +224,10 @@ class NodeServer:
     def bsp(self) -> dict[str, Any] | None:
         """Return groups and peers of the BSP device, None when there is none."""
         return self._bsp.view() if self._bsp is not None else None
+
+    def bhumi(self) -> dict[str, Any] | None:
+        """Return what the Bhumi relay knows of other relays, None when there is none."""
+        return self._bhumi.view(monotonic_now()) if self._bhumi is not None else None
 
     def policy(self) -> dict[str, Any]:
         """Return the snapshot in force and its rules with how often each was met."""
@@ -398,7 +409,7 @@ class NodeServer:
     def _keep_time(self) -> None:
         """Tell the recorder what the wall clock says and which reference key is this week's."""
         now, wall_us = monotonic_now(), time.time_ns() // 1_000
-        for part in (self._recorder, self._policy, self._strata, self._merk, self._lprp, self._bsp):
+        for part in (self._recorder, self._policy, self._strata, self._merk, self._lprp, self._bsp, self._bhumi):
             if part is not None:
                 part.set_wall(now, wall_us)
         key = self._home.reference_key(datetime.datetime.now(datetime.UTC)).key
@@ -436,6 +447,7 @@ class NodeServer:
             steps.callback(self._dialler.close)
             for listener in self._listeners:
                 steps.callback(listener.close)
+            steps.push_async_callback(self._discovery.close)
 
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())

@@ -51,7 +51,7 @@ def build_relays(
     policy = policy if policy is not None else Policy()
     relays: dict[str, Relay | DatagramRelay] = {}
     if config.bhumi_listen.enabled:
-        relays["bhumi"] = BhumiRelay(config.bhumi, rng, rate_limits=rate_limits, admits=admits)
+        relays["bhumi"] = BhumiRelay(config.bhumi, rng, rate_limits=rate_limits, admits=admits, key_pair=key_pair)
     if config.bsp_listen.enabled:
         _check_others(config, key_pair.public)
         relays["bsp"] = BspRelay(config.bsp, key_pair, store, rng, rate_limits=rate_limits, admits=admits)

@@ -192,6 +192,15 @@ class BhumiListenSettings:
     enabled: bool = setting(default=True, help="Run the Bhumi relay.")
     tls: Address | None = setting(Address("0.0.0.0", 8443), "TLS 1.2 and 1.3.")  # noqa: S104
     plain: Address | None = setting(None, "Bare TCP for tests; loopback only.")
+    upstream_listen: Address | None = setting(
+        None, "For nodes of the original, which expect the preimage in every DELIVER; bare TCP on loopback, else TLS."
+    )
+    mdns: bool = setting(
+        default=False, help="Announce this relay on the local network and find others there (mDNS, _bhumi._tcp)."
+    )
+    broadcast: bool = setting(
+        default=False, help="Ask for relays on the local network by UDP broadcast too, and answer (port 4820)."
+    )
     cert: str = setting("", "Certificate chain in PEM; empty takes tls/cert.pem of the home.", reload=True)
     key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
 

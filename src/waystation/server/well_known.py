@@ -25,6 +25,7 @@ JSON_HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),
 )
 
+_BHUMI_FEATURES: Final = ("preimage", "binding", "i_am_ok")  # of OPTIONS, BHUMI-X
 _MERK_FEATURES: Final = ("delivery_notices", "key_directory", "header_signatures", "mesh")  # specs/merk.md 10.1
 _BSP_BODY_BYTES_MAX: Final = 32_768  # specs/bsp.md 1
 _STRATA_FEATURES: Final = ("publish", "subscribe", "replication", "auth", "key_events")
@@ -94,10 +95,14 @@ class WellKnown:
     def _bhumi(self) -> dict[str, Any]:
         settings = self._config.bhumi
         return {
-            "url": None,
+            "url": settings.advertise or None,
             "port": self._ports().get("bhumi"),
             "version": 2,
-            "features": [],
+            "features": [
+                *_BHUMI_FEATURES,
+                *(["presence"] if settings.gossip else []),
+                *(["qa"] if settings.qa else []),
+            ],
             "limits": {
                 "max_payload_bytes": settings.max_payload_bytes,
                 "ack_timeout_ms": settings.ack_timeout_ms,

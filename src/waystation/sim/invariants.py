@@ -15,9 +15,9 @@ from waystation.crypto.hashing import REFERENCE_BYTES
 from waystation.engine.admission import CONNECTIONS_MAX
 from waystation.journal import events
 from waystation.protocols.bhumi.cache import ENTRIES_MAX, TOTAL_BYTES_MAX
+from waystation.protocols.bhumi.deliveries import PENDING_PER_RECIPIENT_MAX
 from waystation.protocols.bhumi.exchanges import LATE_TOTAL_MAX
 from waystation.protocols.bhumi.messages import Status
-from waystation.protocols.bhumi.relay import PENDING_PER_RECIPIENT_MAX
 from waystation.protocols.bhumi.wire import COMMITS_MAX
 from waystation.sim import observations as seen
 from waystation.sim.observations import Observation

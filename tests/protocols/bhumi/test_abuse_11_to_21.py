@@ -9,7 +9,7 @@ import pytest
 import waystation.protocols.bhumi as package
 from tests.protocols.bhumi.build import ALICE, CAROL, KEYS, World, commit, i_am, preimage, raw, send
 from waystation.core.instant import Instant
-from waystation.protocols.bhumi import messages, relay, wire
+from waystation.protocols.bhumi import deliveries, messages, wire
 from waystation.protocols.bhumi.messages import Ack, Deliver, Keepalive, SendResult, UpdateCommits
 from waystation.protocols.bhumi.refusals import Refusal
 
@@ -83,7 +83,7 @@ def test_abuse_12_delivery_queue_flood():
 
 def test_abuse_12_delivery_queue_flood_without_the_bound(monkeypatch):
     """Proof: with a larger bound all 40 pile up at the device."""
-    monkeypatch.setattr(relay, "PENDING_PER_RECIPIENT_MAX", 1_000)
+    monkeypatch.setattr(deliveries, "PENDING_PER_RECIPIENT_MAX", 1_000)
     world = World()
     device, _ = queue_flood(world)
 

@@ -319,7 +319,8 @@ def test_nothing_is_left_of_a_random_crowd(seed):
 
     assert set(relay.sizes().values()) == {0}
     assert relay.deadline() is None
-    for table in (relay._exchanges._by_preimage, relay._exchanges._late_counts, relay._cache._carried_bytes):
+    exchanges = relay._deliveries.exchanges
+    for table in (exchanges._by_preimage, exchanges._late_counts, relay._deliveries.cache._carried_bytes):
         assert not table
 
 

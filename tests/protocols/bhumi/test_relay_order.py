@@ -250,7 +250,7 @@ def test_random_script_has_the_outcomes_of_the_model(seed):
     assert play.delivered_count == sum(play.model.delivered.values())
     for flight, times in play.model.delivered.items():
         assert times <= play.model.registered[flight]
-    assert len(play.world.relay._exchanges) == len(play.model.flying)
+    assert len(play.world.relay._deliveries.exchanges) == len(play.model.flying)
 
 
 def test_preimage_registered_once_is_delivered_once():

@@ -6,7 +6,7 @@ import pytest
 
 from waystation.core.errors import LocalError
 from waystation.core.settings import check
-from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.bhumi.settings import BhumiSettings, check_address
 
 
 def test_defaults_are_those_of_the_digest():
@@ -18,7 +18,28 @@ def test_defaults_are_those_of_the_digest():
         "max_payload_bytes": 65_536,
         "cache_bind_recipient": True,
         "require_binding": False,
+        "gossip": True,
+        "peers": [],
+        "peers_ca": "",
+        "advertise": "",
+        "dials_private": False,
+        "qa": True,
     }
+
+
+@pytest.mark.parametrize("text", ["tls://relay.example:8443", "tcp://[2001:db8::1]:1", "tls://192.0.2.1:65535"])
+def test_addresses_as_adverts_write_them_are_taken(text):
+    """A scheme, a host and a port (BHUMI-ADDRESS)."""
+    check_address(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "relay.example:8443", "wss://relay.example:1", "tls://relay.example", "tls://r:0"]
+)
+def test_other_addresses_are_refused(text):
+    """Whoever writes one is told what is allowed."""
+    with pytest.raises(LocalError, match="allowed: tls://host:port"):
+        check_address(text)
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(BhumiSettings)])

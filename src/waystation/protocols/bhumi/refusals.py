@@ -34,6 +34,9 @@ class Refusal(Enum):
     OTHER_IDENTITY = "other_identity"
     IDENTITY_BANNED = "identity_banned"
     ACK_STRIKES = "ack_strikes"
+    RECORD_STRIKES = "record_strikes"
+    BAD_BINDING = "bad_binding"
+    BINDING_MISSING = "binding_missing"
     # Time ran out: the connection closes.
     FRAME_TIMEOUT = "frame_timeout"
     IDLE_TIMEOUT = "idle_timeout"
@@ -41,6 +44,10 @@ class Refusal(Enum):
     # The relay ends the connection for its own reasons.
     REPLACED = "replaced"
     SHUTDOWN = "shutdown"
+    DOUBLE_LINK = "double_link"
+    OWN_KEY = "own_key"
+    NO_GOSSIP = "no_gossip"
+    CONTACTS_FULL = "contacts_full"
     # Something was dropped or ignored and counted; the connection stays.
     UNSOLICITED_ACK = "unsolicited_ack"
     COMMITS_WITHOUT_IDENTITY = "commits_without_identity"
@@ -52,6 +59,15 @@ class Refusal(Enum):
     RECORD_TTL = "record_ttl"
     RECORD_FROM_FUTURE = "record_from_future"
     RECORD_EXPIRED = "record_expired"
+    RECORD_SIGNATURE = "record_signature"
+    FOREIGN_PRESENCE = "foreign_presence"
+    PRIVATE_ADDRESS = "private_address"
+    TABLE_FULL = "table_full"
+    PRESENCE_FLOOD = "presence_flood"
+    WHERE_FLOOD = "where_flood"
+    GOSSIP_FLOOD = "gossip_flood"
+    GOSSIP_WITHOUT_IDENTITY = "gossip_without_identity"
+    UNASKED_REPORT = "unasked_report"
     # A SEND is refused with status 1 and its commit kept, or with status 2.
     RECIPIENT_QUEUE_FULL = "recipient_queue_full"
     TOO_MANY_JOINERS = "too_many_joiners"

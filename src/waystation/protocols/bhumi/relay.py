@@ -1,50 +1,57 @@
-"""The Bhumi relay: who is here, who may send to whom, and which answer belongs to which request.
+"""The Bhumi relay: who is here, who may send to whom, and where other relays are.
 
-What moves it: frames of clients, the end of connections, and time. What it holds is soft (spec principle 5):
-bindings of identities to connections with their commits, exchanges under way, and the response cache. What it refuses
-to know: who a sender is. No table here links the connection that sent a SEND to anything once its result has left.
+What moves it: frames of clients and other relays, the end of connections, and time. What it holds is soft (spec
+principle 5): bindings of identities to connections with their commits, exchanges under way, the response cache, and
+what devices and relays have signed about where they are. What it refuses to know: who a sender is.
 
-A SEND goes through these steps, in the order of spec 5.3: cached answer, recipient connected, same preimage in flight
-(join it), commit known, room in the recipient's queue; only then is the commit consumed and the DELIVER sent.
+Parts, each with its own theory: ``connections`` says who is here, ``registration`` (with ``binding``) which identity
+counts, ``deliveries`` what becomes of a SEND, ``relay_guide`` answers who asks where somebody is, ``neighbourhood``
+(with ``links``, ``gossip`` and ``records``) knows other relays, ``probes_asked`` asks devices to try them. This module
+cuts what arrives into frames and says which part takes which.
 
-Spec: Bhumi v2 sections 5, 6 and 12; BHUMI-1 to BHUMI-28, BHUMI-L, BHUMI-A1 to BHUMI-A21, BHUMI-C1 to BHUMI-C8.
+A relay without a key has the core only: it knows no other relay and signs nothing.
+
+Spec: Bhumi v2; BHUMI-1 to BHUMI-28, BHUMI-L, BHUMI-A1 to BHUMI-A21, BHUMI-C1 to BHUMI-C8, BHUMI-X.
 """
 
 import random
-from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from waystation.core.alarms import Alarms
-from waystation.core.effects import Close, Effect, Hold, Peer, Send, make_send
-from waystation.core.facts import DeliveryFinished, Outcome, PeerIdentified, PeerLeft, Refused, make_finished
+from waystation.core.effects import Effect, Hold, Peer, Send
 from waystation.core.ids import PublicKey
-from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
+from waystation.core.instant import Instant
 from waystation.core.machine import AsksNothing
-from waystation.crypto.hashing import sha256
-from waystation.crypto.signing import verify
-from waystation.protocols.bhumi import wire
-from waystation.protocols.bhumi.cache import ResponseCache
-from waystation.protocols.bhumi.exchanges import Exchange, ExchangeTable, Slot
-from waystation.protocols.bhumi.messages import Feature, FrameType, Hello, IAm, Keepalive, Options, Status
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.bhumi import extension_wire, wire
+from waystation.protocols.bhumi.binding import Binding
+from waystation.protocols.bhumi.connections import Connections
+from waystation.protocols.bhumi.deliveries import Deliveries
+from waystation.protocols.bhumi.messages import Feature, FrameType, Hello, Keepalive
+from waystation.protocols.bhumi.neighbourhood import Neighbourhood
+from waystation.protocols.bhumi.probes_asked import ProbesAsked
+from waystation.protocols.bhumi.records import Records
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
+from waystation.protocols.bhumi.registration import Registration
+from waystation.protocols.bhumi.relay_guide import RelayGuide
 from waystation.protocols.bhumi.session import Session, State
 from waystation.protocols.bhumi.settings import BhumiSettings
 
-__all__ = ["BhumiRelay"]
+__all__ = ["UPSTREAM_DOOR", "BhumiRelay"]
 
-PROTOCOL: Final = "bhumi"
-PENDING_PER_RECIPIENT_MAX: Final = 32  # deliveries without an ACK, BHUMI-A12
-JOINERS_MAX: Final = 4  # SENDs that wait for somebody else's exchange, BHUMI-A4
-STRIKES_MAX: Final = 16  # the ACK for an unknown number that closes, BHUMI-C5
-SWEEP_MS: Final = 1_000  # expired entries leave at most this late
-FEATURES: Final = Feature.DELIVER_WITH_PREIMAGE
+UPSTREAM_DOOR: Final = "upstream"
+"""Whoever comes through it gets the preimage in every DELIVER, as at an original relay."""
 
 _KEEPALIVE: Final = wire.encode(Keepalive())
+
+_Handler = Callable[[Session, bytes, Instant], None]
 
 
 class BhumiRelay(AsksNothing):
     """One relay; see ``core.machine.Machine`` for how to drive it."""
+
+    deliveries_class: ClassVar[type[Deliveries]] = Deliveries
+    """What keeps the exchanges; the simulator's tests put one with a mistake in its place."""
 
     def __init__(
         self,
@@ -53,6 +60,7 @@ class BhumiRelay(AsksNothing):
         *,
         rate_limits: bool = True,
         admits: Callable[[PublicKey], bool] = lambda _identity: True,
+        key_pair: KeyPair | None = None,
     ) -> None:
         """Make a relay without connections.
 
@@ -61,48 +69,76 @@ class BhumiRelay(AsksNothing):
             rng: Source of nonces and message numbers; must be unpredictable to peers.
             rate_limits: False lifts the token buckets, and nothing else (BHUMI-C6).
             admits: Asked with each identity that proved itself; False closes the connection.
+            key_pair: Who we are to other relays; None for a relay that stands alone.
         """
         self._settings = settings
         self._rng = rng
         self._rate_limits = rate_limits
-        self._admits = admits
         self._frame_limits = wire.relay_frame_limits(settings.max_payload_bytes)
-        self._ack_timeout = settings.ack_timeout_ms * MICROSECONDS_PER_MS
-        self._with_preimage = settings.deliver_layout == "preimage"
-        self._sessions: dict[Peer, Session] = {}
-        self._bindings: dict[bytes, Session] = {}
-        self._exchanges = ExchangeTable()
-        self._cache = ResponseCache(settings.response_ttl_ms, bind_recipient=settings.cache_bind_recipient)
-        self._alarms = Alarms()
-        self._sweep_at: Instant | None = None
-        self._runnable: deque[Session] = deque()
-        self._outbox: list[Effect] = []
-        self._attempts = 0
-        self._turn = 0
-        self._retiring = False
-        self._handlers: dict[int, Callable[[Session, bytes, Instant], None]] = {
-            FrameType.I_AM: self._on_i_am,
-            FrameType.SEND: self._on_send,
-            FrameType.ACK: self._on_ack,
-            FrameType.KEEPALIVE: self._on_keepalive,
-            FrameType.UPDATE_COMMITS: self._on_update_commits,
-            FrameType.OPTIONS: self._on_options,
-        }
+        self._connections = Connections()
+        self._sessions = self._connections.sessions
+        self._runnable = self._connections.runnable
+        self._outbox = self._connections.outbox
+        self._deliveries = self.deliveries_class(self._connections, settings, rng)
+        self._records: Records | None = None
+        self._neighbourhood: Neighbourhood | None = None
+        self._probes: ProbesAsked | None = None
+        self._handlers: dict[int, _Handler] = {}
+        binding = None
+        if key_pair is not None:
+            binding = Binding(key_pair.public, rng, is_required=settings.require_binding)
+        offered = _offered(settings, key_pair)
+        registration = self._add_core(binding, offered, admits)
+        if key_pair is not None and Feature.PRESENCE in offered:
+            self._records = Records(key_pair, settings.advertise, takes_private=settings.dials_private)
+            self._neighbourhood = self._add_gossip(self._records, key_pair)
+        if Feature.QA in offered:
+            self._probes = self._add_probes(registration)
+
+    def set_wall(self, now: Instant, wall_us: int) -> None:
+        """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
+        if self._records is not None:
+            self._records.set_wall(now, wall_us)
 
     # Inputs
 
-    def connect(self, peer: Peer, now: Instant, address: str = "") -> None:  # noqa: ARG002 - hosts play no part here
-        """A client connected: greet it with a fresh nonce."""
+    def connect(self, peer: Peer, now: Instant, address: str = "", door: str = "") -> None:  # noqa: ARG002 - no hosts
+        """A client connected: greet it with a fresh nonce.
+
+        Args:
+            peer: Its number.
+            now: Monotonic time.
+            address: Plays no part here.
+            door: ``UPSTREAM_DOOR``, or "" for everybody else's.
+        """
+        assert door in ("", UPSTREAM_DOOR)
         session = Session(peer, self._rng.getrandbits(32), self._frame_limits, now, rate_limits=self._rate_limits)
-        session.with_preimage = self._with_preimage
+        session.always_preimage = door == UPSTREAM_DOOR or self._settings.deliver_layout == "preimage"
+        session.with_preimage = session.always_preimage
         self._sessions[peer] = session
         self._outbox.append(Send(peer, wire.encode(Hello(session.nonce, self._settings.max_payload_bytes))))
-        self._arm(session)
+        self._connections.arm(session)
+
+    def connect_by(self, peer: Peer, door: str, now: Instant, address: str = "") -> None:
+        """A client connected through ``door``; else as ``connect``."""
+        self.connect(peer, now, address, door)
+
+    def connect_upstream(self, peer: Peer, name: str, now: Instant) -> None:
+        """A connection that a ``Dial`` asked for stands; ``name`` is its address."""
+        assert self._neighbourhood is not None
+        self._neighbourhood.connect_upstream(peer, name, now)
+
+    def upstream_failed(self, name: str, now: Instant) -> None:
+        """The address ``name`` could not be reached."""
+        assert self._neighbourhood is not None
+        self._neighbourhood.upstream_failed(name, now)
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
-        """Bytes of a client, in any chunking."""
+        """Bytes of a client or another relay, in any chunking."""
         session = self._sessions.get(peer)
         if session is None:
+            if self._neighbourhood is not None:
+                self._neighbourhood.receive(peer, data, now)
             return
         session.active_at = now
         frame = None if session.held else session.frames.only_frame(data)
@@ -114,104 +150,213 @@ class BhumiRelay(AsksNothing):
             self._run(now)
 
     def disconnect(self, peer: Peer, now: Instant) -> None:
-        """A client's connection ended."""
+        """A connection ended."""
         session = self._sessions.get(peer)
         if session is None:
+            if self._neighbourhood is not None:
+                self._neighbourhood.disconnect(peer, now)
             return
         if session.frames.waiting and not session.held:
-            self._note_refused(session, Refusal.END_INSIDE_FRAME)
-        self._forget(session, "disconnected", now)
+            self._connections.note_refused(session, Refusal.END_INSIDE_FRAME)
+        self._connections.forget(session, "disconnected", now)
         self._run(now)
 
     def congested(self, peer: Peer, now: Instant) -> None:
-        """Bytes wait for this client; called again whenever some of them have left."""
+        """Bytes wait for this peer; called again whenever some of them have left."""
         session = self._sessions.get(peer)
         if session is not None:
             session.note_congested(now)
-            self._arm(session)
+            self._connections.arm(session)
+        elif self._neighbourhood is not None:
+            self._neighbourhood.congested(peer, now)
 
     def drained(self, peer: Peer, now: Instant) -> None:
-        """Everything for this client has left: what it got from the cache is done with."""
+        """Everything for this peer has left: what it got from the cache is done with."""
         session = self._sessions.get(peer)
         if session is None:
+            if self._neighbourhood is not None:
+                self._neighbourhood.drained(peer, now)
             return
         session.waiting_since = None
         session.unread_timeouts = 0
-        for turn, entry in session.leases:
-            if turn < self._turn:
-                self._cache.evict(entry)
-        # What nobody has taken from the outbox cannot have left; its own receipt is still to come.
-        session.leases = [lease for lease in session.leases if lease[0] == self._turn]
+        self._deliveries.drained(session)
         if session.held:
             self._runnable.append(session)
             self._run(now)
 
     def wake(self, now: Instant) -> None:
         """Time passed: end what is overdue."""
-        while (exchange := self._exchanges.first_overdue(now)) is not None:
-            self._time_out(exchange, now)
-        for key in list(self._alarms.due(now)):
+        self._deliveries.wake(now)
+        for key in list(self._connections.alarms.due(now)):
             session = self._sessions.get(Peer(key))
             if session is not None:
                 self._look_at(session, now)
-        if self._sweep_at is not None and self._sweep_at <= now:
-            self._cache.sweep(now)
-            self._exchanges.sweep(now)
-            self._sweep_at = None
+        self._deliveries.sweep(now)
+        if self._records is not None:
+            self._records.sweep(now)
+        if self._neighbourhood is not None:
+            self._neighbourhood.wake(now)
+        if self._probes is not None:
+            self._probes.wake(now)
         self._run(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        if self._sweep_at is None:
-            self._plan_sweep()
-        candidates = (self._exchanges.next_deadline(), self._alarms.next_at(), self._sweep_at)
+        candidates = [self._deliveries.deadline(), self._connections.alarms.next_at()]
+        if self._records is not None:
+            candidates.append(self._records.next_sweep())
+        if self._neighbourhood is not None:
+            candidates.append(self._neighbourhood.deadline())
+        if self._probes is not None:
+            candidates.append(self._probes.deadline())
         return min((at for at in candidates if at is not None), default=None)
 
     def take(self) -> list[Effect]:
         """Return the effects since the last call, in their order."""
-        effects = self._outbox
-        self._outbox = []
-        self._turn += 1
+        if self._neighbourhood is not None:
+            self._neighbourhood.gossip.flush()
+        effects = self._outbox[:]
+        self._outbox.clear()
+        self._deliveries.turn_over()
         return effects
 
     # Commands of the node
 
+    def heard_of(self, address: str, now: Instant, relay_id: PublicKey | None = None) -> None:
+        """Note a relay of the local network, which may be dialled though its address is private.
+
+        Args:
+            address: As ``extension_wire.is_address`` has it; anything else is ignored.
+            now: Monotonic time.
+            relay_id: Who is said to be there.
+        """
+        if self._neighbourhood is not None and extension_wire.is_address(address):
+            self._neighbourhood.heard_of(address, now, relay_id)
+
     def retire(self) -> None:
         """Take no new work: a SEND that is not answered from the cache gets status 1 (BHUMI-28)."""
-        self._retiring = True
+        self._deliveries.retire()
+        if self._neighbourhood is not None:
+            self._neighbourhood.retire()
 
     def settled(self) -> bool:
         """Return whether no exchange is under way."""
-        return not len(self._exchanges)
+        return not len(self._deliveries.exchanges)
 
     def shut(self, now: Instant) -> None:
         """Close every connection; whoever still waits for a result gets it first."""
-        for exchange in self._exchanges.all_pending():
-            self._make_late(exchange, exchange.deadline, now)
-            self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)
+        self._deliveries.shut(now)
         for session in list(self._sessions.values()):
-            self._close(session, Refusal.SHUTDOWN, now)
+            self._connections.close(session, Refusal.SHUTDOWN, now)
+        if self._neighbourhood is not None:
+            self._neighbourhood.shut(now)
         self._run(now)
 
     def expel(self, identity: PublicKey, now: Instant) -> None:
-        """Close the connection of an identity that is not admitted any more."""
-        session = self._bindings.get(identity)
+        """Close the connections of an identity that is not admitted any more."""
+        session = self._connections.bindings.get(identity)
         if session is not None:
-            self._close(session, Refusal.IDENTITY_BANNED, now)
+            self._connections.close(session, Refusal.IDENTITY_BANNED, now)
             self._run(now)
+        if self._neighbourhood is not None:
+            self._neighbourhood.expel(identity, now)
 
     def sizes(self) -> dict[str, int]:
         """Return how much of each bounded thing there is, for metrics and invariant checkers."""
-        return {
+        exchanges, cache = self._deliveries.exchanges, self._deliveries.cache
+        sizes = {
             "connections": len(self._sessions),
-            "identities": len(self._bindings),
-            "commits": sum(len(session.commits) for session in self._bindings.values()),
-            "exchanges": len(self._exchanges),
-            "late_acks": self._exchanges.late_count,
-            "cached_responses": len(self._cache),
-            "cached_bytes": self._cache.total_bytes,
-            "alarms": len(self._alarms),
+            "identities": len(self._connections.bindings),
+            "commits": sum(len(session.commits) for session in self._connections.bindings.values()),
+            "exchanges": len(exchanges),
+            "late_acks": exchanges.late_count,
+            "cached_responses": len(cache),
+            "cached_bytes": cache.total_bytes,
+            "alarms": len(self._connections.alarms),
         }
+        if self._records is not None:
+            sizes |= self._records.sizes()
+        if self._neighbourhood is not None:
+            sizes |= self._neighbourhood.sizes()
+        if self._probes is not None:
+            sizes |= self._probes.sizes()
+        return sizes
+
+    def view(self, now: Instant) -> dict[str, Any]:
+        """Return what an operator may know of other relays and of devices elsewhere, as plain JSON values.
+
+        Where a single device is, nobody is told here: who asks for it by its identity learns it on the wire.
+        """
+        records, neighbourhood, probes = self._records, self._neighbourhood, self._probes
+        shown: dict[str, Any] = {"address": self._settings.advertise, "contacts": [], "neighbours": []}
+        if neighbourhood is not None:
+            shown |= neighbourhood.view(now)
+        shown["presences"] = len(records.presences) if records is not None else 0
+        shown["devices"] = records.presences.devices_count if records is not None else 0
+        shown["probes"] = probes.view() if probes is not None else {}
+        return shown
+
+    # Parts
+
+    def _add_core(self, binding: Binding | None, offered: Feature, admits: Callable[[PublicKey], bool]) -> Registration:
+        """Build what every relay has, and say which frame goes where."""
+        registration = Registration(
+            self._connections, self._deliveries, binding, offered, self._settings.max_payload_bytes, admits
+        )
+        self._handlers |= {
+            FrameType.I_AM: registration.on_i_am,
+            FrameType.SEND: self._deliveries.on_send,
+            FrameType.ACK: self._deliveries.on_ack,
+            FrameType.KEEPALIVE: self._on_keepalive,
+            FrameType.UPDATE_COMMITS: registration.on_update_commits,
+            FrameType.OPTIONS: registration.on_options,
+            FrameType.REVOKE_COMMITS: self._if_agreed(Feature(0), registration.on_revoke_commits),
+        }
+        if binding is not None:
+            self._handlers[FrameType.BIND] = self._if_agreed(Feature.BINDING, registration.on_bind)
+        return registration
+
+    def _add_gossip(self, records: Records, key_pair: KeyPair) -> Neighbourhood:
+        """Build what knows other relays."""
+        settings, limited = self._settings, self._rate_limits
+        neighbourhood = Neighbourhood(self._connections, records, key_pair, settings, self._rng, rate_limits=limited)
+        guide = RelayGuide(self._connections, records, self._rng, neighbourhood.told, rate_limits=limited)
+        taken = {
+            FrameType.PRESENCE: guide.on_presence,
+            FrameType.RELAY_AD: guide.on_advert,
+            FrameType.WHERE: guide.on_where,
+            FrameType.RELAYS_REQUEST: guide.on_relays_request,
+            FrameType.GOSSIP: neighbourhood.on_gossip,
+        }
+        self._handlers |= {kind: self._if_agreed(Feature.PRESENCE, handler) for kind, handler in taken.items()}
+        return neighbourhood
+
+    def _add_probes(self, registration: Registration) -> ProbesAsked:
+        """Build what asks devices to try other relays."""
+        probes = ProbesAsked(self._connections, self._rng, self._candidates)
+        registration.on_identified.append(probes.on_identified)
+        self._handlers[FrameType.QA_REPORT] = self._if_agreed(Feature.QA, probes.on_report)
+        return probes
+
+    def _candidates(self, now: Instant) -> list[str]:
+        """Return the addresses that a device may be asked to probe."""
+        if self._records is None or self._neighbourhood is None:
+            return list(self._settings.peers)
+        live = self._records.neighbours.live(self._records.now_s(now))
+        advertised = [neighbour.advert.address for neighbour in live]
+        return list(dict.fromkeys(self._neighbourhood.configured() + advertised))
+
+    def _if_agreed(self, feature: Feature, handler: _Handler) -> _Handler:
+        """Return a handler for connections that have negotiated a feature; for others the frame is unknown."""
+
+        def handle(session: Session, payload: bytes, now: Instant) -> None:
+            negotiated = session.negotiated
+            if negotiated is not None and feature & negotiated.features == feature:
+                handler(session, payload, now)
+            else:
+                self._on_unknown(session, payload, now)
+
+        return handle
 
     # Frames
 
@@ -241,232 +386,21 @@ class BhumiRelay(AsksNothing):
                 progressed, frame = True, None
                 hold = session.must_hold()
         except MalformedError as error:
-            self._close(session, error.refusal, now)
+            self._connections.close(session, error.refusal, now)
             return
         if hold is not session.held:
             session.held = hold
             self._outbox.append(Hold(session.peer, hold))
         if frames.waiting or hold or session.frame_since is not None:
             session.watch_frame(now, progressed=progressed)
-            self._arm(session)
+            self._connections.arm(session)
 
     def _on_unknown(self, session: Session, _payload: bytes, _now: Instant) -> None:
-        """Ignore and count an extension frame that this relay does not know. BHUMI-24."""
-        self._note_refused(session, Refusal.UNKNOWN_EXTENSION)
-
-    def _on_options(self, session: Session, payload: bytes, _now: Instant) -> None:
-        accepted = wire.decode_options(payload).features & FEATURES
-        session.with_preimage = self._with_preimage or Feature.DELIVER_WITH_PREIMAGE in accepted
-        self._reply(session, wire.encode(Options(accepted)))
+        """Ignore and count an extension frame that this connection has not agreed on. BHUMI-24."""
+        self._connections.note_refused(session, Refusal.UNKNOWN_EXTENSION)
 
     def _on_keepalive(self, session: Session, _payload: bytes, _now: Instant) -> None:
-        self._reply(session, _KEEPALIVE)
-
-    def _on_i_am(self, session: Session, payload: bytes, now: Instant) -> None:
-        """Bind the connection to an identity, or refresh it. Spec: 5.2, 6.4; BHUMI-5, BHUMI-8, BHUMI-A7 to BHUMI-A9."""
-        if session.bucket is not None:
-            session.bucket.take(now)
-        message = wire.decode_i_am(payload)
-        if session.identity is not None and session.identity != message.identity:
-            self._close(session, Refusal.OTHER_IDENTITY, now)
-            return
-        if not verify(message.identity, wire.signed_bytes(session.nonce, message.identity), message.signature):
-            self._close(session, Refusal.BAD_SIGNATURE, now)
-            return
-        if not self._admits(message.identity):
-            self._close(session, Refusal.IDENTITY_BANNED, now)
-            return
-        former = self._bindings.get(message.identity)
-        if former is not None and former is not session:
-            self._close(former, Refusal.REPLACED, now)
-        if session.identity is None:
-            self._outbox.append(PeerIdentified(PROTOCOL, session.peer, message.identity))
-        session.identity = message.identity
-        session.move(FrameType.I_AM)
-        session.sent = self._exchanges.sent_to(message.identity)
-        session.commits = set(message.commits)
-        self._bindings[message.identity] = session
-        self._keep_carried(session, message, now)
-
-    def _keep_carried(self, session: Session, message: IAm, now: Instant) -> None:
-        """Fill the cache from I_AM; the exchange of each kept response is done, so its commit goes (BHUMI-C3)."""
-        uploaded = self._cache.keep_uploaded(message.identity, message.responses, self._settings.max_payload_bytes, now)
-        session.commits.difference_update(sha256(preimage) for preimage in uploaded.done)
-        for refusal, times in uploaded.dropped.items():
-            self._note_refused(session, refusal, times)
-
-    def _on_update_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
-        """Add commits up to the limit. BHUMI-M and BHUMI-C4."""
-        message = wire.decode_update_commits(payload)
-        if session.identity is None:
-            self._note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
-            return
-        ignored = 0
-        for commit in message.commits:
-            if len(session.commits) < wire.COMMITS_MAX:
-                session.commits.add(commit)
-            elif commit not in session.commits:
-                ignored += 1
-        if ignored:
-            self._note_refused(session, Refusal.COMMITS_OVER_LIMIT, ignored)
-
-    def _on_send(self, session: Session, payload: bytes, now: Instant) -> None:
-        """Take one SEND through the steps of spec 5.3."""
-        if session.bucket is not None:
-            session.bucket.take(now)
-        recipient, preimage, opaque = wire.split_send(payload)
-        slot = Slot(session)
-        session.outstanding.append(slot)
-        entry = self._cache.find(recipient, preimage, now)
-        if entry is not None:
-            slot.lease = entry
-            self._answer_at_once(slot, recipient, Outcome.CACHED, Status.OK, entry.response, now)
-            return
-        in_flight = self._exchanges.find_in_flight(recipient, preimage)
-        if in_flight is not None:
-            self._join(in_flight, slot, now)
-            return
-        binding = self._bindings.get(recipient)
-        if binding is None or self._retiring:
-            self._answer_at_once(slot, recipient, Outcome.OFFLINE, Status.NOT_CONNECTED, b"", now)
-            return
-        commit = sha256(preimage)
-        if commit not in binding.commits:
-            self._answer_at_once(slot, recipient, Outcome.BAD_CAPABILITY, Status.BAD_PREIMAGE, b"", now)
-            return
-        if len(binding.pending_ids) + binding.unread_timeouts >= PENDING_PER_RECIPIENT_MAX:
-            self._outbox.append(Refused(PROTOCOL, recipient, Refusal.RECIPIENT_QUEUE_FULL.value))
-            self._answer_at_once(slot, recipient, Outcome.REFUSED, Status.NOT_CONNECTED, b"", now)
-            return
-        binding.commits.discard(commit)
-        self._deliver(binding, slot, preimage, opaque, now)
-
-    def _join(self, exchange: Exchange, slot: Slot, now: Instant) -> None:
-        """Let a SEND with the preimage of an exchange under way wait for its outcome. BHUMI-A4."""
-        exchange.slots = [waiting for waiting in exchange.slots if waiting.session.state is not State.CLOSED]
-        if len(exchange.slots) > JOINERS_MAX:
-            self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
-            self._answer_at_once(slot, exchange.recipient, Outcome.BAD_CAPABILITY, Status.BAD_PREIMAGE, b"", now)
-        else:
-            exchange.slots.append(slot)
-
-    def _deliver(self, binding: Session, slot: Slot, preimage: bytes, payload: bytes, now: Instant) -> None:
-        recipient = binding.identity
-        assert recipient is not None
-        message_id = self._rng.getrandbits(32)
-        while self._exchanges.knows(recipient, message_id) or message_id in binding.sent:
-            message_id = self._rng.getrandbits(32)
-        self._attempts += 1
-        deadline = Instant(now + self._ack_timeout)
-        self._exchanges.add(
-            Exchange(recipient, preimage, message_id, self._attempts, now, deadline, len(payload), [slot])
-        )
-        binding.pending_ids[message_id] = None
-        binding.sent.note(message_id)
-        shown = preimage if binding.with_preimage else None
-        self._outbox.append(make_send((binding.peer, wire.encode_deliver(message_id, payload, shown), False)))
-
-    def _on_ack(self, session: Session, payload: bytes, now: Instant) -> None:
-        """Match an answer with its exchange. Spec 5.5; BHUMI-19, BHUMI-22, BHUMI-A3, BHUMI-A13, BHUMI-C5."""
-        message_id, answer = wire.split_ack(payload)
-        identity = session.identity
-        if identity is not None:
-            exchange = self._exchanges.find_pending(identity, message_id)
-            if exchange is not None:
-                self._exchanges.remove(exchange)
-                self._cache.keep_acked(identity, exchange.preimage, answer, now)
-                frame = wire.encode_send_result(Status.OK, answer)
-                self._end(exchange, frame, Outcome.OK, len(answer), now)
-                return
-            late = self._exchanges.take_late(identity, message_id)
-            if late is not None:
-                if late.accepted_until > now:
-                    self._cache.keep_acked(identity, late.preimage, answer, now)
-                return
-            if message_id in session.sent:
-                return
-        session.strikes += 1
-        self._note_refused(session, Refusal.UNSOLICITED_ACK)
-        if session.strikes >= STRIKES_MAX:
-            self._close(session, Refusal.ACK_STRIKES, now)
-
-    # Outcomes
-
-    def _time_out(self, exchange: Exchange, now: Instant) -> None:
-        """Tell the senders 3; the answer may still come and be kept as long as the cache keeps any (BHUMI-19)."""
-        until = after_ms(now, self._settings.response_ttl_ms)
-        self._make_late(exchange, until, now)
-        binding = self._bindings.get(exchange.recipient)
-        if binding is not None and binding.waiting_since is not None:
-            binding.unread_timeouts += 1
-        self._end(exchange, wire.encode_send_result(Status.TIMEOUT, b""), Outcome.TIMEOUT, 0, now)
-
-    def _end(self, exchange: Exchange, frame: bytes, outcome: Outcome, reply_bytes: int, now: Instant) -> None:
-        """Give an exchange's outcome to everybody who waits for it."""
-        binding = self._bindings.get(exchange.recipient)
-        if binding is not None:
-            binding.pending_ids.pop(exchange.message_id, None)
-        latency_us, tries = now - exchange.accepted_at, len(exchange.slots)
-        told = (PROTOCOL, exchange.attempt, exchange.recipient, outcome, latency_us)
-        self._outbox.append(make_finished((*told, exchange.payload_bytes + reply_bytes, tries)))
-        for slot in exchange.slots:
-            self._settle(slot, frame, now)
-
-    def _answer_at_once(
-        self, slot: Slot, recipient: bytes, outcome: Outcome, status: Status, answer: bytes, now: Instant
-    ) -> None:
-        """Give an outcome that needed no delivery."""
-        self._attempts += 1
-        self._outbox.append(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, len(answer), 1))
-        self._settle(slot, wire.encode_send_result(status, answer), now)
-
-    def _settle(self, slot: Slot, frame: bytes, now: Instant) -> None:
-        """Fill a slot and send every result that has nothing open before it (BHUMI-9)."""
-        slot.frame = frame
-        session = slot.session
-        if session.state is State.CLOSED:
-            return
-        session.active_at = now
-        outstanding = session.outstanding
-        while outstanding and (ready := outstanding[0].frame) is not None:
-            lease = outstanding.popleft().lease
-            session.unread_replies += 1
-            if lease is not None:
-                session.leases.append((self._turn, lease))
-            self._outbox.append(make_send((session.peer, ready, lease is not None)))
-        if session.held:
-            self._runnable.append(session)
-
-    def _reply(self, session: Session, frame: bytes) -> None:
-        session.unread_replies += 1
-        self._outbox.append(Send(session.peer, frame))
-
-    def _make_late(self, exchange: Exchange, accepted_until: Instant, now: Instant) -> None:
-        swept_at = after_ms(now, self._settings.response_ttl_ms)
-        if not self._exchanges.make_late(exchange, accepted_until, swept_at):
-            self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.LATE_OVER_LIMIT.value))
-
-    # Ends of connections
-
-    def _close(self, session: Session, refusal: Refusal, now: Instant) -> None:
-        """Close a connection for a reason. Nobody else notices, except those who waited for this recipient."""
-        if refusal is not Refusal.SHUTDOWN:
-            self._note_refused(session, refusal)
-        self._forget(session, refusal.value, now)
-        self._outbox.append(Close(session.peer, refusal, abort=refusal is Refusal.WRITE_TIMEOUT))
-
-    def _forget(self, session: Session, reason: str, now: Instant) -> None:
-        """Drop all that hangs on a connection; whoever waits for this recipient gets 4 at once (BHUMI-21)."""
-        session.close()
-        del self._sessions[session.peer]
-        self._alarms.cancel(session.peer)
-        identity = session.identity
-        if identity is not None and self._bindings.get(identity) is session:
-            del self._bindings[identity]
-            for exchange in self._exchanges.pending_of(identity, list(session.pending_ids)):
-                self._make_late(exchange, exchange.deadline, now)
-                self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)
-        self._outbox.append(PeerLeft(PROTOCOL, session.peer, identity, reason))
+        self._connections.reply(session, _KEEPALIVE)
 
     # Time
 
@@ -476,24 +410,20 @@ class BhumiRelay(AsksNothing):
             session.active_at = now  # who waits for a result is not idle, BHUMI-L
         refusal = session.overdue(now)
         if refusal is not None:
-            self._close(session, refusal, now)
+            self._connections.close(session, refusal, now)
             return
         if session.held:
             self._advance(session, now)
         if session.state is not State.CLOSED:
-            self._arm(session)
+            self._connections.arm(session)
 
-    def _arm(self, session: Session) -> None:
-        self._alarms.set_by(session.peer, session.deadline())
 
-    def _plan_sweep(self) -> None:
-        """Plan to forget expired things, at most one sweep a second."""
-        expiries = [at for at in (self._cache.next_expiry(), self._exchanges.next_sweep()) if at is not None]
-        if expiries:
-            step = SWEEP_MS * MICROSECONDS_PER_MS
-            self._sweep_at = Instant(-(-min(expiries) // step) * step)
-
-    # Facts
-
-    def _note_refused(self, session: Session, refusal: Refusal, times: int = 1) -> None:
-        self._outbox.append(Refused(PROTOCOL, session.identity, refusal.value, times))
+def _offered(settings: BhumiSettings, key_pair: KeyPair | None) -> Feature:
+    """Return the features that a relay accepts."""
+    offered = Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK
+    if key_pair is None:
+        return offered
+    offered |= Feature.BINDING
+    if settings.gossip:
+        offered |= Feature.PRESENCE
+    return offered | Feature.QA if settings.qa else offered

@@ -23,6 +23,7 @@ from waystation.core.limits import TokenBucket
 from waystation.protocols.bhumi.cache import CacheEntry
 from waystation.protocols.bhumi.exchanges import SentNumbers, Slot
 from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.negotiated import Negotiated
 from waystation.protocols.bhumi.refusals import Refusal
 from waystation.protocols.bhumi.wire import FrameBuffer
 
@@ -69,6 +70,7 @@ class Session:
 
     __slots__ = (
         "active_at",
+        "always_preimage",
         "bucket",
         "commits",
         "frame_since",
@@ -76,6 +78,7 @@ class Session:
         "held",
         "identity",
         "leases",
+        "negotiated",
         "nonce",
         "outstanding",
         "peer",
@@ -107,6 +110,10 @@ class Session:
         self.bucket = TokenBucket(SENDS_PER_SECOND, SENDS_BURST, now) if rate_limits else None
         self.state = State.ANONYMOUS
         self.identity: PublicKey | None = None
+        self.always_preimage = False
+        """Whether it came through a door where DELIVER shows the preimage to everybody."""
+        self.negotiated: Negotiated | None = None
+        """What OPTIONS has agreed on; None for a connection that knows the seed's protocol only."""
         self.with_preimage = False
         """Whether DELIVER shows the preimage on this connection."""
         self.commits: set[bytes] = set()
@@ -194,4 +201,6 @@ class Session:
             timers.append((after_ms(self.waiting_since, WRITE_TIMEOUT_MS), Refusal.WRITE_TIMEOUT))
         if self.frame_since is not None:
             timers.append((after_ms(self.frame_since, FRAME_TIMEOUT_MS), Refusal.FRAME_TIMEOUT))
+        if self.negotiated is not None and self.negotiated.proof_by is not None:
+            timers.append((self.negotiated.proof_by, Refusal.BINDING_MISSING))
         return timers

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from waystation.core.errors import LocalError
 from waystation.core.settings import setting
+from waystation.protocols.bhumi.extension_wire import ADDRESS_CHARS_MAX, is_address
 
-__all__ = ["BhumiSettings"]
+__all__ = ["BhumiSettings", "check_address"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +34,31 @@ class BhumiSettings:
         help="Key the response cache by recipient and preimage; false restores the seed's letter.",
     )
     require_binding: bool = setting(
-        default=False, help="Demand a signature bound to this relay (extension BIND); not available yet."
+        default=False, help="Demand of devices that they prove their identity to this very relay (extension BIND)."
     )
+    gossip: bool = setting(
+        default=True, help="Take presences of devices, tell where they are, and pass both on among relays."
+    )
+    peers: list[str] = setting(
+        [], "Addresses of relays to gossip with, tls://host:port, dialled for ever, private ones too."
+    )
+    peers_ca: str = setting(
+        "", "PEM file of an authority that relays must have which we dial; empty takes any certificate."
+    )
+    advertise: str = setting("", "Address of this relay that others are told, tls://host:port; empty tells none.")
+    dials_private: bool = setting(
+        default=False, help="Take and dial adverts of other relays also when their address is private or loopback."
+    )
+    qa: bool = setting(default=True, help="Ask devices now and then to try another relay; they may refuse.")
+
+
+def check_address(text: str) -> None:
+    """Check that a text is an address as adverts write it (BHUMI-ADDRESS).
+
+    Raises:
+        LocalError: It is not ``tls://host:port`` or ``tcp://host:port``, or longer than 255 characters.
+    """
+    if not is_address(text):
+        raise LocalError(
+            f"{text[:ADDRESS_CHARS_MAX]!r} is no address of a relay; allowed: tls://host:port or tcp://host:port"
+        )

@@ -25,6 +25,7 @@ __all__ = [
     "sign_binding",
     "sign_presence",
     "untimely",
+    "untimely_span",
 ]
 
 CLOCK_TOLERANCE_S: Final = 120  # between the clocks of two honest machines
@@ -65,13 +66,16 @@ def untimely(record: SignedRecord, now_s: int) -> Refusal | None:
         now_s: Unix seconds.
     """
     ttl_max_s = PRESENCE_TTL_MAX_S if isinstance(record, Presence) else ADVERT_TTL_MAX_S
-    if not 0 < record.ttl_s <= ttl_max_s:
+    return untimely_span(record.issued_at_s, record.ttl_s, ttl_max_s, now_s)
+
+
+def untimely_span(issued_at_s: int, ttl_s: int, ttl_max_s: int, now_s: int) -> Refusal | None:
+    """As ``untimely``, for the times of a record that is not unpacked."""
+    if not 0 < ttl_s <= ttl_max_s:
         return Refusal.RECORD_TTL
-    if record.issued_at_s > now_s + CLOCK_TOLERANCE_S:
+    if issued_at_s > now_s + CLOCK_TOLERANCE_S:
         return Refusal.RECORD_FROM_FUTURE
-    if expires_at_s(record) <= now_s:
-        return Refusal.RECORD_EXPIRED
-    return None
+    return Refusal.RECORD_EXPIRED if issued_at_s + ttl_s <= now_s else None
 
 
 def binding_bytes(challenge: BindChallenge, identity: PublicKey) -> bytes:

@@ -1,0 +1,197 @@
+"""What gossip of many presences costs one relay: memory of the table, and CPU at steady state.
+
+Usage: python -m bench.bhumi_gossip [--records 100000] [--json FILE]
+
+One relay has eight contacts. First it learns all records; the memory that it has grown by is that of its tables. Then
+simulated seconds pass in which every device renews its presence every 240 s and each record arrives from as many
+contacts as tell it in a mesh where everybody tells three at once and three more a round later; the CPU time of the
+relay in such seconds, signatures included, is its share of a core. They are two cycles of renewals, because only every
+second renewal of a device is news (BHUMI-RENEWAL). What the bench itself does, signing above all, is
+not counted.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import random
+import time
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from waystation.core.effects import Peer, Send
+from waystation.core.instant import Instant
+from waystation.crypto.signing import KeyPair, sign
+from waystation.protocols.bhumi import extension_wire, messages, wire
+from waystation.protocols.bhumi.messages import Feature
+from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.protocols.bhumi.signed_records import sign_presence
+
+CONTACTS = 8
+RELAYS = 50
+RENEWED_EVERY_S = 240
+MEASURED_S = 2 * RENEWED_EVERY_S
+TTL_S = 600
+COPIES = 6  # of each record: three contacts tell it at once, three with their next round
+PER_FRAME = 400
+MEMORY_MIB_MAX = 64
+SHARE_MAX = 0.02
+_SECOND = 1_000_000
+_WALL_S = 1_700_000_000
+
+
+class Relay:
+    """A relay with contacts, and a clock that counts what it spends."""
+
+    def __init__(self) -> None:
+        """Link it with its contacts."""
+        self.now = Instant(0)
+        self.spent_s = 0.0
+        self.bytes_out = 0
+        key_pair = KeyPair.from_seed(bytes([1]) * 32)
+        self.machine = BhumiRelay(BhumiSettings(), random.Random(1), key_pair=key_pair, rate_limits=False)
+        self.machine.set_wall(self.now, _WALL_S * _SECOND)
+        self.peers = [Peer(number) for number in range(1, CONTACTS + 1)]
+        for peer in self.peers:
+            self._introduce(peer)
+
+    def _introduce(self, peer: Peer) -> None:
+        key_pair = KeyPair.from_seed(bytes([100 + peer]) * 32)
+        self.machine.connect(peer, self.now)
+        (hello,) = (effect for effect in self.machine.take() if isinstance(effect, Send))
+        nonce = wire.decode_hello(hello.data[wire.FRAME_HEADER_BYTES :]).relay_nonce
+        identity = messages.IAm(key_pair.public, sign(key_pair, wire.signed_bytes(nonce, key_pair.public)))
+        said: tuple[messages.Message, ...] = (messages.Options(Feature.PRESENCE), identity)
+        self.machine.receive(
+            peer, b"".join([wire.encode(message) for message in said]) + extension_wire.encode_gossip([]), self.now
+        )
+        self.machine.take()
+
+    def tell(self, peer: Peer, tagged: Sequence[bytes]) -> None:
+        """Let a contact tell records, and count what that costs."""
+        for start in range(0, len(tagged), PER_FRAME):
+            frame = extension_wire.encode_gossip(tagged[start : start + PER_FRAME])
+            began = time.process_time()
+            self.machine.receive(peer, frame, self.now)
+            effects = self.machine.take()
+            self.spent_s += time.process_time() - began
+            self.bytes_out += sum(len(effect.data) for effect in effects if isinstance(effect, Send))
+
+    def pass_second(self) -> None:
+        """Let a second pass, and count what that costs; contacts keep their connections alive."""
+        until = Instant(self.now + _SECOND)
+        began = time.process_time()
+        while (deadline := self.machine.deadline()) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            self.machine.wake(self.now)
+        effects = self.machine.take()
+        self.spent_s += time.process_time() - began
+        self.bytes_out += sum(len(effect.data) for effect in effects if isinstance(effect, Send))
+        self.now = until
+        if until // _SECOND % 45 == 0:
+            for peer in self.peers:
+                self.machine.receive(peer, wire.encode(messages.Keepalive()), self.now)
+            self.machine.take()
+
+
+class Devices:
+    """Keys, and what they sign."""
+
+    def __init__(self, count: int) -> None:
+        """Make keys, each at some relay."""
+        rng = random.Random(2)
+        self._keys = [KeyPair.from_seed(rng.randbytes(32)) for _ in range(count)]
+        self._relays = [KeyPair.from_seed(bytes([number]) * 32).public for number in range(150, 150 + RELAYS)]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def presence(self, number: int, issued_at_s: int) -> bytes:
+        """Return the tagged presence of one device."""
+        record = sign_presence(self._keys[number], self._relays[number % RELAYS], issued_at_s, TTL_S)
+        return extension_wire.encode_tagged(record)
+
+    def renewing(self, second: int) -> range:
+        """Return the devices that renew in this second."""
+        return range(second % RENEWED_EVERY_S, len(self._keys), RENEWED_EVERY_S)
+
+
+def fill(relay: Relay, devices: Devices) -> float:
+    """Let the relay learn every device as it was in the last 240 s; return the MiB that it has grown by."""
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for second in range(-RENEWED_EVERY_S, 0):
+        tagged = [devices.presence(number, _WALL_S + second) for number in devices.renewing(second)]
+        relay.tell(relay.peers[second % CONTACTS], tagged)
+    for _ in range(2):  # what came in this round is told again in the next, and then let go
+        for _ in range(35):
+            relay.pass_second()
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return grown / (1 << 20)
+
+
+def steady(relay: Relay, devices: Devices) -> float:
+    """Let devices renew for two cycles and for two more; return the share of a core in the latter."""
+    first = relay.now // _SECOND
+    measured_from = first + MEASURED_S
+    late: dict[int, list[bytes]] = {}
+    for second in range(first, measured_from + MEASURED_S):
+        if second == measured_from:
+            relay.spent_s, relay.bytes_out = 0.0, 0
+        tagged = [devices.presence(number, _WALL_S + second) for number in devices.renewing(second)]
+        if second // RENEWED_EVERY_S % 2 == 0:  # no news to anybody, so that only the relays of the devices tell it
+            tagged = tagged[: len(tagged) // RELAYS]
+        late[second + 30] = tagged
+        for copy in range(COPIES // 2):
+            relay.tell(relay.peers[(second + copy) % CONTACTS], tagged)
+            relay.tell(relay.peers[(second + copy + 3) % CONTACTS], late.get(second, []))
+        late.pop(second, None)
+        relay.pass_second()
+    return relay.spent_s / MEASURED_S
+
+
+def measure(records: int) -> dict[str, Any]:
+    """Fill and run; return numbers and ratios."""
+    relay, devices = Relay(), Devices(records)
+    mib = fill(relay, devices)
+    share = steady(relay, devices)
+    sizes = relay.machine.sizes()
+    scale = records / 100_000
+    return {
+        "records": sizes["presences"],
+        "memory_mib": mib,
+        "bytes_per_record": mib * (1 << 20) / records,
+        "share_of_a_core": share,
+        "kib_out_per_s": relay.bytes_out / MEASURED_S / 1_024,
+        "ratios": {
+            "memory (at most 1)": mib / (MEMORY_MIB_MAX * scale),
+            "CPU (at most 1)": share / (SHARE_MAX * scale),
+        },
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    print(f"Bhumi gossip, {options.records:,} devices, {CONTACTS} contacts; {platform.platform()}")
+    report = measure(options.records)
+    print(f"  memory {report['memory_mib']:.1f} MiB, {report['bytes_per_record']:.0f} B a record", end="")
+    print(f"; {report['share_of_a_core']:.2%} of a core, {report['kib_out_per_s']:.0f} KiB/s out")
+    print("ratios to what is allowed:")
+    for name, value in report["ratios"].items():
+        print(f"  {name:36} {value:.2f}")
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""Gossip: how signed records spread among relays.
+
+A round is about 30 s. At its begin three contacts are drawn for it; whatever is new goes to those three as soon as the
+loop's turn is over, and what came during the round before goes to them at once as well. A record never goes back to
+where it came from, and it goes out once only, because it is news only once (BHUMI-SEEN): that ends every loop. Who
+joins late asks for a sample of what is known.
+
+A contact that does not take its bytes gets nothing more until it has taken them: what it misses comes in a later round
+or never, since a presence is a hint and not a promise.
+
+Spec: Bhumi v2 7.2; BHUMI-X, BHUMI-GOSSIP, BHUMI-RUMOUR, BHUMI-A20.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from waystation.core.effects import Effect, Send
+from waystation.core.facts import Refused
+from waystation.core.ids import PublicKey
+from waystation.core.instant import Instant, after_ms
+from waystation.core.limits import TokenBucket
+from waystation.protocols.bhumi.connections import PROTOCOL
+from waystation.protocols.bhumi.contact import Carrier, Contact
+from waystation.protocols.bhumi.extension_wire import encode_gossip, encode_tagged, gossip_cost, split_gossip
+from waystation.protocols.bhumi.records import Records
+from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.wire import EXTENSION_FRAME_BYTES_MAX
+
+__all__ = ["CONTACTS_ENOUGH", "FANOUT", "RECORD_STRIKES_MAX", "ROUND_MS", "SAMPLE_RECORDS", "STRIKING", "Gossip"]
+
+FANOUT: Final = 3  # specs/bhumi.md 5
+ROUND_MS: Final = 30_000
+ROUND_JITTER_MS: Final = 3_000
+CONTACTS_ENOUGH: Final = 8
+"""A relay with fewer asks one of them for a sample in each round."""
+SAMPLE_RECORDS: Final = 400  # a frame of 64 KiB holds 458 presences
+RECORDS_PER_SECOND: Final = 2_000  # of one contact, that need a signature check
+RECORDS_BURST: Final = 20_000
+FRAMES_PER_SECOND: Final = 64
+FRAMES_BURST: Final = 512
+ROUND_RECORDS_MAX: Final = 20_000
+"""Records of one round that are told again in the next."""
+RECORD_STRIKES_MAX: Final = 16
+STRIKING: Final = (Refusal.RECORD_TTL, Refusal.RECORD_SIGNATURE)
+"""What no honest relay passes on. Clocks differ, and tables and rules too, so nothing else counts against a contact."""
+
+_COUNT_BYTES: Final = 2
+_ASK: Final = encode_gossip([])
+
+
+class Gossip:
+    """The contacts of one relay and what is on its way to them."""
+
+    def __init__(self, records: Records, rng: random.Random, outbox: list[Effect], *, rate_limits: bool = True) -> None:
+        """Begin without contacts.
+
+        Args:
+            records: What is believed.
+            rng: Draws contacts and samples.
+            outbox: Gets what is to be sent.
+            rate_limits: False lifts the allowances of contacts.
+        """
+        self._records = records
+        self._rng = rng
+        self._outbox = outbox
+        self._rate_limits = rate_limits
+        self.contacts: dict[Carrier, Contact] = {}
+        self._chosen: list[Contact] = []
+        self._fresh: dict[bytes, Contact | None] = {}
+        """New records of this turn, and who told us: they leave at its end."""
+        self._recent: dict[bytes, Contact | None] = {}
+        """New records of this round."""
+        self._round = 1
+        self._round_ends: Instant | None = None
+        self._advert: bytes | None = None
+        """Our own advert as it was told last."""
+
+    # Contacts
+
+    def join(self, carrier: Carrier, contact: Contact, now: Instant) -> None:
+        """Begin to gossip with another relay: it is asked for what it knows, and is told what is new."""
+        self.contacts[carrier] = contact
+        if len(self._chosen) < FANOUT:
+            self._chosen.append(contact)
+        if self._round_ends is None:
+            self._round_ends = self._next_round(now)
+        self._send(contact, _ASK)
+
+    def make_contact(self, carrier: Carrier, key: PublicKey | None, address: str, now: Instant) -> Contact:
+        """Return what to ``join`` with; arguments as the fields of ``Contact``."""
+        records = frames = None
+        if self._rate_limits:
+            records = TokenBucket(RECORDS_PER_SECOND, RECORDS_BURST, now)
+            frames = TokenBucket(FRAMES_PER_SECOND, FRAMES_BURST, now)
+        return Contact(carrier, key, address, now, records, frames)
+
+    def leave(self, carrier: Carrier) -> None:
+        """Forget a contact whose connection is over; another one takes its place in this round."""
+        contact = self.contacts.pop(carrier, None)
+        if contact is None:
+            return
+        if contact in self._chosen:
+            self._chosen.remove(contact)
+            others = [other for other in self.contacts.values() if other not in self._chosen]
+            if others:
+                self._chosen.append(self._rng.choice(others))
+
+    # Records
+
+    def receive(self, contact: Contact, payload: bytes, now: Instant) -> bool:
+        """Take a GOSSIP frame; False when the connection must be closed for what it holds.
+
+        Raises:
+            MalformedError: The frame, or an address in it, is not well formed.
+        """
+        if contact.frames is not None and not contact.frames.take(now):
+            self._note(contact, Refusal.GOSSIP_FLOOD, 1)
+            return True
+        records = split_gossip(payload)
+        if not records:
+            self._give_sample(contact, now)
+            return True
+        refused: dict[Refusal, int] = {}
+        try:
+            for tagged in records:
+                verdict = self._records.take(tagged, contact.records, now, is_hearsay=True)
+                if isinstance(verdict, Refusal):
+                    refused[verdict] = refused.get(verdict, 0) + 1
+                elif verdict is not None:
+                    contact.records_in += 1
+                    self.spread(tagged, contact)
+        finally:
+            for refusal, times in refused.items():
+                self._note(contact, refusal, times)
+        contact.strikes += sum(refused.get(refusal, 0) for refusal in STRIKING)
+        return contact.strikes < RECORD_STRIKES_MAX
+
+    def spread(self, tagged: bytes, source: Contact | None) -> None:
+        """Pass a new record on to everybody but its source, at the end of this turn."""
+        if not self.contacts:
+            return
+        self._fresh[tagged] = source
+        if len(self._recent) < ROUND_RECORDS_MAX:
+            self._recent[tagged] = source
+
+    def flush(self) -> None:
+        """Send what has become new in this turn."""
+        if not self._fresh:
+            return
+        fresh, self._fresh = self._fresh, {}
+        for contact in self._chosen:
+            self._tell(contact, (tagged for tagged, source in fresh.items() if source is not contact))
+
+    # Time
+
+    def wake(self, now: Instant) -> None:
+        """Begin a round if it is time."""
+        if self._round_ends is None or self._round_ends > now:
+            return
+        self._round += 1
+        self._round_ends = self._next_round(now) if self.contacts else None
+        recent, self._recent = self._recent, {}
+        everybody = list(self.contacts.values())
+        self._chosen = self._rng.sample(everybody, min(FANOUT, len(everybody)))
+        self._tell_own(now)
+        still = {tagged: source for tagged, source in recent.items() if self._records.holds(tagged, now)}
+        for contact in self._chosen:
+            self._tell(contact, (tagged for tagged, source in still.items() if source is not contact))
+        if 0 < len(everybody) < CONTACTS_ENOUGH:
+            self._send(self._rng.choice(everybody), _ASK)
+
+    def deadline(self) -> Instant | None:
+        """Return when the next round begins, None without contacts."""
+        return self._round_ends
+
+    def _next_round(self, now: Instant) -> Instant:
+        return after_ms(now, ROUND_MS + self._rng.randrange(-ROUND_JITTER_MS, ROUND_JITTER_MS + 1))
+
+    def _tell_own(self, now: Instant) -> None:
+        """Spread our own advert when it was made anew."""
+        own = self._records.own_advert(now)
+        tagged = encode_tagged(own) if own is not None else None
+        if tagged is not None and tagged != self._advert:
+            self._advert = tagged
+            self.spread(tagged, None)
+
+    # Frames
+
+    def _give_sample(self, contact: Contact, now: Instant) -> None:
+        if contact.sampled_in != self._round:
+            contact.sampled_in = self._round
+            self._tell(contact, self._records.sample(self._rng, SAMPLE_RECORDS, now))
+
+    def _tell(self, contact: Contact, records: Iterable[bytes]) -> None:
+        """Send records in as many frames as they need."""
+        if contact.is_stalled:
+            return
+        batch: list[bytes] = []
+        room = EXTENSION_FRAME_BYTES_MAX - _COUNT_BYTES
+        for tagged in records:
+            if gossip_cost(tagged) > room:
+                self._send(contact, encode_gossip(batch))
+                batch, room = [], EXTENSION_FRAME_BYTES_MAX - _COUNT_BYTES
+            batch.append(tagged)
+            room -= gossip_cost(tagged)
+            contact.records_out += 1
+        if batch:
+            self._send(contact, encode_gossip(batch))
+
+    def _send(self, contact: Contact, frame: bytes) -> None:
+        self._outbox.append(Send(contact.carrier.peer, frame))
+
+    def _note(self, contact: Contact, refusal: Refusal, times: int) -> None:
+        self._outbox.append(Refused(PROTOCOL, contact.key, refusal.value, times))

@@ -1,0 +1,213 @@
+"""Which other relays we dial to gossip with.
+
+Addresses come from the operator, from adverts, and from the local network. The operator's are dialled for ever and may
+be private; those of the local network may be private too. At most ``LINKS_MAX`` stand or are being dialled, with a
+place kept for each of the operator's. An address that fails rests for 1 s, then twice as long each time, for 5 min at
+most.
+
+Two relays need one link. Whichever key is smaller keeps the one it has dialled; the other side closes its own as soon
+as the first has proved who dialled it. So nobody loses a link by what somebody else only claims (BHUMI-DOUBLE).
+"""
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from waystation.core.effects import Dial
+from waystation.core.ids import PublicKey
+from waystation.core.instant import Instant, after_ms
+from waystation.protocols.bhumi.neighbours import Neighbour
+from waystation.protocols.bhumi.refusals import Refusal
+
+__all__ = ["LAN_PLACES_MAX", "LINKS_MAX", "RETRY_FIRST_MS", "RETRY_MAX_MS", "Kind", "Links"]
+
+LINKS_MAX: Final = 8
+LAN_PLACES_MAX: Final = 64
+OWN_ADDRESSES_MAX: Final = 64
+RETRY_FIRST_MS: Final = 1_000
+RETRY_MAX_MS: Final = 300_000
+STOOD_MS: Final = 30_000  # a link that lasted so long starts the waits from the beginning
+LAN_FAILURES_MAX: Final = 8
+_DOUBLINGS_MAX: Final = 16
+
+
+class Kind(IntEnum):
+    """Who named an address, in the order in which they are dialled."""
+
+    CONFIGURED = 0
+    ADVERTISED = 1
+    LOCAL = 2
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """One address that we dial."""
+
+    address: str
+    kind: Kind
+    relay_id: PublicKey | None
+    """Who is there, as far as anybody has said."""
+    due: Instant
+    failures: int = 0
+    is_busy: bool = False
+    """Whether a dial or a link is under way."""
+    stood_since: Instant | None = None
+
+
+class Links:
+    """Addresses and what became of them. Cost: O(addresses and neighbours) for each look."""
+
+    def __init__(
+        self,
+        own_key: PublicKey,
+        rng: random.Random,
+        configured: Collection[str],
+        own_address: str = "",
+        *,
+        dials_private: bool = False,
+    ) -> None:
+        """Remember the operator's addresses; they are due at once.
+
+        Args:
+            own_key: Ours.
+            rng: Draws neighbours and jitter.
+            configured: Addresses of the operator, in the order in which they are dialled.
+            own_address: Never dialled.
+            dials_private: Whether advertised names may lead to private addresses.
+        """
+        self._own_key = own_key
+        self._rng = rng
+        self._dials_private = dials_private
+        self._own_addresses = dict.fromkeys([own_address] if own_address else [])
+        start = Instant(0)  # whatever the clock says first, these are due
+        self._places = {
+            address: _Place(address, Kind.CONFIGURED, None, start)
+            for address in configured
+            if address not in self._own_addresses
+        }
+        self._look_at: Instant | None = start if self._places else None
+
+    def __len__(self) -> int:
+        """Return how many addresses are remembered."""
+        return len(self._places)
+
+    @property
+    def busy_count(self) -> int:
+        """How many links stand or are being dialled."""
+        return sum(place.is_busy for place in self._places.values())
+
+    def configured(self) -> list[str]:
+        """Return the operator's addresses that are not our own."""
+        return [place.address for place in self._places.values() if place.kind is Kind.CONFIGURED]
+
+    def hear(self, address: str, relay_id: PublicKey | None, now: Instant) -> None:
+        """Note a relay of the local network; those that fail longest make room."""
+        if address in self._places or address in self._own_addresses or relay_id == self._own_key:
+            return
+        local = [place for place in self._places.values() if place.kind is Kind.LOCAL]
+        if len(local) >= LAN_PLACES_MAX:
+            worst = max((place for place in local if not place.is_busy), key=lambda each: each.failures, default=None)
+            if worst is None:
+                return
+            del self._places[worst.address]
+        self._places[address] = _Place(address, Kind.LOCAL, relay_id, now)
+        self.stir(now)
+
+    def stir(self, now: Instant) -> None:
+        """Look for somebody to dial at the next occasion: something has changed."""
+        self._look_at = now
+
+    def deadline(self) -> Instant | None:
+        """Return when ``dials`` may have something to say."""
+        return self._look_at
+
+    def dials(self, neighbours: Collection[Neighbour], linked: Collection[bytes], now: Instant) -> list[Dial]:
+        """Return whom to dial now, each marked as being dialled.
+
+        Args:
+            neighbours: Live adverts.
+            linked: Keys of relays that a link stands with, whoever dialled it.
+            now: Monotonic time.
+        """
+        if self._look_at is None or self._look_at > now:
+            return []
+        self._add_advertised(neighbours, now)
+        wanted = [
+            place
+            for place in self._places.values()
+            if not place.is_busy and not (place.relay_id is not None and place.relay_id in linked)
+        ]
+        ours = [place for place in wanted if place.kind is Kind.CONFIGURED]
+        room = LINKS_MAX - self.busy_count - len(ours)
+        others = [place for place in wanted if place.kind is not Kind.CONFIGURED]
+        self._rng.shuffle(others)
+        others.sort(key=lambda place: place.kind)
+        chosen = [place for place in ours if place.due <= now]
+        chosen += [place for place in others if place.due <= now][: max(0, room)]
+        for place in chosen:
+            place.is_busy = True
+        rest = [place.due for place in wanted if not place.is_busy and (room > 0 or place.kind is Kind.CONFIGURED)]
+        self._look_at = min((due for due in rest if due > now), default=None)
+        return [self._dial(place) for place in chosen]
+
+    def failed(self, address: str, now: Instant) -> None:
+        """A dial came to nothing, or its connection is over."""
+        place = self._places.get(address)
+        if place is None:
+            return
+        stood_ms = (now - place.stood_since) // 1_000 if place.stood_since is not None else 0
+        place.is_busy, place.stood_since = False, None
+        place.failures = 0 if stood_ms >= STOOD_MS else place.failures + 1
+        if place.kind is Kind.LOCAL and place.failures >= LAN_FAILURES_MAX:
+            del self._places[address]  # mDNS names it again when it is back
+        wait_ms = min(RETRY_FIRST_MS << min(max(0, place.failures - 1), _DOUBLINGS_MAX), RETRY_MAX_MS)
+        place.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
+        self.stir(now)
+
+    def stands(self, address: str, now: Instant) -> None:
+        """A link to this address stands."""
+        place = self._places.get(address)
+        if place is not None:
+            place.stood_since = now
+
+    def judge(self, address: str, relay_id: PublicKey, standing: Collection[str], dialled_us: bool) -> Refusal | None:
+        """Return why a connection that we dialled must not become a link; None when it may.
+
+        Args:
+            address: What was dialled.
+            relay_id: Who the other side says it is.
+            standing: Addresses of the links of ours that stand.
+            dialled_us: Whether a relay that has proved this key is linked with us by a connection of its own.
+        """
+        place = self._places.get(address)
+        if relay_id == self._own_key:
+            if len(self._own_addresses) < OWN_ADDRESSES_MAX:
+                self._own_addresses[address] = None
+            self._places.pop(address, None)
+            return Refusal.OWN_KEY
+        if place is not None:
+            place.relay_id = relay_id
+        doubles = [other for other in standing if other != address and self._is_at(other, relay_id)]
+        if doubles or (dialled_us and relay_id < self._own_key):
+            return Refusal.DOUBLE_LINK
+        return None
+
+    def _is_at(self, address: str, relay_id: PublicKey) -> bool:
+        place = self._places.get(address)
+        return place is not None and place.relay_id == relay_id
+
+    def _add_advertised(self, neighbours: Collection[Neighbour], now: Instant) -> None:
+        """Know the addresses of live adverts, and forget those whose adverts have ended."""
+        advertised = {neighbour.advert.address: neighbour.advert.relay_id for neighbour in neighbours}
+        for place in list(self._places.values()):
+            if place.kind is Kind.ADVERTISED and not place.is_busy and place.address not in advertised:
+                del self._places[place.address]
+        for address, relay_id in advertised.items():
+            if address not in self._places and address not in self._own_addresses:
+                self._places[address] = _Place(address, Kind.ADVERTISED, relay_id, now)
+
+    def _dial(self, place: _Place) -> Dial:
+        only_public = place.kind is Kind.ADVERTISED and not self._dials_private
+        return Dial(place.address, place.address, only_public)

@@ -1,0 +1,87 @@
+"""The table of adverts: which other relays say that they can be reached where, and until when.
+
+Entries are kept as they came, as in ``whereabouts``, and end as their owner said. Whether a place may be dialled or
+shown to anybody is decided before a record comes here (``places``, BHUMI-PRIVATE).
+"""
+
+import random
+from typing import Final, NamedTuple
+
+from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.extension_messages import RelayAd
+from waystation.protocols.bhumi.signed_records import expires_at_s
+from waystation.protocols.bhumi.whereabouts import Standing
+
+__all__ = ["NEIGHBOURS_MAX", "Neighbour", "Neighbours"]
+
+NEIGHBOURS_MAX: Final = 1_024
+
+
+class Neighbour(NamedTuple):
+    """One relay that says where it is."""
+
+    advert: RelayAd
+    tagged: bytes
+    """The record as it came, its tag included."""
+    ends_at_s: int
+    """Unix seconds."""
+
+
+class Neighbours:
+    """All adverts of other relays that one relay knows. Cost: O(1), O(entries) when it is full or is listed."""
+
+    def __init__(self, own_key: PublicKey, entries_max: int = NEIGHBOURS_MAX) -> None:
+        """Make an empty table; adverts under ``own_key`` are never news."""
+        self._own_key = own_key
+        self._entries_max = entries_max
+        self._by_relay: dict[PublicKey, Neighbour] = {}
+
+    def __len__(self) -> int:
+        """Return the number of entries, those that have ended but are not swept included."""
+        return len(self._by_relay)
+
+    def standing(self, advert: RelayAd, now_s: int) -> Standing:
+        """Return what would become of an advert; its times must be in order, its signature is not looked at."""
+        held = self._by_relay.get(advert.relay_id)
+        if advert.relay_id == self._own_key:
+            return Standing.KNOWN
+        if held is not None and held.ends_at_s > now_s:
+            return Standing.NEW if advert.issued_at_s > held.advert.issued_at_s else Standing.KNOWN
+        if held is None and len(self._by_relay) >= self._entries_max:
+            soonest = min(other.ends_at_s for other in self._by_relay.values())
+            return Standing.NEW if soonest < expires_at_s(advert) else Standing.FULL
+        return Standing.NEW
+
+    def keep(self, advert: RelayAd, tagged: bytes) -> None:
+        """Keep an advert whose ``standing`` is NEW and whose signature is right."""
+        if advert.relay_id not in self._by_relay and len(self._by_relay) >= self._entries_max:
+            soonest = min(self._by_relay.values(), key=lambda other: other.ends_at_s)
+            del self._by_relay[soonest.advert.relay_id]
+        self._by_relay[advert.relay_id] = Neighbour(advert, tagged, expires_at_s(advert))
+
+    def live(self, now_s: int) -> list[Neighbour]:
+        """Return the adverts that have not ended, in the order in which their relays came."""
+        return [neighbour for neighbour in self._by_relay.values() if neighbour.ends_at_s > now_s]
+
+    def address_of(self, relay_id: PublicKey, now_s: int) -> str:
+        """Return where a relay says that it is, empty when nobody knows."""
+        held = self._by_relay.get(relay_id)
+        return held.advert.address if held is not None and held.ends_at_s > now_s else ""
+
+    def holds(self, advert: RelayAd, tagged: bytes, now_s: int) -> bool:
+        """Return whether this very record stands and has not ended."""
+        held = self._by_relay.get(advert.relay_id)
+        return held is not None and held.tagged == tagged and held.ends_at_s > now_s
+
+    def sample(self, rng: random.Random, count: int, now_s: int) -> list[Neighbour]:
+        """Return at most so many that have not ended, drawn at random."""
+        live = self.live(now_s)
+        return live if len(live) <= count else rng.sample(live, count)
+
+    def sweep(self, now_s: int) -> None:
+        """Forget what has ended."""
+        self._by_relay = {key: each for key, each in self._by_relay.items() if each.ends_at_s > now_s}
+
+    def next_end_s(self) -> int | None:
+        """Return the second in which an entry ends next, None for an empty table."""
+        return min((each.ends_at_s for each in self._by_relay.values()), default=None)

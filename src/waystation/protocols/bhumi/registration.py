@@ -1,0 +1,160 @@
+"""Registration: which identity a connection stands for, and which commits count for it.
+
+An I_AM is checked by its signature over the connection's nonce, then by the operator's list, then, where that is
+demanded, by the proof of ``binding``; only then it replaces an older connection of the same identity and its commits
+count.
+
+Spec: Bhumi v2 5.2 and 6.4; BHUMI-5, BHUMI-8, BHUMI-26, BHUMI-M, BHUMI-X, BHUMI-A7 to BHUMI-A9.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from waystation.core.facts import PeerIdentified
+from waystation.core.ids import PublicKey
+from waystation.core.instant import Instant
+from waystation.crypto.hashing import sha256
+from waystation.crypto.signing import verify
+from waystation.protocols.bhumi import extension_wire, wire
+from waystation.protocols.bhumi.binding import Binding
+from waystation.protocols.bhumi.connections import PROTOCOL, Connections
+from waystation.protocols.bhumi.deliveries import Deliveries
+from waystation.protocols.bhumi.extension_messages import IAmOk
+from waystation.protocols.bhumi.messages import Feature, FrameType, IAm, Options
+from waystation.protocols.bhumi.negotiated import Negotiated
+from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.session import Session
+
+__all__ = ["Registration"]
+
+_COUNT_MAX: Final = 0xFFFF  # of I_AM_OK's fields
+
+
+class Registration:
+    """Takes OPTIONS, I_AM, BIND and what changes commits."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        deliveries: Deliveries,
+        binding: Binding | None,
+        offered: Feature,
+        response_bytes_max: int,
+        admits: Callable[[PublicKey], bool],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            connections: Who is here.
+            deliveries: Gets the responses that I_AM carries.
+            binding: Challenges; None for a relay without a key.
+            offered: Features that this relay accepts.
+            response_bytes_max: Largest carried response.
+            admits: Asked with each identity that proved itself; False closes the connection.
+        """
+        self._connections = connections
+        self._deliveries = deliveries
+        self._binding = binding
+        self._offered = offered
+        self._response_bytes_max = response_bytes_max
+        self._admits = admits
+        self.on_identified: list[Callable[[Session, Instant], None]] = []
+        """Called with a connection whose identity counts from now on."""
+        if binding is not None:
+            connections.on_end.append(lambda session, _now: binding.forget(session))
+
+    def on_options(self, session: Session, payload: bytes, _now: Instant) -> None:
+        """Answer with the accepted subset, and with the challenge behind it."""
+        accepted = wire.decode_options(payload).features & self._offered
+        if session.negotiated is None:
+            session.negotiated = Negotiated(accepted)
+        session.negotiated.features = accepted
+        session.with_preimage = session.always_preimage or Feature.DELIVER_WITH_PREIMAGE in accepted
+        self._connections.reply(session, wire.encode(Options(accepted)))
+        challenge = self._binding.challenge(session) if self._binding is not None else None
+        if challenge is not None:
+            self._connections.reply(session, challenge)
+
+    def on_i_am(self, session: Session, payload: bytes, now: Instant) -> None:
+        """Bind the connection to an identity, or refresh it."""
+        if session.bucket is not None:
+            session.bucket.take(now)
+        message = wire.decode_i_am(payload)
+        waiting = session.negotiated.waiting if session.negotiated is not None else None
+        known = waiting.identity if waiting is not None else session.identity
+        if known is not None and known != message.identity:
+            self._connections.close(session, Refusal.OTHER_IDENTITY, now)
+        elif not verify(message.identity, wire.signed_bytes(session.nonce, message.identity), message.signature):
+            self._connections.close(session, Refusal.BAD_SIGNATURE, now)
+        elif not self._admits(message.identity):
+            self._connections.close(session, Refusal.IDENTITY_BANNED, now)
+        elif self._binding is None or not self._binding.must_wait(session):
+            self._accept(session, message, now)
+        elif self._binding.wait(session, message, now):
+            self._connections.arm(session)
+        else:
+            self._connections.close(session, Refusal.BINDING_MISSING, now)
+
+    def on_bind(self, session: Session, payload: bytes, now: Instant) -> None:
+        """Take the proof of an identity; whoever proves wrongly is not who they say."""
+        assert self._binding is not None
+        if not self._binding.proves(session, payload):
+            self._connections.close(session, Refusal.BAD_BINDING, now)
+            return
+        message = self._binding.take_waiting(session)
+        if message is not None:
+            self._accept(session, message, now)
+
+    def on_update_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
+        """Add commits up to the limit. BHUMI-M and BHUMI-C4."""
+        added = wire.decode_update_commits(payload).commits
+        if session.identity is None:
+            if self._binding is None or not self._binding.add_commits(session, added, wire.COMMITS_MAX):
+                self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
+            return
+        ignored = 0
+        for commit in added:
+            if len(session.commits) < wire.COMMITS_MAX:
+                session.commits.add(commit)
+            elif commit not in session.commits:
+                ignored += 1
+        if ignored:
+            self._connections.note_refused(session, Refusal.COMMITS_OVER_LIMIT, ignored)
+
+    def on_revoke_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
+        """Take commits out of the set; those that are not in it are no news."""
+        revoked = extension_wire.decode_revoke_commits(payload).revoked
+        if session.identity is None:
+            self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
+        else:
+            session.commits.difference_update(revoked)
+
+    def _accept(self, session: Session, message: IAm, now: Instant) -> None:
+        """Let an identity that has proved all it must take its place."""
+        former = self._connections.bindings.get(message.identity)
+        if former is not None and former is not session:
+            self._connections.close(former, Refusal.REPLACED, now)
+        is_new = session.identity is None
+        if is_new:
+            self._connections.outbox.append(PeerIdentified(PROTOCOL, session.peer, message.identity))
+        session.identity = message.identity
+        session.move(FrameType.I_AM)
+        session.sent = self._deliveries.exchanges.sent_to(message.identity)
+        session.commits = set(message.commits)
+        self._connections.bindings[message.identity] = session
+        kept_count = self._keep_carried(session, message, now)
+        if session.negotiated is not None and Feature.I_AM_OK in session.negotiated.features:
+            told = IAmOk(min(len(session.commits), _COUNT_MAX), min(kept_count, _COUNT_MAX))
+            self._connections.reply(session, extension_wire.encode_extension(told))
+        if is_new:
+            for hear in self.on_identified:
+                hear(session, now)
+
+    def _keep_carried(self, session: Session, message: IAm, now: Instant) -> int:
+        """Fill the cache from I_AM; the exchange of each kept response is done, so its commit goes (BHUMI-C3)."""
+        cache = self._deliveries.cache
+        uploaded = cache.keep_uploaded(message.identity, message.responses, self._response_bytes_max, now)
+        session.commits.difference_update(sha256(preimage) for preimage in uploaded.done)
+        for refusal, times in uploaded.dropped.items():
+            self._connections.note_refused(session, refusal, times)
+        return len(message.responses) - sum(uploaded.dropped.values())

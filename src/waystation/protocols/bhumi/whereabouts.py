@@ -1,0 +1,205 @@
+"""The table of presences: which devices say that they are at which relay, and until when.
+
+Entries are the records as they came, a tag byte and 140 bytes, so that what is answered and what is passed on are the
+very bytes that the owner signed. Of each device and relay the newest is kept; that makes the table its own seen-set
+(BHUMI-SEEN): a record that is not newer than what stands has been here, or is of no use, and is dropped before its
+signature is looked at.
+
+An entry ends when its owner said so and never later: whoever reads gives the time, and what is over is not shown even
+before it is swept. The table is in memory only.
+
+Spec: Bhumi v2 7.1 and 7.2; BHUMI-X, BHUMI-A20.
+"""
+
+import heapq
+import random
+import struct
+from enum import Enum, auto
+from typing import Final
+
+from waystation.core.ids import KEY_BYTES
+
+__all__ = ["PRESENCES_MAX", "RELAYS_PER_DEVICE_MAX", "Standing", "Whereabouts", "times_of"]
+
+PRESENCES_MAX: Final = 100_000  # specs/bhumi.md 5
+RELAYS_PER_DEVICE_MAX: Final = 8
+_STALE_FACTOR: Final = 4  # notes of ends per entry before those that lead nowhere are cleared away
+_STALE_MIN: Final = 1_024
+
+_IDENTITY: Final = slice(1, 1 + KEY_BYTES)
+_RELAY: Final = slice(1 + KEY_BYTES, 1 + 2 * KEY_BYTES)
+_ISSUED: Final = slice(1 + 2 * KEY_BYTES, 9 + 2 * KEY_BYTES)
+"""Big-endian, so that bytes compare as the numbers do."""
+_TIMES_AT: Final = 1 + 2 * KEY_BYTES
+_unpack_times: Final = struct.Struct(">QI").unpack_from
+
+
+class Standing(Enum):
+    """What a table thinks of a record before its signature is checked."""
+
+    NEW = auto()
+    KNOWN = auto()
+    """It stands already, or something newer does."""
+    FULL = auto()
+    """There is no room for it."""
+
+
+def times_of(tagged: bytes) -> tuple[int, int]:
+    """Return when a tagged presence was issued, Unix seconds, and how many seconds it lasts."""
+    issued_at_s, ttl_s = _unpack_times(tagged, _TIMES_AT)
+    return issued_at_s, ttl_s
+
+
+def _ends_at_s(tagged: bytes) -> int:
+    issued_at_s, ttl_s = _unpack_times(tagged, _TIMES_AT)
+    return int(issued_at_s + ttl_s)
+
+
+def _issued(tagged: bytes) -> bytes:
+    return tagged[_ISSUED]
+
+
+class Whereabouts:
+    """All presences of one relay. Cost: O(1) amortised, sampling O(devices)."""
+
+    def __init__(self, entries_max: int = PRESENCES_MAX) -> None:
+        """Make an empty table."""
+        self._entries_max = entries_max
+        self._by_device: dict[bytes, tuple[bytes, ...]] = {}
+        self._ends: dict[int, list[bytes]] = {}
+        """Devices by the second in which an entry of theirs ends; some of them have none any more."""
+        self._seconds: list[int] = []
+        """Heap of the keys of ``_ends``."""
+        self._notes_count = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of entries, those that have ended but are not swept included."""
+        return self._count
+
+    @property
+    def devices_count(self) -> int:
+        """How many devices have an entry."""
+        return len(self._by_device)
+
+    def standing(self, tagged: bytes, now_s: int) -> Standing:
+        """Return what would become of a presence; its times must be in order, its signature is not looked at."""
+        held = self._live(tagged[_IDENTITY], now_s)
+        relay, issued = tagged[_RELAY], tagged[_ISSUED]
+        for other in held:
+            if other[_RELAY] == relay:
+                return Standing.NEW if issued > other[_ISSUED] else Standing.KNOWN
+        if len(held) >= RELAYS_PER_DEVICE_MAX:
+            return Standing.NEW if issued > min(map(_issued, held)) else Standing.KNOWN
+        if self._count >= self._entries_max and not self._makes_room(_ends_at_s(tagged)):
+            return Standing.FULL
+        return Standing.NEW
+
+    def is_mere_renewal(self, tagged: bytes, now_s: int) -> bool:
+        """Return whether a presence says what is known, and that is not half over (BHUMI-RENEWAL)."""
+        held = self._live(tagged[_IDENTITY], now_s)
+        if not held:
+            return False
+        newest = held[0] if len(held) == 1 else max(held, key=_issued)
+        issued_at_s, ttl_s = times_of(newest)
+        return newest[_RELAY] == tagged[_RELAY] and 2 * (issued_at_s + ttl_s - now_s) > ttl_s
+
+    def keep(self, tagged: bytes, now_s: int) -> None:
+        """Keep a presence whose ``standing`` is NEW and whose signature is right."""
+        identity, relay = tagged[_IDENTITY], tagged[_RELAY]
+        self._put(identity, tuple(other for other in self._live(identity, now_s) if other[_RELAY] != relay))
+        if len(self._by_device.get(identity, ())) >= RELAYS_PER_DEVICE_MAX:
+            oldest = min(self._by_device[identity], key=_issued)
+            self._put(identity, tuple(other for other in self._by_device[identity] if other is not oldest))
+        while self._count >= self._entries_max:
+            self._drop_soonest()
+        self._put(identity, (*self._by_device.get(identity, ()), tagged))
+        self._note_end(identity, _ends_at_s(tagged))
+
+    def find(self, identity: bytes, now_s: int) -> list[bytes]:
+        """Return the presences of a device that have not ended, the newest first, without their tags."""
+        live = self._live(identity, now_s)
+        return [tagged[1:] for tagged in sorted(live, key=_issued, reverse=True)]
+
+    def holds(self, tagged: bytes, now_s: int) -> bool:
+        """Return whether this very record stands and has not ended."""
+        return tagged in self._by_device.get(tagged[_IDENTITY], ()) and _ends_at_s(tagged) > now_s
+
+    def sample(self, rng: random.Random, count: int, now_s: int) -> list[bytes]:
+        """Return at most so many presences that have not ended, of as many devices, drawn at random."""
+        devices = list(self._by_device)
+        drawn = devices if len(devices) <= count else rng.sample(devices, count)
+        newest = (max(live, key=_issued) for identity in drawn if (live := self._live(identity, now_s)))
+        return list(newest)
+
+    def sweep(self, now_s: int) -> None:
+        """Forget what has ended."""
+        while self._seconds and self._seconds[0] <= now_s:
+            devices = self._ends.pop(heapq.heappop(self._seconds))
+            self._notes_count -= len(devices)
+            for identity in devices:
+                self._put(identity, self._live(identity, now_s))
+
+    def next_end_s(self) -> int | None:
+        """Return the second in which an entry may end next, None for an empty table."""
+        return self._seconds[0] if self._seconds else None
+
+    def _live(self, identity: bytes, now_s: int) -> tuple[bytes, ...]:
+        held = self._by_device.get(identity, ())
+        for tagged in held:  # mostly one, and mostly live: then nothing is built
+            if _ends_at_s(tagged) <= now_s:
+                return tuple(each for each in held if _ends_at_s(each) > now_s)
+        return held
+
+    def _put(self, identity: bytes, held: tuple[bytes, ...]) -> None:
+        self._count += len(held) - len(self._by_device.get(identity, ()))
+        if held:
+            self._by_device[identity] = held
+        else:
+            self._by_device.pop(identity, None)
+
+    def _note_end(self, identity: bytes, ends_at_s: int) -> None:
+        if self._notes_count >= _STALE_FACTOR * self._count + _STALE_MIN:
+            self._clear_notes()
+        devices = self._ends.get(ends_at_s)
+        if devices is None:
+            devices = self._ends[ends_at_s] = []
+            heapq.heappush(self._seconds, ends_at_s)
+        devices.append(identity)
+        self._notes_count += 1
+
+    def _clear_notes(self) -> None:
+        """Write the notes of ends anew: a device that renews all the time leaves many that lead nowhere."""
+        self._ends, self._notes_count = {}, 0
+        for identity, held in self._by_device.items():
+            for tagged in held:
+                self._ends.setdefault(_ends_at_s(tagged), []).append(identity)
+                self._notes_count += 1
+        self._seconds = sorted(self._ends)
+
+    def _makes_room(self, ends_at_s: int) -> bool:
+        """Return whether an entry ends before this second, so that it may leave for one that lasts longer."""
+        soonest = self._soonest()
+        return soonest is not None and soonest[0] < ends_at_s
+
+    def _drop_soonest(self) -> None:
+        soonest = self._soonest()
+        assert soonest is not None
+        ends_at_s, identity = soonest
+        leaving = next(each for each in self._by_device[identity] if _ends_at_s(each) == ends_at_s)
+        self._put(identity, tuple(each for each in self._by_device[identity] if each is not leaving))
+
+    def _soonest(self) -> tuple[int, bytes] | None:
+        """Return which entry ends first: its second and its device."""
+        while self._seconds:
+            second = self._seconds[0]
+            devices = self._ends[second]
+            while devices:
+                held = self._by_device.get(devices[-1], ())
+                if any(_ends_at_s(tagged) == second for tagged in held):
+                    return second, devices[-1]
+                devices.pop()
+                self._notes_count -= 1
+            del self._ends[second]
+            heapq.heappop(self._seconds)
+        return None
