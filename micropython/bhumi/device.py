@@ -191,6 +191,7 @@ class Device:
             if count < 0:
                 raise UnreachableError("%s ended the connection" % self._relay)
             reader.took(count)
+            self._feed()
             self._heard_at = ticks_ms()
             while True:
                 found = reader.next()
@@ -226,10 +227,11 @@ class Device:
     def _introduce(self) -> None:
         """Send I_AM with everything that is valid now, and KEEPALIVE, whose echo proves that it was taken."""
         state = self._state
-        commits = [frames.commit_of(preimage) for preimage in state.preimages()]
-        self._told = len(commits)
         signature = self._sign(self._nonce + state.identity)
-        self._link.write(frames.i_am(state.identity, signature, commits, state.responses()))
+        preimages = state.preimages()
+        self._told = len(preimages)
+        for part in frames.i_am(state.identity, signature, preimages, state.responses()):
+            self._link.write(part)
         self._link.write(frames.frame(frames.KEEPALIVE))
         gc.collect()
 
@@ -279,8 +281,9 @@ class Device:
             return
         try:
             answer, issued, kind, text = self._answer_to(preimage, sealed)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             # Without the promise on the medium there is no answer: the sender sees a timeout and asks again.
+            gc.collect()
             self._state.reload()
             self._on_event("trouble", "the state cannot be kept: %s" % error)
             return

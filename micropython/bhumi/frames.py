@@ -80,16 +80,24 @@ def commit_of(preimage: bytes) -> bytes:
     return sha256(preimage).digest()
 
 
-def i_am(identity: bytes, signature: bytes, commits: list, responses: list) -> bytes:
-    """Return I_AM; ``responses`` holds pairs of a preimage and the answer that was given to it."""
-    parts = [identity, signature, struct.pack(">H", len(commits))]
-    parts.extend(commits)
-    parts.append(struct.pack(">H", len(responses)))
+def i_am(identity: bytes, signature: bytes, preimages: list, responses: list) -> object:
+    """Yield I_AM in pieces of about a kilobyte, because a board may have no room for all of it.
+
+    Args:
+        identity: 32 bytes.
+        signature: 64 bytes over nonce and identity.
+        preimages: Whose commits the relay is to have.
+        responses: Pairs of a preimage and the answer that was given to it.
+    """
+    length = 100 + 32 * len(preimages)
+    for _, response in responses:
+        length += 36 + len(response)
+    yield struct.pack(">HI", I_AM, length) + identity + signature + struct.pack(">H", len(preimages))
+    for start in range(0, len(preimages), 32):
+        yield b"".join([commit_of(each) for each in preimages[start : start + 32]])
+    yield struct.pack(">H", len(responses))
     for preimage, response in responses:
-        parts.append(preimage)
-        parts.append(struct.pack(">I", len(response)))
-        parts.append(response)
-    return frame(I_AM, b"".join(parts))
+        yield preimage + struct.pack(">I", len(response)) + response
 
 
 def ack(message_id: int, payload: bytes) -> bytes:

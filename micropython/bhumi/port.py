@@ -37,10 +37,11 @@ def unix_s() -> int:
     return now if now >= _SET_S else 0
 
 
-def keep(path: str, data: bytes) -> None:
-    """Write a file so that it is on the medium when this returns; raises OSError."""
+def keep(path: str, parts: list) -> None:
+    """Write the parts of a file so that it is on the medium when this returns; raises OSError."""
     with open(path, "wb") as file:
-        file.write(data)
+        for part in parts:
+            file.write(part)
         if not NATIVE:  # a board's file systems write everything out when a file is closed
             file.flush()
             os.fsync(file.fileno())

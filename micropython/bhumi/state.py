@@ -19,7 +19,9 @@ PEERS_MAX = 8  # with all that is kept of them, 16 KiB at most on a board
 ISSUED_MAX = 16  # preimages that one peer holds; it spends the oldest first
 ALIAS_BYTES_MAX = 32
 _MAGIC = b"BHU1"
+_HEAD_BYTES = 12
 _CHECK_BYTES = 8
+_TORN = -1
 
 
 class StateError(Exception):
@@ -67,22 +69,15 @@ class State:
 
     def reload(self) -> None:
         """Forget what was not saved."""
-        newest = None
-        torn = False
+        chosen, newest, torn = None, _TORN, False
         for name in (self._path, self._path + ".new"):
-            try:
-                with open(name, "rb") as file:
-                    data = file.read()
-            except OSError as error:
-                if error.errno != errno.ENOENT:  # a file that cannot be read must not become a new identity
-                    raise
-                continue
-            if not _is_whole(data):
-                torn = True
-            elif newest is None or _sequence_of(data) > _sequence_of(newest):
-                newest = data
-        if newest is not None:
-            self._decode(newest)
+            sequence = _sequence_of(name)
+            if sequence is not None and sequence > newest:
+                chosen, newest = name, sequence
+            torn = torn or sequence == _TORN
+        if chosen is not None:
+            with open(chosen, "rb") as file:
+                self._decode(file)
             return
         # A first write that the power cut short leaves a torn .new alone: nothing was promised yet.
         if torn and _exists(self._path):
@@ -96,8 +91,7 @@ class State:
     def save(self) -> None:
         """Keep everything; raises OSError, and then what was kept before still is."""
         self._sequence += 1
-        data = self._encode()
-        port.keep(self._path + ".new", data)
+        port.keep(self._path + ".new", self._parts())
         port.replace(self._path + ".new", self._path)
 
     def add_invite(self, alias: str) -> bytes:
@@ -167,60 +161,65 @@ class State:
         peer.preimage = preimage
         peer.response = response
 
-    def _encode(self) -> bytes:
+    def _parts(self) -> list:
+        """Return the file in parts: a board may have no room for the whole in one piece."""
         parts = [self.seed, self.identity, bytes((len(self.invites),))]
         for preimage, alias in self.invites:
-            parts.append(preimage)
-            parts.append(_short(alias))
+            parts.append(preimage + _short(alias))
         parts.append(bytes((len(self.peers),)))
         for peer in self.peers:
-            parts.append(peer.key)
-            parts.append(peer.root)
-            parts.append(bytes((peer.suite,)))
-            parts.append(_short(peer.alias))
-            parts.append(bytes((len(peer.issued),)))
-            parts.extend(peer.issued)
-            parts.append(peer.preimage or bytes(32))
-            parts.append(struct.pack(">H", len(peer.response)))
+            parts.append(b"".join((peer.key, peer.root, bytes((peer.suite,)), _short(peer.alias))))
+            parts.append(bytes((len(peer.issued),)) + b"".join(peer.issued))
+            parts.append((peer.preimage or bytes(32)) + struct.pack(">H", len(peer.response)))
             parts.append(peer.response)
-        body = b"".join(parts)
-        data = _MAGIC + struct.pack(">II", self._sequence, len(body)) + body
-        return data + sha256(data).digest()[:_CHECK_BYTES]
+        parts.insert(0, _MAGIC + struct.pack(">II", self._sequence, sum([len(part) for part in parts])))
+        check = sha256()
+        for part in parts:
+            check.update(part)
+        parts.append(check.digest()[:_CHECK_BYTES])
+        return parts
 
-    def _decode(self, data: bytes) -> None:
-        self._sequence = _sequence_of(data)
-        self.seed, self.identity = data[12:44], data[44:76]
-        at = 77
-        self.invites = []
-        for _ in range(data[76]):
-            end = at + 33 + data[at + 32]
-            self.invites.append((data[at : at + 32], data[at + 33 : end].decode()))
-            at = end
-        count, at = data[at], at + 1
+    def _decode(self, file: object) -> None:
+        """Take everything from a file that is whole, in pieces: a board may have no room for it twice."""
+        self._sequence = struct.unpack(">4sII", file.read(_HEAD_BYTES))[1]
+        self.seed, self.identity = file.read(32), file.read(32)
+        self.invites = [(file.read(32), _read_short(file)) for _ in range(file.read(1)[0])]
         self.peers = []
-        for _ in range(count):
-            end = at + 66 + data[at + 65]
-            peer = Peer(data[at : at + 32], data[at + 32 : at + 64], data[at + 64], data[at + 66 : end].decode())
-            at = end + 1
-            for _ in range(data[end]):
-                peer.issued.append(data[at : at + 32])
-                at += 32
-            end = at + 34 + struct.unpack_from(">H", data, at + 32)[0]
-            if data[at : at + 32] != bytes(32):
-                peer.preimage = data[at : at + 32]
-            peer.response = data[at + 34 : end]
-            at = end
+        for _ in range(file.read(1)[0]):
+            key, root, suite = file.read(32), file.read(32), file.read(1)[0]
+            peer = Peer(key, root, suite, _read_short(file))
+            peer.issued = [file.read(32) for _ in range(file.read(1)[0])]
+            preimage = file.read(32)
+            if preimage != bytes(32):
+                peer.preimage = preimage
+            peer.response = file.read(struct.unpack(">H", file.read(2))[0])
             self.peers.append(peer)
 
 
-def _is_whole(data: bytes) -> bool:
-    if len(data) < 12 + _CHECK_BYTES or data[:4] != _MAGIC:
-        return False
-    return sha256(data[:-_CHECK_BYTES]).digest()[:_CHECK_BYTES] == data[-_CHECK_BYTES:]
+def _sequence_of(path: str) -> int:
+    """Return the number of a file that is whole, ``_TORN`` for one that is not, None for none; raises OSError."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+            if len(head) < _HEAD_BYTES or head[:4] != _MAGIC:
+                return _TORN
+            check = sha256(head)
+            sequence, left = struct.unpack_from(">II", head, 4)
+            while left:
+                part = file.read(min(left, 256))
+                if not part:
+                    return _TORN
+                check.update(part)
+                left -= len(part)
+            return sequence if file.read() == check.digest()[:_CHECK_BYTES] else _TORN
+    except OSError as error:
+        if error.errno != errno.ENOENT:  # a file that cannot be read must not become a new identity
+            raise
+    return None
 
 
-def _sequence_of(data: bytes) -> int:
-    return struct.unpack_from(">I", data, 4)[0]
+def _read_short(file: object) -> str:
+    return file.read(file.read(1)[0]).decode()
 
 
 def _short(alias: str) -> bytes:

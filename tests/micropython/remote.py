@@ -18,6 +18,8 @@ def told(value):
     """Return a result as JSON can say it."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"hex": hexlify(bytes(value)).decode()}
+    if hasattr(value, "send"):  # a generator of pieces
+        return told(b"".join(list(value)))
     return [told(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 

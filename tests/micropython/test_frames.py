@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import struct
 
 import pytest
@@ -130,11 +131,12 @@ def test_hello_options_and_ok(interpreter, tmp_path):
 def test_what_a_device_sends(interpreter, tmp_path):
     """Each frame that leaves is, byte for byte, what the relay's own codec writes."""
     pair = KeyPair.from_seed(bytes([3]) * 32)
-    commits, preimage = [bytes([each]) * 32 for each in (1, 2)], bytes([9]) * 32
+    preimage, preimages = bytes([9]) * 32, [bytes([each]) * 32 for each in range(70)]
+    commits = [hashlib.sha256(each).digest() for each in preimages]
     signature = sign(pair, wire.signed_bytes(7, pair.public))
     carried = messages.RecentResponse(preimage, b"answer")
     calls = [
-        ("frames", "i_am", pair.public, signature, commits, [[preimage, b"answer"]]),
+        ("frames", "i_am", pair.public, signature, preimages, [[preimage, b"answer"]]),
         ("frames", "ack", 77, b"opaque"),
         ("frames", "update_commits", commits),
         ("frames", "options", 33),
@@ -203,3 +205,33 @@ def test_answers(interpreter, tmp_path):
         {"ok": True, "data": "warm"},
         {"ok": False, "error": "no"},
     ]
+
+
+def test_chance_never_breaks_the_reader(interpreter, tmp_path):
+    """Streams bent at random end malformed or go on; nothing else is ever raised, and nothing hangs."""
+    rng = random.Random(7)
+    streams = []
+    for _ in range(300):
+        stream = bytearray(ALL + DELIVER * rng.randrange(4))
+        for _ in range(rng.randrange(1, 6)):
+            stream[rng.randrange(len(stream))] = rng.randrange(256)
+        streams.append(bytes(stream))
+
+    found = on_board(interpreter, tmp_path, [read(stream, rng.randrange(1, 50)) for stream in streams])
+
+    assert {type(each) for each in found} == {list}
+    assert {frames[-1] for frames in found} == {"malformed", None}
+
+
+def test_chance_never_breaks_what_peers_say(interpreter, tmp_path):
+    """Plaintexts bent or cut at random are read or are None."""
+    rng = random.Random(8)
+    texts = []
+    for _ in range(300):
+        text = bytearray(encode_payload(DeviceMessage(ContentType(rng.randrange(3)), rng.randbytes(rng.randrange(40)))))
+        text[rng.randrange(len(text))] = rng.randrange(256)
+        texts.append(bytes(text[: rng.randrange(len(text) + 1)]))
+
+    found = on_board(interpreter, tmp_path, [("payloads", "request_of", text) for text in texts])
+
+    assert all(each is None or isinstance(each, list) for each in found)

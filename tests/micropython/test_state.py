@@ -1,5 +1,6 @@
 """Laws of state: whatever the power does, the device knows what it promised."""
 
+import os
 import subprocess
 
 import pytest
@@ -24,14 +25,13 @@ def stop(at):
         sys.stdin.readline()
 
 
-def keep(path, data):
+def keep(path, parts):
     global step
     step += 1
     stop("before-write-")
-    with open(path, "wb") as file:
-        file.write(data[: len(data) // 2])
+    kept(path, parts[: len(parts) // 2])
     stop("in-write-")
-    kept(path, data)
+    kept(path, parts)
     stop("before-rename-")
 
 
@@ -46,6 +46,24 @@ for number in range(3):
     preimage = state.add_invite("number %d" % number)
     print("promised", number)
 print("done")
+"""
+FULL = """
+import gc
+import sys
+sys.path.insert(0, sys.argv[1])
+from bhumi import device, ed25519, frames
+from bhumi.state import State
+
+state = State(sys.argv[2])
+reader = frames.Reader(2048)
+for _ in range(3):
+    signature = ed25519.sign(state.seed, state.identity, state.identity)
+    for part in frames.i_am(state.identity, signature, state.preimages(), state.responses()):
+        pass
+    state.save()
+    state.reload()
+gc.collect()
+print(gc.mem_free())
 """
 CUTS = [f"{at}-{step}" for step in (1, 2, 3, 4) for at in ("before-write", "in-write", "before-rename", "after-rename")]
 
@@ -80,9 +98,11 @@ def test_power_cut(interpreter, cut, tmp_path):
 
 def _identity_kept(path):
     """Return the identity in whichever file is whole, or None before the first."""
-    whole = [each.read_bytes() for each in (path, path.with_name(path.name + ".new")) if each.exists()]
-    whole = [data for data in whole if device_module("state")._is_whole(data)]
-    return whole[0][44:76] if whole else None
+    sequence_of = device_module("state")._sequence_of
+    for each in (path, path.with_name(path.name + ".new")):
+        if (sequence_of(str(each)) or 0) > 0:
+            return each.read_bytes()[44:76]
+    return None
 
 
 @pytest.fixture
@@ -168,6 +188,28 @@ def test_unreadable_state_is_no_new_identity(place):
 
     with pytest.raises(OSError, match="directory"):
         opened(place)
+
+
+@pytest.mark.micropython
+def test_fullest_state_fits_an_esp32(place):
+    """Eight peers with all they may have, and answers of the largest size: read, introduced and written in 56wK."""
+    state = opened(place)
+    for number in range(8):
+        peer = device_module("state").Peer(bytes([number]) * 32, bytes(32), 2, "x" * 32)
+        peer.issued = [os.urandom(32) for _ in range(16)]
+        peer.preimage, peer.response = os.urandom(32), os.urandom(1_200)
+        state.peers.append(peer)
+        state.add_invite("x" * 32)
+    copy_package(place.parent / "bhumi")
+    script = place.with_name("full.py")
+    script.write_text(FULL)
+    words = [*words_of("micropython", "56wK"), str(script), str(place.parent), str(place)]
+
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout
+    assert int(done.stdout) > 8 * 1024
+    assert opened(place).responses() == state.responses()
 
 
 def test_bounds(place):

@@ -126,20 +126,22 @@ def test_answer_survives_a_power_cut(node, tmp_path, board):
     """The sender leaves while the handler works, then the power goes: the answer is fetched, the handler not called."""
 
     async def scenario():
-        async with paired(tmp_path, node, board, Dialect.SUITE_2) as (bob, state):
+        async with paired(tmp_path, node, board, Dialect.SUITE_2) as (bob, _):
             asking = asyncio.create_task(bob.send("board", "wait"))
             await asyncio.to_thread(board.until, "asked wait")
             asking.cancel()
             await asyncio.wait([asking])
-            for channel in bob._channels:
-                await channel.close()
-            board.tell("go on")
-            await asyncio.to_thread(board.until, "answered bob: wait")
-            board.kill()
-            board.start()
-            await asyncio.to_thread(board.until, "listening")
+        board.tell("go on")
+        await asyncio.to_thread(board.until, "answered bob: wait")
+        board.kill()
+        board.start()
+        await asyncio.to_thread(board.until, "listening")
+        state = BhumiState(tmp_path / "bob")
+        async with Sender(state, node.url, tls=node.tls, patience=PATIENCE) as bob:
             (recovered,) = await bob.recover()
-            return recovered.reply.text, state.pending()
+        pending = state.pending()
+        state.close()
+        return recovered.reply.text, pending
 
     text, pending = asyncio.run(scenario())
 
