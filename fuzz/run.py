@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from fuzz.bhumi_extensions import BhumiExtensionsTarget
+from fuzz.bhumi_lan import BhumiLanTarget
 from fuzz.bsp_bundle import BspBundleTarget
 from fuzz.bsp_device import BspDeviceTarget
 from fuzz.bsp_mailbox import BspMailboxTarget
@@ -51,6 +52,7 @@ TARGETS: Final[dict[str, Target]] = {
         PayloadTarget(),
         EnvelopeTarget(),
         InviteTarget(),
+        BhumiLanTarget(),
         JournalTarget(),
         CanonicalTarget(),
         StrataRelayTarget(),

@@ -21,6 +21,7 @@ UNMIRRORED = {
     "cli/demo.py": "`make demo` runs it; it checks what each step gives and ends with 1 when that is something else",
     "cli/demo_bsp.py": "part of `make demo`, as above",
     "cli/demo_lprp.py": "part of `make demo`, as above",
+    "cli/demo_mcu.py": "part of `make demo`, as above",
     "cli/demo_merk.py": "part of `make demo`, as above",
     "cli/demo_policy.py": "part of `make demo`, as above",
     "cli/demo_strata.py": "part of `make demo`, as above",
@@ -60,7 +61,7 @@ DECISION = re.compile(r"\b((?:BHUMI|BSP|LPRP|MERK|NODE|STRATA)-(?!BREP\b)(?:[A-Z
 
 def tracked():
     """Return every text file of the repository that people write."""
-    folders = ("src", "tests", "tools", "bench", "fuzz", "soak", "docs", "specs", ".ci")
+    folders = ("src", "micropython", "tests", "tools", "bench", "fuzz", "soak", "docs", "specs", ".ci")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths += [path for path in ROOT.iterdir() if path.is_file()]
     return sorted(path for path in paths if "__pycache__" not in path.parts and FILES_EVERYWHERE.search(str(path)))

@@ -40,7 +40,10 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.BAD_VERDICT: ("QA_REPORT with a verdict above 4.", _CLOSED),
     Refusal.BAD_RECORD: ("GOSSIP holds a record of another kind or length.", _CLOSED),
     Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
-    Refusal.OTHER_IDENTITY: ("A second I_AM names somebody else.", _CLOSED),
+    Refusal.OTHER_IDENTITY: (
+        "A second I_AM names somebody else; BIND names another relay than the one a client knows there.",
+        _CLOSED,
+    ),
     Refusal.IDENTITY_BANNED: ("The operator has banned the identity.", _CLOSED),
     Refusal.ACK_STRIKES: ("The sixteenth ACK for a number that was never sent.", _CLOSED),
     Refusal.RECORD_STRIKES: ("The sixteenth signed record of a connection that no honest peer would send.", _CLOSED),

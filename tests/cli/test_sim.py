@@ -59,6 +59,15 @@ def test_all_protocols_share_a_call(capsys):
     assert total["seeds"] == len(SCENARIOS)
 
 
+def test_share_of_right_look_ups_is_shown(capsys):
+    """A world with look-ups says how many of them were right, per seed and in all."""
+    code, said = called(capsys, "--protocol", "bhumi-open", "--seed", "4", "--seeds", "2", "--hours", "0.012")
+    *runs, total = said.splitlines()
+
+    assert code == 0
+    assert all("% of look-ups right)" in line for line in [*runs, total])
+
+
 def test_trace_file_holds_every_line(capsys, tmp_path):
     """The trace goes to the file that was named."""
     lines = []

@@ -19,6 +19,8 @@ from waystation.sdk.bhumi_dialect import write_request
 from waystation.sdk.bhumi_state import HandshakeFacts
 from waystation.transport.listen import Listener
 
+UNTIL_S = 10
+"""How long to wait for what is bound to come."""
 LIMITS = wire.relay_frame_limits(65_536)
 ALICE = KeyPair.from_seed(bytes([0xA1]) * 32)
 PREIMAGE = bytes([0x10]) * 32
@@ -212,7 +214,7 @@ class RunningDevice:
 
     async def until(self, kind, count=1):
         """Wait until so many events of a kind have come, and return them."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(UNTIL_S):
             while len(found := [event for event in self.events if isinstance(event, kind)]) < count:
                 self._changed.clear()
                 await self._changed.wait()

@@ -131,7 +131,7 @@ def test_repeated_spares_do_not_fill_the_relay(tmp_path, monkeypatch):
             greedy = encode_command(Command("spares", {"n": 3}))
             tries = [(await bob.send("alice", greedy, ContentType.COMMAND)).tries_count for _ in range(20)]
             tries.append((await bob.send("alice", "still there?")).tries_count)
-            return tries, len(alice.device._connection.registered)
+            return tries, len(alice.device._connection._told)
 
     tries, registered_count = asyncio.run(scenario())
 

@@ -235,7 +235,7 @@ def test_doubt_outlives_the_preimage(tmp_path, statuses, rights, says):
     async def scenario():
         async with (
             ScriptedRelay(answer=lambda _: (next(told), b"")) as relay,
-            sender(tmp_path, relay.url) as (bob, state),
+            sender(tmp_path, relay.url, find=False) as (bob, state),
         ):
             know_alice(state, *(bytes([number]) * 32 for number in range(1, rights + 1)))
             with pytest.raises(UncertainError, match=f"may have handled the request.*{says}"):

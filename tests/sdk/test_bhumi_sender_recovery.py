@@ -69,7 +69,7 @@ def test_recovery_without_an_answer(tmp_path, status, answer, note, left_count):
     async def scenario():
         async with (
             ScriptedRelay(answer=lambda _: (status, answer)) as relay,
-            sender(tmp_path, relay.url, patience=Patience(doubt_s=0, settle_s=0)) as (bob, state),
+            sender(tmp_path, relay.url, patience=Patience(doubt_s=0, settle_s=0), find=False) as (bob, state),
         ):
             know_alice(state, PREIMAGE)
             state.begin_message(PREIMAGE, ALICE.public, sealed)

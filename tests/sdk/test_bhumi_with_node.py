@@ -117,8 +117,7 @@ def test_retry_is_answered_from_the_cache(node, tmp_path):
             await called.wait()
             asking.cancel()
             await asyncio.wait([asking])
-            for channel in bob._channels:
-                await channel.close()
+            await bob._deliveries.close()
             gate.set()
             (recovered,) = await bob.recover()
             return recovered.reply.text, calls, state.pending()

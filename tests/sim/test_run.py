@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim import build
 from waystation.core.errors import LocalError
-from waystation.sim.run import run_seed
+from waystation.sim.run import LARGE, SCENARIOS, run_seed, scenario_of
 
 PROGRAM = "from waystation.sim.run import run_seed; print(run_seed('bhumi', 13, 0.02).trace_hash)"
 
@@ -53,6 +53,18 @@ def test_failure_tells_law_time_and_last_lines():
     assert 1 <= len(result.failure.last_lines) <= 40
     assert "Concluded" in result.failure.last_lines[-1]
     assert result.failure.at_us == result.simulated_us
+
+
+@pytest.mark.parametrize(
+    ("protocol", "seed", "is_large"),
+    [("bhumi-open", 50, True), ("bhumi-open", 100, True), ("bhumi-open", 51, False), ("bhumi", 50, False)],
+)
+def test_some_seeds_are_large_worlds(protocol, seed, is_large):
+    """Every fiftieth seed of the open world has fifty relays; no other protocol has such seeds."""
+    scenario = scenario_of(protocol, seed)
+
+    assert (scenario is LARGE["bhumi-open"][1]) is is_large
+    assert is_large or scenario is SCENARIOS[protocol]
 
 
 @pytest.mark.parametrize(("protocol", "hours"), [("gopher", 1.0), ("bhumi", 0.0), ("bhumi", float("nan"))])

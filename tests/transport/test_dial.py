@@ -214,3 +214,40 @@ def test_udp_name_of_nobody():
     """A name without an address is the sentence that streams give."""
     with pytest.raises(HostError, match=r"cannot find the host of udp://no-such-host\.invalid:9"):
         asyncio.run(dial(RelayUrl("udp", "no-such-host.invalid", 9), Side(), None, 5))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.1"])
+def test_private_place_is_not_dialled_for_a_stranger(host):
+    """With only_public a place that is not on the open internet is refused by its address, before anything is sent."""
+
+    async def scenario():
+        caller = Side()
+        with pytest.raises(HostError, match="is not on the open internet; not dialled"):
+            await dial(f"tcp://{host}:1", caller, None, 5, only_public=True)
+        return caller.pipe
+
+    assert asyncio.run(scenario()) is None
+
+
+def test_place_that_was_judged_is_dialled(monkeypatch):
+    """The address that was found public is the one that is connected to, whatever a second look-up would say."""
+    looked_up = []
+    monkeypatch.setattr("waystation.transport.dial.is_public", lambda address: looked_up.append(address) or True)
+
+    async def scenario():
+        server, caller = Side(), Side()
+        listener = Listener(server, lambda _: True, lambda _: None, None)
+        await listener.open("127.0.0.1", 0)
+        try:
+            pipe = await dial(f"tcp://127.0.0.1:{listener.port}", caller, None, 5, only_public=True)
+            pipe.write([b"ping"])
+            await server.told.wait()
+            pipe.abort()
+            server.told.clear()
+            await server.told.wait()
+        finally:
+            listener.close()
+        return server.heard
+
+    assert asyncio.run(scenario()) == b"ping"
+    assert looked_up == ["127.0.0.1"]

@@ -7,10 +7,16 @@ import ssl
 
 import pytest
 
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
 from waystation.transport.listen import Listener
-from waystation.transport.tls import client_context, leaf_sha256, reload_certificate, server_context
+from waystation.transport.tls import (
+    authority_der,
+    client_context,
+    leaf_sha256,
+    reload_certificate,
+    server_context,
+)
 
 
 class Echo:
@@ -241,3 +247,30 @@ def test_hash_of_what_is_no_certificate_is_one_sentence(tmp_path, text):
         leaf_sha256(tmp_path / "cert")
     with pytest.raises(HostError, match=r"cannot use the certificate .*nowhere"):
         leaf_sha256(tmp_path / "nowhere")
+
+
+def test_one_authority_in_either_form(first, tmp_path):
+    """A PEM file, with text around it or none, and a DER file give the same certificate in DER."""
+    pem = (first / "ca").read_bytes()
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    (tmp_path / "text.pem").write_bytes(b"for people\n" + pem)
+    (tmp_path / "ca.der").write_bytes(der)
+
+    assert [authority_der(path) for path in (first / "ca", tmp_path / "text.pem", tmp_path / "ca.der")] == [der] * 3
+
+
+def test_file_that_is_not_one_authority_is_one_sentence(first, tmp_path):
+    """None, two, a broken one and a missing file are told apart."""
+    pem = (first / "ca").read_bytes()
+    for name, content, sentence in (
+        ("two.pem", pem * 2, "holds 2 certificates"),
+        ("none.pem", b"hello", "no certificate"),
+        ("empty.pem", b"", "no certificate"),
+        ("broken.pem", pem[:100], "no certificate"),
+        ("odd.pem", pem[:100] + b"\xff" + pem[100:], "no certificate"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(LocalError, match=sentence):
+            authority_der(tmp_path / name)
+    with pytest.raises(HostError, match="cannot read"):
+        authority_der(tmp_path / "missing.pem")

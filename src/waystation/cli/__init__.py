@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "config": _Listed("config", "Show settings, where they come from, and the sample file."),
     "demo": _Listed("demo", "Watch a node, two devices and the report at work."),
     "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
+    "mcu": _Listed("mcu", "Make a device for a microcontroller, and run it on the desk."),
     "lprp": _Listed("lprp", "Leave messages at an LPRP host, and get those left for you."),
     "strata": _Listed("strata", "Publish and read Strata packets."),
     "bsp": _Listed("bsp", "Keep groups of messages the same on several devices."),

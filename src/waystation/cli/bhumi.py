@@ -4,18 +4,13 @@ Results go to stdout (with --json one object a line), everything else to stderr.
 """
 
 import asyncio
-import base64
 import io
-import json
 import os
 import random
 import re
 import shlex
 import shutil
-import signal
-import ssl
 import sys
-import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,7 +19,20 @@ import segno
 import typer
 import typer.core
 
-from waystation.cli.output import EXIT_FAILURE, EXIT_INTERRUPTED, JsonOption, print_json
+from waystation.cli.bhumi_listen import Listener, handler_of
+from waystation.cli.bhumi_relays import Wishes, show_relays
+from waystation.cli.bhumi_show import print_reply
+from waystation.cli.bhumi_ways import (
+    DEFAULT_RELAY,
+    DialsPrivateOption,
+    FindOption,
+    HiddenOption,
+    RelayOption,
+    Ways,
+    look_around,
+    open_ways,
+)
+from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
@@ -34,17 +42,8 @@ from waystation.sdk.bhumi import (
     Command,
     ContentType,
     Device,
-    DeviceEvent,
     Dialect,
-    Disconnected,
-    Handled,
     Invite,
-    Listening,
-    Patience,
-    PeerJoined,
-    Reply,
-    Request,
-    Sender,
     decode_invite,
     encode_invite,
 )
@@ -53,20 +52,13 @@ from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
-_DEFAULT_RELAY: Final = "tls://127.0.0.1:8443"  # design.md, Outside face
 _DEFAULT_HOME: Final = Path("bhumi-me")
 _DASHED_TOKEN: Final = re.compile(r"-[A-Za-z0-9_-]{85}")  # one token in 64 begins like an option
-_CANCEL_AGAIN_S: Final = 0.4  # a cancellation that met another event is lost; asyncio.wait_for of 3.11 does that
-_HARD_END_S: Final = 0.9  # a signal ends the program within a second
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="Listen and send as a Bhumi device."
 )
 
-RelayOption = Annotated[
-    list[str] | None,
-    typer.Option("--relay", help=f"tls://host:port or tcp://host:port; may repeat. Default {_DEFAULT_RELAY}."),
-]
 HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this identity, its key and its peers.")]
 ListenDialectOption = Annotated[
     Dialect,
@@ -112,28 +104,39 @@ def listen(
         bool, typer.Option("--original-relay", help="The relay is the original one, not waystation.")
     ] = False,
     count: Annotated[int, typer.Option("--count", min=0, help="End after so many requests; 0 never ends.")] = 0,
+    find: FindOption = False,
+    hidden: HiddenOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Stay connected to a relay, print what peers ask, and answer.
 
+    With --find the relay is chosen among those that are known, and another one when it fails; now and then another is
+    tried, when the relay asks for it, and only this identity learns how good it is.
+
     Example: waystation bhumi listen --relay tls://localhost:8443 --echo
     """
-    if echo and execute is not None:
-        raise LocalError("--echo and --exec exclude each other")
-    handler = _echo if echo else _ok if execute is None else _Execute(execute).answer
-    relays = _relays(relay)
-    state = BhumiState(home)
-    listener = _Listener(state, count, as_json=as_json)
-    device = Device(
-        state,
-        relays,
-        handler,
-        tls=_tls(relays, ca, insecure=insecure),
-        dialect=e2e,
-        original_relay=original_relay,
-        on_event=listener.show,
-    )
-    _run(state, listener.run(device))
+    handler = handler_of(echo, execute)
+    with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
+        state = BhumiState(home)
+        listener = Listener(state, count, as_json=as_json)
+        device = Device(
+            state,
+            ways.relays,
+            handler,
+            book=ways.book,
+            quality=ways.quality,
+            findable=not hidden,
+            tls=ways.tls,
+            dialect=e2e,
+            original_relay=original_relay,
+            on_event=listener.show,
+        )
+
+        async def stay() -> None:
+            await look_around(ways)
+            await listener.run(device)
+
+        _run(state, stay())
 
 
 @app.command()
@@ -151,7 +154,7 @@ def invite(
 
     Example: waystation bhumi invite --alias bob
     """
-    relays = _relays(relay)
+    relays = [str(RelayUrl.parse(text)) for text in relay or [DEFAULT_RELAY]]
     state = BhumiState(home)
     try:
         token = encode_invite(Invite(state.identity, state.add_invite(alias, random.SystemRandom())))
@@ -180,6 +183,8 @@ def accept(
     alias: AliasOption = "",
     e2e: AcceptDialectOption = None,
     wait: WaitOption = 0.0,
+    find: FindOption = False,
+    dials_private: DialsPrivateOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Pair with whoever made a token; the other side must be listening.
@@ -187,13 +192,11 @@ def accept(
     Example: waystation bhumi accept TOKEN --alias alice
     """
     preimage = decode_invite(token).preimage
-    relays = _relays(relay)
-    state = BhumiState(home)
 
-    async def pair() -> None:
-        tls = _tls(relays, ca, insecure=insecure)
+    async def pair(state: BhumiState, ways: Ways) -> None:
+        await look_around(ways)
         known = state.inviter_of(preimage) is not None
-        async with Sender(state, relays, tls=tls, dialect=e2e, patience=Patience(wait_s=wait)) as sender:
+        async with ways.sender(state, e2e, wait_s=wait, dials_private=dials_private) as sender:
             peer = await sender.accept(token, alias=alias)
         id52 = encode_id52(peer.identity)
         if as_json:
@@ -201,10 +204,13 @@ def accept(
             print_json({"status": status, "peer": id52, "alias": peer.alias, "rights": peer.rights})
             return
         typer.echo(f"{'already paired' if known else 'paired'} with {peer.name} ({id52})")
-        words = [*_program(), "bhumi", "send", peer.alias or id52, "hello", "--relay", relays[0], "--home", str(home)]
+        way = ["--relay", ways.relays[0]] if ways.relays else ["--find"]
+        words = [*_program(), "bhumi", "send", peer.alias or id52, "hello", *way, "--home", str(home)]
         typer.echo(f"\nNow: {shlex.join([*words, *_ca_words(ca)])}", err=True)
 
-    _run(state, pair())
+    with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
+        state = BhumiState(home)
+        _run(state, pair(state, ways))
 
 
 @app.command()
@@ -221,25 +227,30 @@ def send(
     ] = None,
     e2e: SendDialectOption = None,
     wait: WaitOption = 0.0,
+    find: FindOption = False,
+    dials_private: DialsPrivateOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a peer and print its answer.
 
+    A peer that is not where it was is looked for by asking the relays.
+
     Example: waystation bhumi send alice "how are you?" --wait 30
     """
     content, content_type = _content(text, file, command)
-    relays = _relays(relay)
-    state = _existing(home)
+    _check_existing(home)
 
-    async def ask() -> None:
-        tls = _tls(relays, ca, insecure=insecure)
-        async with Sender(state, relays, tls=tls, dialect=e2e, patience=Patience(wait_s=wait)) as sender:
+    async def ask(state: BhumiState, ways: Ways) -> None:
+        await look_around(ways)
+        async with ways.sender(state, e2e, wait_s=wait, dials_private=dials_private) as sender:
             reply = await sender.send(peer, content, content_type)
-        _print_reply(peer, reply, as_json=as_json)
+        print_reply(peer, reply, as_json=as_json)
         if reply.status:
             raise typer.Exit(EXIT_FAILURE)
 
-    _run(state, ask())
+    with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
+        state = BhumiState(home)
+        _run(state, ask(state, ways))
 
 
 @app.command()
@@ -248,7 +259,8 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
 
     Example: waystation bhumi peers --json
     """
-    state = _existing(home)
+    _check_existing(home)
+    state = BhumiState(home)
     try:
         known = state.peers()
     finally:
@@ -265,131 +277,33 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
         typer.echo(f"no peers yet: `{shlex.join(_program())} bhumi invite` makes a token for somebody", err=True)
 
 
-class _Listener:
-    """Shows a device's events and ends it after enough requests, or on SIGTERM or SIGINT."""
+@app.command()
+def relays(
+    add: Annotated[
+        list[str] | None, typer.Option("--add", help="Keep this relay, tls://host:port; may repeat.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", help="Forget this relay; may repeat.")] = None,
+    lan: Annotated[
+        float, typer.Option("--lan", metavar="SECONDS", min=0, max=60, help="First look on the local network so long.")
+    ] = 0.0,
+    refresh: Annotated[bool, typer.Option("--refresh", help="First ask up to three of them for others.")] = False,
+    private: Annotated[
+        bool, typer.Option("--dials-private", help="Believe relays that say they are at a private address, too.")
+    ] = False,
+    home: HomeOption = _DEFAULT_HOME,
+    ca: CaOption = None,
+    insecure: InsecureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the relays this identity knows: from where, how good each was so far, and for how long.
 
-    def __init__(self, state: BhumiState, count: int, *, as_json: bool) -> None:
-        self._id52 = encode_id52(state.identity)
-        self._count = count
-        self._handled_count = 0
-        self._as_json = as_json
-        self._enough = asyncio.Event()
-        self._interrupted = False
+    Relays of the local network come first, and are trusted no more than others. Scores are for this identity only.
 
-    async def run(self, device: Device) -> None:
-        """Run the device until it fails, enough was handled, or a signal comes; raises KeyboardInterrupt on SIGINT."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, number)
-        running = asyncio.create_task(device.run())
-        enough = asyncio.create_task(self._enough.wait())
-        await asyncio.wait([running, enough], return_when=asyncio.FIRST_COMPLETED)
-        enough.cancel()
-        while not running.done():
-            running.cancel()
-            await asyncio.wait([running], timeout=_CANCEL_AGAIN_S)
-        if self._interrupted:
-            raise KeyboardInterrupt
-        if not running.cancelled():
-            running.result()
-
-    def _stop(self, number: int) -> None:
-        self._interrupted = number == signal.SIGINT
-        # A name lookup runs in a thread that cannot be cancelled, and the loop would wait for it.
-        hard_end = threading.Timer(_HARD_END_S, os._exit, (EXIT_INTERRUPTED if self._interrupted else 0,))
-        hard_end.daemon = True
-        hard_end.start()
-        self._enough.set()
-
-    def show(self, event: DeviceEvent) -> None:
-        """Print one event."""
-        document = self._document(event)
-        if self._as_json:
-            print_json(document)
-            sys.stdout.flush()
-        elif isinstance(event, Handled):
-            typer.echo(_visible(f"{event.request.alias}: {event.request.text}"))
-        else:
-            typer.echo(_visible(_SENTENCES[document["event"]].format(**document)), err=True)
-        if isinstance(event, Handled):
-            self._handled_count += 1
-            if self._handled_count == self._count:
-                self._enough.set()
-
-    def _document(self, event: DeviceEvent) -> dict[str, Any]:
-        match event:
-            case Listening():
-                return {
-                    "event": "listening",
-                    "relay": event.relay,
-                    "id52": self._id52,
-                    "confirmed": event.confirmed,
-                }
-            case Disconnected():
-                retry_s = round(event.retry_s, 1)
-                return {"event": "disconnected", "relay": event.relay, "reason": event.reason, "retry_s": retry_s}
-            case PeerJoined():
-                return {"event": "joined", "peer": encode_id52(event.peer), "alias": event.alias}
-            case Handled():
-                request = event.request
-                return {
-                    "event": "request",
-                    "peer": encode_id52(request.peer),
-                    "alias": request.alias,
-                    "content_type": request.content_type.name.lower(),
-                    "ok": event.ok,
-                    **_as_document("content", request.content),
-                }
-            case _:
-                return {"event": "trouble", "reason": event.reason}
-
-
-_SENTENCES: Final = {
-    "listening": "listening on {relay} as {id52}",
-    "disconnected": "{reason}; next try in {retry_s} s",
-    "joined": "{alias} accepted an invite ({peer})",
-    "trouble": "trouble: {reason}",
-}
-
-
-async def _echo(request: Request) -> bytes | str:
-    if request.content_type is ContentType.COMMAND:
-        return json.dumps({"cmd": request.command().cmd, "args": request.command().args})
-    return request.content
-
-
-async def _ok(_request: Request) -> bytes | str:
-    return "ok"
-
-
-class _Execute:
-    """Answers with what a program prints. No shell is involved."""
-
-    def __init__(self, command: str) -> None:
-        try:
-            self._words = shlex.split(command)
-        except ValueError as error:
-            raise LocalError(f"--exec cannot be split into words: {error}") from error
-        if not self._words:
-            raise LocalError("--exec names no program")
-
-    async def answer(self, request: Request) -> bytes | str:
-        """Run the program; its failure is the peer's error."""
-        environment = os.environ | {
-            "BHUMI_PEER": encode_id52(request.peer),
-            "BHUMI_ALIAS": request.alias,
-            "BHUMI_CONTENT_TYPE": request.content_type.name.lower(),
-        }
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self._words, stdin=pipe, stdout=pipe, env=environment)
-        try:
-            printed, _ = await process.communicate(request.content)
-        finally:
-            if process.returncode is None:
-                process.kill()
-        if process.returncode:
-            raise RuntimeError(f"{self._words[0]} ended with exit code {process.returncode}")
-        return printed
+    Example: waystation bhumi relays --add tls://relay.example:8443 --refresh
+    """
+    tls = client_context(ca_or_local(ca), verify=not insecure) if refresh else None
+    wishes = Wishes(add or (), remove or (), lan, refresh, private)
+    show_relays(home, wishes, tls, as_json=as_json)
 
 
 def _program() -> list[str]:
@@ -407,23 +321,11 @@ def _ca_words(ca: Path | None) -> list[str]:
     return [] if ca is None else ["--ca", str(ca)]
 
 
-def _existing(home: Path) -> BhumiState:
-    """Open the folder of an identity that is there already; raises LocalError when it is not."""
+def _check_existing(home: Path) -> None:
+    """Raise LocalError unless there is an identity in a folder."""
     if not (home / "node.key").exists():
         program = shlex.join(_program())
         raise LocalError(f"there is no identity in {home}; `{program} bhumi listen`, invite and accept make one")
-    return BhumiState(home)
-
-
-def _relays(given: list[str] | None) -> list[str]:
-    """Return the relays in their full spelling; raises LocalError."""
-    return [str(RelayUrl.parse(text)) for text in given or [_DEFAULT_RELAY]]
-
-
-def _tls(relays: list[str], ca: Path | None, *, insecure: bool) -> ssl.SSLContext | None:
-    if not any(relay.startswith("tls://") for relay in relays):
-        return None
-    return client_context(ca_or_local(ca), verify=not insecure)
 
 
 def _content(text: str | None, file: Path | None, command: str | None) -> tuple[bytes, ContentType]:
@@ -456,38 +358,6 @@ def _command_content(text: str) -> bytes:
         return encode_command(decode_command(text.encode()))
     except MalformedPayloadError as error:
         raise LocalError(f"--command: {error}") from error
-
-
-def _print_reply(peer: str, reply: Reply, *, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "status": "refused" if reply.status else "ok",
-                "peer": peer,
-                **_as_document("reply", reply.content),
-                "latency_ms": round(reply.latency_s * 1_000, 3),
-                "tries": reply.tries_count,
-            }
-        )
-        return
-    shown = _visible(reply.text).encode() if sys.stdout.isatty() else reply.content
-    typer.echo(shown, nl=not shown.endswith(b"\n"))
-    if reply.status:
-        typer.echo(f"waystation: {peer} could not handle the request", err=True)
-
-
-def _visible(text: str) -> str:
-    """Return text in which a peer's control characters are shown instead of steering the terminal."""
-    shown = (each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
-    return "".join(shown)
-
-
-def _as_document(name: str, content: bytes) -> dict[str, str]:
-    """Return content for JSON: as text, or in base64 when it is no UTF-8."""
-    try:
-        return {name: content.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(content).decode("ascii")}
 
 
 def _run(state: BhumiState, work: Coroutine[Any, Any, None]) -> None:

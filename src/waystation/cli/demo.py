@@ -25,19 +25,21 @@ from rich.console import Console
 
 from waystation.cli.demo_bsp import BspDemo
 from waystation.cli.demo_lprp import LprpDemo
+from waystation.cli.demo_mcu import McuThermometer
 from waystation.cli.demo_merk import MerkDemo
 from waystation.cli.demo_policy import PolicyDemo
 from waystation.cli.demo_strata import StrataDemo
+from waystation.cli.mcu_folder import Relay
 from waystation.core.errors import HostError, WaystationError
 from waystation.protocols.bhumi.client_base import Greeted
 from waystation.protocols.bhumi.messages import Status
 from waystation.protocols.bhumi.sender_client import Answered, SenderClient
-from waystation.sdk.bhumi import BhumiState, Device, Invite, Listening, Request, Sender, encode_invite
+from waystation.sdk.bhumi import BhumiState, Device, Dialect, Invite, Listening, Request, Sender, encode_invite
 from waystation.sdk.errors import OfflineError
 from waystation.sdk.link import Link, now
 from waystation.sdk.lprp import HostUrl, parse_key
 from waystation.transport.dial import DATAGRAM_SCHEMES, RelayUrl
-from waystation.transport.tls import client_context
+from waystation.transport.tls import authority_der, client_context
 
 __all__ = ["app"]
 
@@ -99,22 +101,22 @@ class _Demo:
         self._bsp = ""
         self._did = ""
         self._tls: ssl.SSLContext
-        self._asked: dict[str, int] = {"thermometer": 0, "lamp": 0}
-        self._slow = asyncio.Event()
+        self._authority = b""
 
     async def run(self) -> list[str]:
         """Run all steps; return what went wrong."""
         bsp = BspDemo(self._folder, _say, self._expect)
         async with self._node(bsp.settings) as (lprp, strata, merk):
-            thermometer, lamp, visitor = (self._state(name) for name in ("thermometer", "lamp", "visitor"))
-            async with self._device("thermometer", thermometer), self._device("lamp", lamp) as lamp_task:
-                await self._pair(thermometer, visitor, "thermometer")
-                await self._pair(lamp, visitor, "lamp")
+            lamp, visitor = self._state("lamp"), self._state("visitor")
+            async with self._mcu() as thermometer, self._device("lamp", lamp) as lamp_task:
+                await self._pair(thermometer.token, visitor, "thermometer", Dialect.SUITE_2)
+                invite = Invite(lamp.identity, lamp.add_invite("visitor", _rng))
+                await self._pair(encode_invite(invite), visitor, "lamp", Dialect.E2E)
                 await self._talk(visitor)
-                await self._lose_an_answer(visitor)
+                await self._lose_an_answer(visitor, thermometer)
                 await self._switch_off(visitor, lamp_task)
                 await self._replay(thermometer)
-            for state in (thermometer, lamp, visitor):
+            for state in (lamp, visitor):
                 state.close()
             await LprpDemo(self._folder, _say, self._expect, lprp).run()
             await bsp.run(lprp.key, self._bsp)
@@ -141,6 +143,7 @@ class _Demo:
             self._bsp = ready["listeners"]["bsp"]
             self._did = ready["node"]["did"]
             self._tls = client_context(home / "tls" / "ca.pem")
+            self._authority = authority_der(home / "tls" / "ca.pem")
             _say("node", f"ready at {self._relay}, key {ready['node']['id52'][:12]}…")
             place = RelayUrl.parse(ready["listeners"]["lprp"], DATAGRAM_SCHEMES)
             lprp = HostUrl(parse_key(ready["node"]["public_key"]), place.host, place.port)
@@ -221,14 +224,19 @@ class _Demo:
         return code == 0
 
     @contextlib.asynccontextmanager
+    async def _mcu(self) -> AsyncIterator[McuThermometer]:
+        """Run the thermometer as a microcontroller would."""
+        thermometer = McuThermometer(self._folder / "thermometer", Relay(self._relay, self._authority))
+        async with thermometer.running():
+            _say("thermometer", f"runs in {thermometer.interpreter}")
+            _say("thermometer", "connected over TLS to its one authority, identity proved, commits registered")
+            yield thermometer
+
+    @contextlib.asynccontextmanager
     async def _device(self, name: str, state: BhumiState) -> AsyncIterator[asyncio.Task[None]]:
         listening = asyncio.Event()
 
         async def answer(request: Request) -> str:
-            self._asked[name] += 1
-            if request.text == "slow":
-                self._slow.set()
-                await asyncio.sleep(_SLOW_S)
             return f"{name} heard {request.text!r} from {request.alias}"
 
         def on_event(event: object) -> None:
@@ -251,11 +259,9 @@ class _Demo:
 
     # The plot
 
-    async def _pair(self, device: BhumiState, visitor: BhumiState, name: str) -> None:
-        preimage = device.add_invite("visitor", _rng)
-        token = encode_invite(Invite(device.identity, preimage))
-        async with Sender(visitor, self._relay, tls=self._tls) as sender:
-            for _ in range(5):  # the device looks for new invites twice a second
+    async def _pair(self, token: str, visitor: BhumiState, name: str, dialect: Dialect) -> None:
+        async with Sender(visitor, self._relay, tls=self._tls, dialect=dialect) as sender:
+            for _ in range(5):  # the lamp looks for new invites twice a second
                 await asyncio.sleep(_SLOW_S + 0.1)
                 with contextlib.suppress(WaystationError):
                     peer = await sender.accept(token, alias=name)
@@ -278,11 +284,11 @@ class _Demo:
             f"{_REQUESTS} requests answered, encrypted end to end: median {median_ms:.1f} ms, worst {worst_ms:.1f} ms",
         )
 
-    async def _lose_an_answer(self, visitor: BhumiState) -> None:
-        before = self._asked["thermometer"]
+    async def _lose_an_answer(self, visitor: BhumiState, thermometer: McuThermometer) -> None:
+        before = thermometer.asked
         async with Sender(visitor, self._relay, tls=self._tls) as sender:
             request = asyncio.create_task(sender.send("thermometer", "slow"))
-            await asyncio.wait_for(self._slow.wait(), _STEP_TIMEOUT_S)
+            await asyncio.wait_for(thermometer.slow.wait(), _STEP_TIMEOUT_S)
             request.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await request
@@ -291,7 +297,7 @@ class _Demo:
         async with Sender(visitor, self._relay, tls=self._tls) as sender:
             recovered = await sender.recover()
         replies = [each.reply.text for each in recovered if each.reply is not None]
-        asked = self._asked["thermometer"] - before
+        asked = thermometer.asked - before
         self._expect(len(replies) == 1, f"{len(replies)} answers recovered, expected one")
         self._expect(asked == 1, f"the thermometer was asked {asked} times, expected once")
         _say("relay", f"answered the retry from its cache; the thermometer was asked {asked} time")
@@ -309,14 +315,14 @@ class _Demo:
         else:
             self._expect(holds=False, otherwise="a request to an offline lamp was answered")
 
-    async def _replay(self, thermometer: BhumiState) -> None:
+    async def _replay(self, thermometer: McuThermometer) -> None:
         """Present a preimage that was used up when the pairing was done."""
-        used = thermometer.add_invite("nobody", _rng)
-        token = encode_invite(Invite(thermometer.identity, used))
-        async with Sender(self._state("stranger"), self._relay, tls=self._tls) as stranger:
-            await asyncio.sleep(2 * _SLOW_S)
-            await stranger.accept(token, alias="thermometer")
-        statuses = [await self._send_raw(thermometer.identity, used) for _ in range(2)]
+        stranger = self._state("stranger")
+        async with Sender(stranger, self._relay, tls=self._tls, dialect=Dialect.SUITE_2) as sender:
+            await sender.accept(thermometer.second_token, alias="thermometer")
+        stranger.close()
+        used = thermometer.second_invite
+        statuses = [await self._send_raw(used.identity, used.preimage) for _ in range(2)]
         self._expect(statuses[-1] == Status.BAD_PREIMAGE, f"a replayed preimage got {statuses}")
         _say("relay", f"refused a replayed preimage: status {statuses[-1]}, the thermometer never saw it")
 

@@ -29,7 +29,10 @@ _HASH_CHARS_SHOWN: Final = 16
 @app.command()
 def sim(
     protocol: Annotated[
-        str, typer.Option("--protocol", help="Whose world to run: bhumi, lprp, merk, strata, or all of them.")
+        str,
+        typer.Option(
+            "--protocol", help="Whose world to run: bhumi, bhumi-open, bsp, lprp, merk, strata, or all of them."
+        ),
     ] = "bhumi",
     seed: Annotated[int, typer.Option("--seed", help="The first seed; it decides everything.")] = 1,
     hours: Annotated[float, typer.Option("--hours", help="Simulated hours of traffic and faults per seed.")] = 1.0,
@@ -152,4 +155,6 @@ def _speed(result: "SimResult", wall_s: float) -> float:
 
 
 def _outcomes(exchanges: "dict[str, int] | Counter[str]") -> str:
-    return " ".join(f"{name}={number}" for name, number in sorted(exchanges.items())) or "no exchanges"
+    counts = " ".join(f"{name}={number}" for name, number in sorted(exchanges.items())) or "no exchanges"
+    right, wrong = exchanges.get("lookups_right", 0), exchanges.get("lookups_wrong", 0)
+    return f"{counts} ({right / (right + wrong):.1%} of look-ups right)" if right + wrong else counts

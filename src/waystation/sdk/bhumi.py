@@ -17,18 +17,24 @@ One identity may listen in one program and send in another at the same time.
 
 from waystation.protocols.bhumi.invite import Invite, decode_invite, encode_invite
 from waystation.protocols.bhumi.payloads import Command, ContentType, ResponseStatus
-from waystation.sdk.bhumi_device import (
-    Device,
+from waystation.sdk.bhumi_device import Device
+from waystation.sdk.bhumi_dialect import Dialect, command_result
+from waystation.sdk.bhumi_events import (
     DeviceEvent,
     Disconnected,
     Handled,
     Handler,
     Listening,
+    Moved,
     PeerJoined,
+    PresenceAsserted,
+    Probed,
+    ProbeRefused,
     Request,
     Trouble,
 )
-from waystation.sdk.bhumi_dialect import Dialect, command_result
+from waystation.sdk.bhumi_quality import RelayQuality
+from waystation.sdk.bhumi_relay_book import RelayBook
 from waystation.sdk.bhumi_retry import Backoff, Patience
 from waystation.sdk.bhumi_sender import Recovered, Reply, Sender
 from waystation.sdk.bhumi_state import BhumiState, PeerRecord, Pending, PendingKind
@@ -46,12 +52,18 @@ __all__ = [
     "Handler",
     "Invite",
     "Listening",
+    "Moved",
     "Patience",
     "PeerJoined",
     "PeerRecord",
     "Pending",
     "PendingKind",
+    "PresenceAsserted",
+    "ProbeRefused",
+    "Probed",
     "Recovered",
+    "RelayBook",
+    "RelayQuality",
     "Reply",
     "Request",
     "ResponseStatus",

@@ -6,6 +6,7 @@ section 1).
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
@@ -23,9 +24,27 @@ _UNSENT_REASON: Final = "the connection ended before the request could leave"
 class Channel:
     """Requests to one relay; at most 16 at once, more wait their turn."""
 
-    def __init__(self, relay: RelayUrl, tls: ssl.SSLContext | None, connect_timeout_s: float) -> None:
-        """Describe a channel; it connects by itself."""
+    def __init__(
+        self,
+        relay: RelayUrl,
+        tls: ssl.SSLContext | None,
+        connect_timeout_s: float,
+        *,
+        only_public: bool = False,
+        note: Callable[[RelayUrl, float | None], None] | None = None,
+    ) -> None:
+        """Describe a channel; it connects by itself.
+
+        Args:
+            relay: Where to.
+            tls: Context for a ``tls://`` address; None trusts the system's authorities.
+            connect_timeout_s: For one connection.
+            only_public: See ``transport.dial``.
+            note: Told how many seconds a connection took to be greeted; None when none was made, or not greeted.
+        """
         self.relay = relay
+        self._note = note or _note_nothing
+        self._only_public = only_public
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._machine: SenderClient | None = None
@@ -64,6 +83,16 @@ class Channel:
             return Outcome.IN_DOUBT, b"", link.ended.result() if link.ended.done() else "the connection broke"
         return outcome_of_status(event.status), event.payload, f"the relay answered with status {event.status}"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a connection stands and is greeted."""
+        return self._machine is not None and self._machine.is_open
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits for its outcome here."""
+        return not self._waiting
+
     async def close(self) -> None:
         """End the connection, if there is one."""
         if self._link is not None:
@@ -80,7 +109,12 @@ class Channel:
             self._greeted = greeted
             self._waiting = {}
             link = Link(machine, self._on_event)
-            await link.open(self.relay, self._tls, self._connect_timeout_s)
+            began = asyncio.get_running_loop().time()
+            try:
+                await link.open(self.relay, self._tls, self._connect_timeout_s, only_public=self._only_public)
+            except HostError:
+                self._note(self.relay, None)
+                raise
             first: list[asyncio.Future[Any]] = [greeted, link.ended]
             try:
                 await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +123,9 @@ class Channel:
                 raise
             if not greeted.done():
                 await link.wait_closed()
+                self._note(self.relay, None)
                 raise HostError(no_greeting(self.relay, link.ended.result()))
+            self._note(self.relay, asyncio.get_running_loop().time() - began)
             self._machine, self._link = machine, link
             return machine, link
 
@@ -101,3 +137,7 @@ class Channel:
             waiting = self._waiting.get(event.token)
             if waiting is not None and not waiting.done():
                 waiting.set_result(event)
+
+
+def _note_nothing(_relay: RelayUrl, _greeting_s: float | None) -> None:
+    """Do nothing; for those who keep no account of relays."""

@@ -95,6 +95,11 @@ class Retry:
         """Whether the request may have been delivered."""
         self.tries_count = 0
 
+    def widen(self, relays_count: int) -> None:
+        """Note that so many further relays have been found; each of them is asked, too, before giving up."""
+        if relays_count:
+            self._relays_count = self.tries_count + 1 + relays_count
+
     def after(self, outcome: Outcome, elapsed_s: float) -> float | Verdict:
         """Return how many seconds to wait before the next try, or how the request ends.
 

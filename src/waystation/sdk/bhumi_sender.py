@@ -34,10 +34,14 @@ from waystation.protocols.bhumi.payloads import (
     encode_command,
 )
 from waystation.protocols.bhumi.suites import SharedSecrets
-from waystation.sdk.bhumi_channel import Channel
-from waystation.sdk.bhumi_device import SPARES_COMMAND
+from waystation.sdk.bhumi_answers import SPARES_COMMAND
+from waystation.sdk.bhumi_delivery import Deliveries, Ended
 from waystation.sdk.bhumi_dialect import Answer, Dialect, command_result, dialect_of, read_answer, write_request
-from waystation.sdk.bhumi_retry import Patience, Retry, Verdict
+from waystation.sdk.bhumi_finder import Finder
+from waystation.sdk.bhumi_guide import Guide
+from waystation.sdk.bhumi_quality import RelayQuality, neutral_score
+from waystation.sdk.bhumi_relay_book import RelayBook, is_private
+from waystation.sdk.bhumi_retry import Patience, Verdict
 from waystation.sdk.bhumi_state import BhumiState, HandshakeFacts, PeerRecord, Pending, PendingKind
 from waystation.sdk.errors import (
     AnswerError,
@@ -56,6 +60,8 @@ SPARES_WANTED: Final = 2  # BHUMI-D: keep at least two spares
 _SPARES_PATIENCE: Final = Patience(doubt_s=5.0, settle_s=0.5)  # spares are a comfort: nobody waits long for them
 _LOCK_TIMEOUT_S: Final = 30.0
 _CONNECT_TIMEOUT_S: Final = 10.0
+_BOOK_RELAYS: Final = 3
+_LOOK_UP_TIMEOUT_S: Final = 3.0  # ours: whoever waits for a peer that is offline shall not wait long for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +94,6 @@ class Recovered:
     """A sentence for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    verdict: Verdict
-    answer: bytes
-    reason: str
-    latency_s: float
-    tries_count: int
-    in_doubt: bool
-    """Whether the request may have been delivered, whatever the verdict."""
-
-
 class Sender:
     """Sends as one participant; use it as ``async with Sender(...) as sender``."""
 
@@ -107,6 +102,10 @@ class Sender:
         state: BhumiState,
         relays: str | Sequence[str],
         *,
+        book: RelayBook | None = None,
+        quality: RelayQuality | None = None,
+        find: bool = True,
+        dials_private: bool = False,
         tls: ssl.SSLContext | None = None,
         dialect: Dialect | None = None,
         patience: Patience | None = None,
@@ -117,7 +116,13 @@ class Sender:
 
         Args:
             state: Its folder.
-            relays: Address or addresses; tries go round them. Peers are told the first one as ours.
+            relays: Address or addresses; tries go round them. Peers are told the first one as ours. With a book there
+                may be none: then its first ones are taken.
+            book: Further relays, asked where a peer is when the others do not know.
+            quality: Where to keep what is observed of relays.
+            find: Ask where a peer is that is not connected where it was, or whose relay cannot be reached.
+            dials_private: Go to places outside the open internet that others name; so we do in any case when one of
+                ``relays`` is such a place.
             tls: Context for ``tls://`` addresses; None trusts the system's authorities.
             dialect: What the peers speak; None for what each one's handshake was in, bhumi-v1 for a new one.
             patience: How long to go on trying.
@@ -125,15 +130,30 @@ class Sender:
             connect_timeout_s: For one connection.
 
         Raises:
-            LocalError: An address cannot be read.
+            LocalError: An address cannot be read, or no relay is known.
         """
         self._state = state
-        urls = [RelayUrl.parse(text) for text in ([relays] if isinstance(relays, str) else relays)]
-        self._channels = [Channel(url, tls, connect_timeout_s) for url in urls]
+        source = rng or random.SystemRandom()
+        score = quality.score if quality is not None else neutral_score
+        named = [relays] if isinstance(relays, str) else list(relays)
+        if not named and book is not None:
+            named = [entry.address for entry in book.order(score, source)[:_BOOK_RELAYS]]
+        if not named:
+            raise LocalError("no relay is known; name one, or look for some on the local network")
+        urls = [RelayUrl.parse(text) for text in named]
         self._dialect = dialect
         self._secrets = SharedSecrets(state.key_pair)
         self._patience = patience or Patience()
-        self._rng = rng or random.SystemRandom()
+        self._rng = source
+        self._url = str(urls[0])
+        self._book = book
+        finder = None
+        if find:
+            guide = Guide(tls=tls, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
+            dials_private = dials_private or any(is_private(str(url)) for url in urls)
+            finder = Finder(guide, book, score, self._rng, named=urls, dials_private=dials_private)
+        self._deliveries = Deliveries(state, urls, finder, quality, self._rng, tls, connect_timeout_s)
+        self._told: dict[bytes, str] = {}
         self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._active: set[bytes] = set()
         self._stack = contextlib.AsyncExitStack()
@@ -142,8 +162,7 @@ class Sender:
         """Wait until no other program sends as this participant; raises HomeBusyError after 30 s."""
         busy = f"another program is sending as the identity in {self._state.home}; try again when it is done"
         await self._stack.enter_async_context(hold(self._state.home / "sender.lock", busy, _LOCK_TIMEOUT_S))
-        for channel in self._channels:
-            self._stack.push_async_callback(channel.close)
+        self._stack.push_async_callback(self._deliveries.close)
         return self
 
     async def __aexit__(
@@ -179,7 +198,7 @@ class Sender:
             back = b""
             if not waiting:
                 back = self._rng.randbytes(PREIMAGE_BYTES)
-                request = HandshakeInit(self._state.identity, back, str(self._channels[0].relay))
+                request = HandshakeInit(self._state.identity, back, self._url)
                 dialect = self._dialect_for(self._state.peer(peer))
                 payload = write_request(dialect, self._secrets, peer, preimage, request, self._rng)
                 self._state.begin_handshake(preimage, peer, payload, alias, back)
@@ -213,7 +232,7 @@ class Sender:
         """
         record = self._state.find_peer(peer) if isinstance(peer, str) else peer
         raw = content.encode() if isinstance(content, str) else content
-        message = DeviceMessage(content_type, raw, str(self._channels[0].relay))
+        message = DeviceMessage(content_type, raw, self._url)
         async with self._turns[record.identity]:
             if self._state.next_right(record.identity) is None:
                 await self._recover(record.identity)
@@ -278,7 +297,7 @@ class Sender:
             )
         raise NoPreimageError(f"no permission to send to {peer.name} is left; ask them for a new invite")
 
-    async def _deliver_or_give_back(self, pending: Pending, patience: Patience) -> _Ended:
+    async def _deliver_or_give_back(self, pending: Pending, patience: Patience) -> Ended:
         """Deliver; a request that certainly did not arrive leaves its preimage usable."""
         try:
             ended = await self._deliver(pending, in_doubt=False, patience=patience)
@@ -289,20 +308,11 @@ class Sender:
             self._state.give_back(pending.preimage, pending.peer)
         return ended
 
-    async def _deliver(self, pending: Pending, *, in_doubt: bool, patience: Patience | None = None) -> _Ended:
-        """Try until the request has an outcome or patience ends, going round the relays."""
-        retry = Retry(patience or self._patience, self._rng, relays_count=len(self._channels), in_doubt=in_doubt)
-        began = time.monotonic()
+    async def _deliver(self, pending: Pending, *, in_doubt: bool, patience: Patience | None = None) -> Ended:
+        """Try until the request has an outcome or patience ends."""
         self._active.add(pending.preimage)
         try:
-            while True:
-                channel = self._channels[retry.tries_count % len(self._channels)]
-                outcome, answer, reason = await channel.ask(pending.peer, pending.preimage, pending.payload)
-                elapsed_s = time.monotonic() - began
-                then = retry.after(outcome, elapsed_s)
-                if isinstance(then, Verdict):
-                    return _Ended(then, answer, reason, elapsed_s, retry.tries_count, retry.in_doubt)
-                await asyncio.sleep(then)
+            return await self._deliveries.deliver(pending, patience or self._patience, in_doubt=in_doubt)
         finally:
             self._active.discard(pending.preimage)
 
@@ -312,14 +322,14 @@ class Sender:
             return self._dialect
         return Dialect.E2E if peer is None else peer.dialect
 
-    def _read_answer(self, pending: Pending, ended: _Ended) -> tuple[Dialect, Answer]:
+    def _read_answer(self, pending: Pending, ended: Ended) -> tuple[Dialect, Answer]:
         """Return an answer and its dialect, which is that of the request's own bytes; raises AnswerError."""
         dialect = dialect_of(pending.preimage, pending.payload)
         if dialect is None:
             raise AnswerError("the request was written in a suite that is unknown here")
         return dialect, read_answer(dialect, self._secrets, pending.peer, pending.preimage, ended.answer)
 
-    def _finish_message(self, pending: Pending, ended: _Ended) -> Reply:
+    def _finish_message(self, pending: Pending, ended: Ended) -> Reply:
         """Take over what the answer gives, and return the reply."""
         try:
             _, answer = self._read_answer(pending, ended)
@@ -328,11 +338,21 @@ class Sender:
         except AnswerError:
             self._state.finish(pending.preimage, pending.peer, ())
             raise
+        self._note_url(pending.peer, answer.url)
         gained = [] if answer.next_preimage == NO_PREIMAGE else [answer.next_preimage]
         self._state.finish(pending.preimage, pending.peer, gained)
         return Reply(answer.status, answer.content, ended.latency_s, ended.tries_count)
 
-    def _finish_handshake(self, pending: Pending, ended: _Ended, back: bytes) -> None:
+    def _note_url(self, peer: PublicKey, url: str) -> None:
+        """Note where a peer says that it is, once for each new place."""
+        if not url or self._told.get(peer) == url:
+            return
+        self._told[peer] = url
+        self._state.note_url(peer, url)
+        if self._book is not None:
+            self._book.note_peer_place(url)
+
+    def _finish_handshake(self, pending: Pending, ended: Ended, back: bytes) -> None:
         """Record the peer, or undo and raise."""
         preimage, peer = pending.preimage, pending.peer
         if ended.verdict is Verdict.UNCERTAIN:
@@ -348,7 +368,7 @@ class Sender:
         self._state.finish(preimage, peer, ())
         self._state.withdraw(back)
         if ended.verdict is Verdict.OFFLINE:
-            raise OfflineError("the inviter is not connected to the relay; try the token again later")
+            raise OfflineError(f"the inviter is not connected to {ended.places}; try the token again later")
         if ended.verdict is Verdict.UNREACHABLE:
             raise RelayUnreachableError(ended.reason)
         raise InviteRefusedError(
@@ -372,7 +392,7 @@ class Sender:
             else:
                 self._state.stop_spares(peer)
 
-    def _error_of(self, peer: PeerRecord, ended: _Ended, *, in_doubt: bool) -> Exception:
+    def _error_of(self, peer: PeerRecord, ended: Ended, *, in_doubt: bool) -> Exception:
         """Return the error for a request that ended without an answer, doubts about earlier preimages included."""
         if in_doubt and not ended.in_doubt:
             return UncertainError(
@@ -380,7 +400,7 @@ class Sender:
                 f"({ended.reason})"
             )
         if ended.verdict is Verdict.OFFLINE:
-            return OfflineError(f"{peer.name} is not connected to the relay; nothing was delivered")
+            return OfflineError(f"{peer.name} is not connected to {ended.places}; nothing was delivered")
         if ended.verdict is Verdict.UNREACHABLE:
             return RelayUnreachableError(ended.reason)
         return UncertainError(

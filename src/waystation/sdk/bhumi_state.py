@@ -77,6 +77,7 @@ CREATE TABLE IF NOT EXISTS pending (
     preimage BLOB PRIMARY KEY, peer BLOB NOT NULL, kind TEXT NOT NULL, payload BLOB NOT NULL, alias TEXT NOT NULL,
     created REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS places (peer BLOB PRIMARY KEY, url TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS last_response (
     peer BLOB PRIMARY KEY, preimage BLOB NOT NULL, hint BLOB NOT NULL, response BLOB NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
@@ -362,6 +363,21 @@ class BhumiState(PrivateDatabase):
             if known is not None:
                 return known
         raise UnknownPeerError(f"no peer is called {name!r} in {self.home}; accept an invite first")
+
+    def place_of(self, peer: bytes) -> str:
+        """Return the relay at which a peer answered last; empty for the usual one."""
+        row = self.first("SELECT url FROM places WHERE peer = ?", peer)
+        return "" if row is None else str(row[0])
+
+    def remember_place(self, peer: bytes, url: str) -> None:
+        """Keep at which relay a peer answered; it is tried there first from now on."""
+        with self.transaction():
+            self.run("INSERT OR REPLACE INTO places VALUES (?, ?)", peer, url)
+
+    def note_url(self, peer: bytes, url: str) -> None:
+        """Note where a peer says that it can be reached now."""
+        with self.transaction():
+            self.run("UPDATE peers SET url = ? WHERE id = ? AND url != ?", url, peer, url)
 
     def stop_spares(self, peer: bytes) -> None:
         """Remember that a peer does not know spare preimages."""

@@ -57,9 +57,11 @@ class Link:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the connection is over; the result says why."""
 
-    async def open(self, url: RelayUrl, context: ssl.SSLContext | None, timeout_s: float) -> None:
+    async def open(
+        self, url: RelayUrl, context: ssl.SSLContext | None, timeout_s: float, *, only_public: bool = False
+    ) -> None:
         """Connect; raises HostError, see ``dial``."""
-        await dial(url, self, context, timeout_s)
+        await dial(url, self, context, timeout_s, only_public=only_public)
 
     def flush(self) -> None:
         """Carry out what the machine asks for, then hand its events on."""

@@ -38,6 +38,7 @@ from waystation.protocols.strata.policy import Policy
 from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_upstreams
 from waystation.server.admin import AdminServer
+from waystation.server.bhumi_discovery import BhumiDiscovery
 from waystation.server.bhumi_links import BhumiOutlet
 from waystation.server.box_store import BoxLimits, BoxStore
 from waystation.server.bsp_box import BoxServer
@@ -133,6 +134,7 @@ class NodeServer:
         self._hub = Hub(self._node, self._commits, verifier=self._verifier, dialler=self._dialler)
         self._pages = self._public_pages(static)
         self._listeners = Listeners(config, home, self._hub, self._pages)
+        self._discovery = BhumiDiscovery(self._bhumi, self._key_pair, config.bhumi_listen, self._hub.plan_turn)
         self._upstreams: Upstreams | None = None
         if self._strata is not None:
             upstreams = read_upstreams(config.strata.upstreams)
@@ -152,6 +154,7 @@ class NodeServer:
             await self._open_box()
             await self._open_admin()
             self._on_signals()
+            self._discovery.start(self._listeners.urls())
             if self._upstreams is not None:
                 self._upstreams.start()
             self._recorder.node_started(monotonic_now(), __version__)
@@ -444,6 +447,7 @@ class NodeServer:
             steps.callback(self._dialler.close)
             for listener in self._listeners:
                 steps.callback(listener.close)
+            steps.push_async_callback(self._discovery.close)
 
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())

@@ -10,6 +10,8 @@ from typing import Any, Final, Protocol
 from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.sim.bhumi import BhumiTown
+from waystation.sim.bhumi_open import OpenTown, large_town
+from waystation.sim.bhumi_open_plan import LARGE_EVERY
 from waystation.sim.bsp import BspTown
 from waystation.sim.invariants import ViolationError
 from waystation.sim.lprp import LprpTown
@@ -18,7 +20,7 @@ from waystation.sim.schedule import LivelockError, Schedule
 from waystation.sim.strata import StrataTown
 from waystation.sim.trace import Trace
 
-__all__ = ["SCENARIOS", "Failure", "MakeScenario", "Scenario", "SimResult", "run_seed"]
+__all__ = ["LARGE", "SCENARIOS", "Failure", "MakeScenario", "Scenario", "SimResult", "run_seed", "scenario_of"]
 
 HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 CALM_US: Final = 60 * MICROSECONDS_PER_SECOND  # for everybody to come home
@@ -51,12 +53,16 @@ MakeScenario = Callable[[Schedule, random.Random, Trace], Scenario]
 
 SCENARIOS: Final[dict[str, MakeScenario]] = {
     "bhumi": BhumiTown,
+    "bhumi-open": OpenTown,
     "bsp": BspTown,
     "lprp": LprpTown,
     "merk": MerkTown,
     "strata": StrataTown,
 }
 """Scenarios by protocol."""
+
+LARGE: Final[dict[str, tuple[int, MakeScenario]]] = {"bhumi-open": (LARGE_EVERY, large_town)}
+"""Of so many seeds of a protocol one, the one that this number divides, is another scenario: a large world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ def run_seed(
         raise LocalError("the duration must be above 0 hours")
     schedule, trace = Schedule(), Trace(sink)
     rng = random.Random(f"{protocol}/{seed}")  # noqa: S311 - a simulation must be repeatable
-    scenario = (make or SCENARIOS[protocol])(schedule, rng, trace)
+    scenario = (make or scenario_of(protocol, seed))(schedule, rng, trace)
     failure = None
     try:
         _run_phases(schedule, scenario, Instant(int(hours * HOUR_US)))
@@ -144,6 +150,12 @@ def run_seed(
         simulated_us=schedule.now,
         failure=failure,
     )
+
+
+def scenario_of(protocol: str, seed: int) -> MakeScenario:
+    """Return what a seed runs."""
+    every, large = LARGE.get(protocol, (0, SCENARIOS[protocol]))
+    return large if every and seed % every == 0 else SCENARIOS[protocol]
 
 
 def _where(error: Exception) -> str:

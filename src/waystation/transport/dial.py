@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import aiofastnet
 
+from waystation.core.addresses import is_public
 from waystation.core.errors import HostError, LocalError
 from waystation.transport.pipe import Pipe, Sink
 from waystation.transport.udp_pipe import connect_udp
@@ -65,7 +66,13 @@ class RelayUrl:
 
 
 async def dial(
-    url: RelayUrl | str, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, *, place: str = ""
+    url: RelayUrl | str,
+    sink: Sink,
+    context: ssl.SSLContext | None,
+    timeout_s: float,
+    *,
+    place: str = "",
+    only_public: bool = False,
 ) -> Pipe:
     """Connect and return the pipe; the sink has been told ``connected`` by then.
 
@@ -75,19 +82,33 @@ async def dial(
         context: TLS context for ``tls`` addresses (None means the system's authorities); else not used.
         timeout_s: For name lookup, connecting and the TLS handshake together; over ``udp`` there is only the lookup.
         place: IP address to connect to instead of asking for those of the host, which TLS still is to prove.
+        only_public: Without a place: connect only if every address of the host is on the open internet, and to one of
+            those that were judged. For places that strangers name; not for ``udp``.
 
     Raises:
         LocalError: The text is no address.
-        HostError: Nobody listens, no answer in time, or the certificate is not trusted.
+        HostError: Nobody listens, no answer in time, the certificate is not trusted, or the place is not public.
     """
     target = RelayUrl.parse(url) if isinstance(url, str) else url
     try:
         async with asyncio.timeout(timeout_s):
             if target.scheme in DATAGRAM_SCHEMES:
                 return await connect_udp(target.host, target.port, sink)
+            if only_public and not place:
+                place = await _public_address(target)
             return await _connect(target, sink, context, timeout_s, place)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
+
+
+async def _public_address(target: RelayUrl) -> str:
+    """Return an address of the host after all of them were judged; raises HostError for a place that is not public."""
+    found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = [str(each[0]) for *_, each in found]
+    private = [address for address in addresses if not is_public(address)]
+    if private:
+        raise HostError(f"{target} leads to {private[0]}, which is not on the open internet; not dialled")
+    return addresses[0]
 
 
 async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, place: str) -> Pipe:

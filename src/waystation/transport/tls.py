@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, LocalError
 
-__all__ = ["client_context", "leaf_sha256", "reload_certificate", "server_context"]
+__all__ = ["authority_der", "client_context", "leaf_sha256", "reload_certificate", "server_context"]
 
+_PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _PEM_END: Final = "-----END CERTIFICATE-----"
 
 
@@ -56,10 +57,34 @@ def leaf_sha256(cert: Path) -> bytes:
     """
     try:
         text = cert.read_text(encoding="ascii", errors="replace")
-        leaf = text[text.index("-----BEGIN CERTIFICATE-----") :].partition(_PEM_END)[0] + _PEM_END
+        leaf = text[text.index(_PEM_BEGIN) :].partition(_PEM_END)[0] + _PEM_END
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest()
     except (OSError, ValueError) as error:  # ValueError: no certificate, or no base64 in it
         raise HostError(f"cannot use the certificate {cert}: {error}") from error
+
+
+def authority_der(ca: Path) -> bytes:
+    """Return the one certificate of a PEM or DER file in DER, for devices that trust one authority.
+
+    Raises:
+        LocalError: The file holds none, or more than one.
+        HostError: It cannot be read.
+    """
+    try:
+        data = ca.read_bytes()
+    except OSError as error:
+        raise HostError(f"cannot read {ca}: {error.strerror}") from error
+    count = data.count(_PEM_BEGIN.encode())
+    if count > 1:
+        raise LocalError(
+            f"{ca} holds {count} certificates; a device trusts one: keep the authority that signs the relay's"
+        )
+    try:
+        der = ssl.PEM_cert_to_DER_cert(data.decode("ascii")[data.index(_PEM_BEGIN.encode()) :]) if count else data
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
+    except (ValueError, ssl.SSLError) as error:
+        raise LocalError(f"{ca} holds no certificate that can be read") from error
+    return der
 
 
 def client_context(

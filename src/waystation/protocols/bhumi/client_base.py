@@ -50,6 +50,7 @@ class Unsent(Enum):
     WINDOW_FULL = "too many requests wait for their result on this connection"
     TOO_LARGE = "the payload is larger than this relay takes"
     UNKNOWN_DELIVERY = "no delivery with this id waits for an answer on this connection"
+    NOT_ACCEPTED = "the relay does not know the extension that this needs"
 
 
 class State(Enum):

@@ -1,28 +1,78 @@
 """A Bhumi device's side of its connection: it proves its identity, hands over commits, and answers what is delivered.
 
-The relay never answers I_AM. A device therefore sends KEEPALIVE behind it: the echo proves that the relay took the
-I_AM, for a refused one closes the connection. The original relay does not echo; there, silence for ``CONFIRM_MS`` has
-to do, and silence is not held against it later.
+The relay of the seed never answers I_AM. A device therefore sends KEEPALIVE behind it: the echo proves that the relay
+took the I_AM, for a refused one closes the connection. The original relay does not echo; there, silence for
+``CONFIRM_MS`` has to do, and silence is not held against it later. A relay that has accepted I_AM_OK in OPTIONS says
+so itself, and nothing else counts then (BHUMI-X).
+
+What else OPTIONS can bring: the relay names itself by BIND and gets a proof bound to it, takes the device's PRESENCE,
+tells about other relays, and may ask for probes. A frame of a feature that the relay did not accept is ignored.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair, sign
-from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi import extension_wire, messages, signed_records, wire
 from waystation.protocols.bhumi.client_base import Client, Greeted, State, Unsent
+from waystation.protocols.bhumi.extension_messages import (
+    BindProof,
+    ExtensionMessage,
+    Presence,
+    QaReport,
+    QaRequest,
+    QaVerdict,
+    RelayAd,
+    RelaysRequest,
+)
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 
-__all__ = ["CONFIRM_MS", "DELIVERIES_MAX", "KEEPALIVE_MS", "SILENCE_MS", "Delivered", "DeviceClient", "Registered"]
+__all__ = [
+    "CONFIRM_MS",
+    "DELIVERIES_MAX",
+    "DEVICE_FEATURES",
+    "I_AM_OK_MS",
+    "KEEPALIVE_MS",
+    "PROBES_MAX",
+    "PROBES_WINDOW_MS",
+    "SILENCE_MS",
+    "Delivered",
+    "DeviceClient",
+    "ProbeAsked",
+    "Registered",
+    "RelayNamed",
+    "RelaysTold",
+]
 
 KEEPALIVE_MS: Final = 45_000  # twice within the 120 s after which the relay drops an idle device, BHUMI-L
 SILENCE_MS: Final = 90_000  # two keepalives without any echo
 CONFIRM_MS: Final = 1_000  # ours: longer than any round trip on which the 30 s of an ACK make sense
+I_AM_OK_MS: Final = 15_000  # ours: a relay gives a proof 10 s (BHUMI-X), and its answer has to travel
 DELIVERIES_MAX: Final = 1_024  # ours; the relay holds back after 32 without ACK (BHUMI-A12), other relays may not
-_TYPES_IN_OPEN: Final = (FrameType.DELIVER, FrameType.KEEPALIVE, FrameType.OPTIONS)
+PROBES_MAX: Final = 4  # ours: a relay may ask once in ten minutes; more than this is not even worth an answer
+PROBES_WINDOW_MS: Final = 600_000
+DEVICE_FEATURES: Final = Feature.PRESENCE | Feature.QA | Feature.BINDING | Feature.I_AM_OK
+"""What a device of this version asks for besides the preimage."""
+_NO_FEATURES: Final = Feature(0)
+_TYPES_IN_OPEN: Final = (
+    FrameType.DELIVER,
+    FrameType.KEEPALIVE,
+    FrameType.OPTIONS,
+    FrameType.BIND,
+    FrameType.I_AM_OK,
+    FrameType.RELAYS,
+    FrameType.QA_REQUEST,
+)
+_FEATURE_OF: Final = {
+    FrameType.BIND: Feature.BINDING,
+    FrameType.I_AM_OK: Feature.I_AM_OK,
+    FrameType.RELAYS: Feature.PRESENCE,
+    FrameType.QA_REQUEST: Feature.QA,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +83,34 @@ class Registered:
     """False when this rests on silence, as with the original relay."""
     with_preimage: bool
     """True when deliveries name their preimage."""
+    commits_count: int | None = None
+    """Commits that the relay has now; None when it does not say."""
+    responses_count: int | None = None
+    """Carried responses that the relay keeps; None when it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayNamed:
+    """The relay says who it is, and has got a proof that is good for nobody else."""
+
+    relay_id: PublicKey
+    """32-byte key; the relay has not proved that it is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelaysTold:
+    """The answer to ``DeviceClient.ask_relays``; nothing in it has been verified."""
+
+    adverts: tuple[RelayAd, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAsked:
+    """The relay would like to have another one tried; ``DeviceClient.refuse_probe`` says no, silence says nothing."""
+
+    probe_id: int
+    address: str
+    deadline_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +138,8 @@ class DeviceClient(Client):
         *,
         ask_preimage: bool = True,
         always_preimage: bool = False,
+        features: Feature = _NO_FEATURES,
+        relay_id: PublicKey | None = None,
     ) -> None:
         """Describe a device's connection.
 
@@ -69,19 +149,36 @@ class DeviceClient(Client):
             responses: Recent answers the relay may give to retries (6.6).
             ask_preimage: Send OPTIONS, asking for the preimage in DELIVER.
             always_preimage: The relay puts the preimage into every DELIVER unasked, as the original one does.
+            features: What to ask for besides the preimage, see ``DEVICE_FEATURES``; nothing by default.
+            relay_id: Key that the relay is known by. One that names another in BIND gets no proof, and is left:
+                otherwise a relay in the middle could register as this device elsewhere (BHUMI-MIDDLE).
         """
         super().__init__(_TYPES_IN_OPEN)
         self._key_pair = key_pair
         self._commits = tuple(commits)
         self._responses = tuple(responses)
         self._ask_preimage = ask_preimage
+        self._asked = features | (Feature.DELIVER_WITH_PREIMAGE if ask_preimage else _NO_FEATURES)
+        self._accepted = _NO_FEATURES
         self._with_preimage = always_preimage
+        self._relay_id = relay_id
+        self._is_bound = False
+        self._asks_relays = False
         self._nonce = 0
         self._unanswered: set[int] = set()
         self._registered = False
         self._echoes = False
         self._confirm_by = Instant(0)
         self._keepalive_at = Instant(0)
+        self._probes: set[int] = set()
+        self._probes_until = Instant(0)
+        self._probes_count = 0
+        self.probes_ignored_count = 0
+        """Probes that the relay asked for beyond ``PROBES_MAX`` in ten minutes; they got no answer."""
+
+    def accepts(self, feature: Feature) -> bool:
+        """Return whether the relay has accepted a feature that was asked for."""
+        return feature in self._accepted
 
     def answer(self, message_id: int, payload: bytes) -> Unsent | None:
         """Answer a delivery; None means that the ACK is on its way."""
@@ -111,6 +208,34 @@ class DeviceClient(Client):
         if self.state is State.OPEN:
             self._introduce()
 
+    def assert_presence(self, presence: Presence) -> Unsent | None:
+        """Hand the relay a signed presence of this device, at this relay or at another one.
+
+        Call it once ``Registered``: before that the relay does not know whose connection this is.
+        """
+        return self._send_extension(Feature.PRESENCE, presence)
+
+    def ask_relays(self) -> Unsent | None:
+        """Ask which relays this one knows, its own advert first; ``RelaysTold`` will tell."""
+        unsent = self._send_extension(Feature.PRESENCE, RelaysRequest())
+        self._asks_relays = self._asks_relays or unsent is None
+        return unsent
+
+    def refuse_probe(self, probe_id: int) -> Unsent | None:
+        """Tell the relay that a probe it asked for will not be made. Nothing else is ever told (BHUMI-QALOCAL)."""
+        if probe_id not in self._probes:
+            return Unsent.UNKNOWN_DELIVERY
+        self._probes.discard(probe_id)
+        return self._send_extension(Feature.QA, QaReport(probe_id, QaVerdict.REFUSED))
+
+    def _send_extension(self, feature: Feature, message: ExtensionMessage) -> Unsent | None:
+        if self.state is not State.OPEN:
+            return Unsent.NOT_OPEN
+        if not self.accepts(feature):
+            return Unsent.NOT_ACCEPTED
+        self._send_bytes(extension_wire.encode_extension(message))
+        return None
+
     def _introduce(self) -> None:
         identity = self._key_pair.public
         signature = sign(self._key_pair, wire.signed_bytes(self._nonce, identity))
@@ -120,40 +245,95 @@ class DeviceClient(Client):
     def _on_open(self, relay_nonce: int, now: Instant) -> None:
         self._nonce = relay_nonce
         self._events.append(Greeted(self.max_payload_bytes))
-        if self._ask_preimage:
-            self._send(messages.Options(Feature.DELIVER_WITH_PREIMAGE))
+        if self._asked:
+            self._send(messages.Options(self._asked))
         self._introduce()
         self._send(messages.Keepalive())
         self._confirm_by = after_ms(now, CONFIRM_MS)
         self._keepalive_at = after_ms(now, KEEPALIVE_MS)
 
     def _on_options(self, options: messages.Options) -> None:
+        self._accepted = options.features & self._asked
         if self._ask_preimage:
-            self._with_preimage = Feature.DELIVER_WITH_PREIMAGE in options.features
+            self._with_preimage = Feature.DELIVER_WITH_PREIMAGE in self._accepted
 
     def _on_keepalive(self) -> None:
         self._echoes = True
-        self._register(confirmed=True)
+        if not self.accepts(Feature.I_AM_OK):
+            self._register(Registered(confirmed=True, with_preimage=self._with_preimage))
 
-    def _on_role_frame(self, _frame_type: int, payload: bytes, _now: Instant) -> None:
+    def _on_role_frame(self, frame_type: int, payload: bytes, now: Instant) -> None:
+        if frame_type == FrameType.DELIVER:
+            self._on_deliver(payload)
+            return
+        if not self.accepts(_FEATURE_OF[FrameType(frame_type)]):
+            return
+        if frame_type == FrameType.I_AM_OK:
+            taken = extension_wire.decode_i_am_ok(payload)
+            self._register(
+                Registered(
+                    confirmed=True,
+                    with_preimage=self._with_preimage,
+                    commits_count=taken.commits_count,
+                    responses_count=taken.responses_count,
+                )
+            )
+        elif frame_type == FrameType.BIND:
+            self._on_bind(payload)
+        elif frame_type == FrameType.RELAYS:
+            told = RelaysTold(extension_wire.decode_relays(payload).adverts)
+            if self._asks_relays:
+                self._asks_relays = False
+                self._events.append(told)
+        else:
+            self._on_qa_request(extension_wire.decode_qa_request(payload), now)
+
+    def _on_deliver(self, payload: bytes) -> None:
         deliver = wire.decode_deliver(payload, with_preimage=self._with_preimage)
         if len(self._unanswered) >= DELIVERIES_MAX:
             raise MalformedError(Refusal.RECIPIENT_QUEUE_FULL, f"{DELIVERIES_MAX} deliveries without an answer")
-        self._register(confirmed=True)
+        if not self.accepts(Feature.I_AM_OK):
+            self._register(Registered(confirmed=True, with_preimage=self._with_preimage))
         self._unanswered.add(deliver.message_id)
         self._events.append(Delivered(deliver.message_id, deliver.payload, deliver.preimage))
 
-    def _register(self, *, confirmed: bool) -> None:
+    def _on_bind(self, payload: bytes) -> None:
+        challenge = extension_wire.decode_bind_challenge(payload)
+        if self._is_bound:  # one proof a connection: a relay gets no more signatures than it needs
+            return
+        if self._relay_id is not None and challenge.relay_id != self._relay_id:
+            raise MalformedError(Refusal.OTHER_IDENTITY, "BIND names another relay than the one that was dialled")
+        self._is_bound = True
+        proof = BindProof(signed_records.sign_binding(self._key_pair, challenge))
+        self._send_bytes(extension_wire.encode_extension(proof))
+        self._events.append(RelayNamed(challenge.relay_id))
+
+    def _on_qa_request(self, request: QaRequest, now: Instant) -> None:
+        if now >= self._probes_until:
+            self._probes_until = after_ms(now, PROBES_WINDOW_MS)
+            self._probes_count = 0
+            self._probes.clear()
+        if self._probes_count >= PROBES_MAX:
+            self.probes_ignored_count += 1
+            return
+        self._probes_count += 1
+        self._probes.add(request.probe_id)
+        self._events.append(ProbeAsked(request.probe_id, request.address, request.deadline_s))
+
+    def _register(self, registered: Registered) -> None:
         if not self._registered:
             self._registered = True
-            self._events.append(Registered(confirmed, self._with_preimage))
+            self._events.append(registered)
 
     def _on_due(self, now: Instant) -> None:
         if self._echoes and now >= after_ms(self._heard_at, SILENCE_MS):
             self._close(Refusal.IDLE_TIMEOUT)
             return
-        if not self._registered and now >= self._confirm_by:
-            self._register(confirmed=False)
+        if not self._registered and now >= self._due_for_registration():
+            if self.accepts(Feature.I_AM_OK):  # it promised an answer: without one we are not registered
+                self._close(Refusal.IDLE_TIMEOUT)
+                return
+            self._register(Registered(confirmed=False, with_preimage=self._with_preimage))
         if now >= self._keepalive_at:
             self._send(messages.Keepalive())
             self._keepalive_at = after_ms(now, KEEPALIVE_MS)
@@ -162,10 +342,16 @@ class DeviceClient(Client):
         due = self._keepalive_at
         if self._echoes:
             due = min(due, after_ms(self._heard_at, SILENCE_MS))
-        return due if self._registered else min(due, self._confirm_by)
+        return due if self._registered else min(due, self._due_for_registration())
+
+    def _due_for_registration(self) -> Instant:
+        if self.accepts(Feature.I_AM_OK):
+            return after_ms(self._confirm_by, I_AM_OK_MS - CONFIRM_MS)
+        return self._confirm_by
 
     def _on_end(self) -> None:
         self._unanswered.clear()
+        self._probes.clear()
 
 
 def _within_quota(responses: Sequence[messages.RecentResponse]) -> tuple[messages.RecentResponse, ...]:

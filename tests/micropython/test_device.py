@@ -1,0 +1,327 @@
+"""Laws of device and tls: what a relay or a peer can do to a device, in both interpreters."""
+
+import json
+import struct
+
+import pytest
+
+from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, connected, delivery_of, on_board
+from waystation.cli.mcu_package import device_module
+from waystation.core.ids import PublicKey
+from waystation.crypto.signing import verify
+from waystation.protocols.bhumi import wire
+from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.payloads import (
+    Command,
+    ContentType,
+    HandshakeComplete,
+    HandshakeInit,
+    decode_payload,
+    encode_command,
+    encode_payload,
+)
+from waystation.protocols.bhumi.suites import Direction, SharedSecrets, Suite, open_static, seal_handshake
+
+
+def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):
+    """Return the answer to a request."""
+    relay.say(FrameType.DELIVER, asker.delivery(message_id, content, content_type))
+    answered, answer = asker.opened(relay.until(FrameType.ACK))
+    assert answered == message_id
+    return answer
+
+
+def test_introduction_is_signed(make, relay):
+    """I_AM names the identity, is signed over the nonce, and hands over the commits of every preimage."""
+    board = make()
+    asker = Asker(board.folder)
+    board.start()
+    relay.accept()
+
+    introduced = wire.decode_i_am(relay.welcome())
+
+    assert introduced.identity == asker.identity
+    assert verify(PublicKey(asker.identity), wire.signed_bytes(7, asker.identity), introduced.signature)
+    commits = {device_module("frames").commit_of(preimage) for preimage in asker.preimages}
+    assert commits < set(introduced.commits) and len(introduced.commits) == 17
+
+
+def test_new_commits_come_before_the_answer(make, relay):
+    """The preimage in an answer can be used when the answer arrives: its commit was sent before, and it is on disk."""
+    board = make()
+    asker = connected(board, relay)
+    relay.say(FrameType.DELIVER, asker.delivery(5, b"hello"))
+
+    (kind, commits), (then, ack) = relay.frame(), relay.frame()
+
+    message_id, answer = asker.opened(ack)
+    assert (kind, then, message_id) == (FrameType.UPDATE_COMMITS, FrameType.ACK, 5)
+    assert commits == struct.pack(">H", 1) + device_module("frames").commit_of(answer.next_preimage)
+    assert (answer.status, answer.content, answer.url) == (0, b"heard hello", relay.url)
+    kept = device_module("state").State(str(board.folder / "bhumi.state"))
+    assert answer.next_preimage in kept.preimages() and asker.preimage not in kept.preimages()
+
+
+def test_second_delivery_gets_the_same_bytes(make, relay):
+    """A request that comes again, on this connection or after a restart, is answered alike and handled once."""
+    board = make()
+    asker = connected(board, relay)
+    delivered = asker.delivery(1, b"hello")
+    relay.say(FrameType.DELIVER, delivered)
+    first = relay.until(FrameType.ACK)
+    relay.say(FrameType.DELIVER, struct.pack(">I", 2) + delivered[4:])
+    second = relay.until(FrameType.ACK)
+    board.kill()
+    relay.hang_up()
+    board.start()
+    relay.accept()
+    introduced = wire.decode_i_am(relay.welcome())
+    relay.say(FrameType.DELIVER, struct.pack(">I", 3) + delivered[4:])
+    third = relay.until(FrameType.ACK)
+
+    assert first[4:] == second[4:] == third[4:]
+    assert [(each.preimage, each.response) for each in introduced.responses] == [(asker.preimage, first[8:])]
+    board.until("listening")
+    assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
+def test_handler_that_fails(make, relay):
+    """A handler that raises, returns something else than text or bytes, or too much, refuses; the device goes on."""
+    board = make()
+    asker = connected(board, relay)
+
+    refused = [ask(relay, asker, text) for text in (b"raise", b"wrong", b"large")]
+
+    assert [(answer.status, answer.content) for answer in refused] == [(1, b"")] * 3
+    assert ask(relay, asker, b"bytes").content == b"\xff"
+    board.until("answered bob: bytes")
+    assert "trouble the handler failed: out of paper" in board.lines
+
+
+def test_commands(make, relay):
+    """Commands are answered in JSON; the spares command gives at most eight preimages, registered before."""
+    board = make()
+    asker = connected(board, relay)
+    led = ask(relay, asker, encode_command(Command("led", {"on": 1})), ContentType.COMMAND)
+    relay.say(
+        FrameType.DELIVER, asker.delivery(2, encode_command(Command("spares", {"n": 1_000})), ContentType.COMMAND)
+    )
+
+    commits = relay.until(FrameType.UPDATE_COMMITS)
+
+    _, spares = asker.opened(relay.until(FrameType.ACK))
+    assert json.loads(led.content) == {"ok": True, "data": {"did": "led"}}
+    given = [bytes.fromhex(each) for each in json.loads(spares.content)["data"]["spares"]]
+    commit_of = device_module("frames").commit_of
+    assert len(given) == 8 and struct.unpack(">H", commits[:2]) == (9,)
+    assert commits[2:] == b"".join(commit_of(each) for each in (spares.next_preimage, *given))
+
+
+def test_unknown_preimage(make, relay):
+    """A preimage that was never given out gets an empty answer, and does not reach the handler."""
+    board = make()
+    asker = connected(board, relay)
+    relay.say(FrameType.DELIVER, delivery_of(1, bytes(32), asker.sealed(b"hello")))
+
+    assert relay.until(FrameType.ACK) == struct.pack(">II", 1, 0)
+    board.until("trouble a request came with a preimage")
+    assert not any(line.startswith("asked") for line in board.lines)
+
+
+def test_request_that_is_too_large(make, relay):
+    """More than the device takes is refused without being held; the peer keeps its right, the connection stands."""
+    board = make()
+    asker = connected(board, relay)
+
+    refused = ask(relay, asker, bytes(60_000), ContentType.BINARY)
+
+    assert refused.status == 1 and b"too large" in refused.content
+    assert ask(relay, asker, b"hello").content == b"heard hello"
+
+
+def test_request_that_makes_no_sense(make, relay):
+    """A bent envelope, and one of another peer's, refuse and renew the right; nothing of it reaches the handler."""
+    board = make()
+    asker = connected(board, relay)
+    for bent in (lambda sealed: sealed[:-1] + bytes((sealed[-1] ^ 1,)), lambda sealed: sealed[:20], lambda _: b""):
+        relay.say(FrameType.DELIVER, delivery_of(1, asker.preimages[0], bent(asker.sealed(b"hello"))))
+        _, refused = asker.opened(relay.until(FrameType.ACK))
+        assert refused.status == 1
+    assert ask(relay, asker, b"hello").status == 0
+    board.until("answered")
+    assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
+def test_seed_layout(make, relay):
+    """At a relay that leaves the preimage out, the request is found by its hint."""
+    board = make()
+    asker = connected(board, relay, features=0)
+    sealed = asker.sealed(b"hello")
+    relay.say(FrameType.DELIVER, struct.pack(">II", 1, len(sealed)) + sealed)
+
+    assert asker.opened(relay.until(FrameType.ACK))[1].content == b"heard hello"
+
+
+def test_suite_1(make, relay):
+    """The answer is in the suite of the request."""
+    board = make()
+    asker = connected(board, relay)
+    asker.suite = Suite.CHACHA
+
+    assert ask(relay, asker, b"hello").content == b"heard hello"
+
+
+def invite_of(board):
+    """Return the preimage of the folder's invite."""
+    (invite,) = device_module("state").State(str(board.folder / "bhumi.state")).invites
+    return invite[0]
+
+
+def shake(relay, board, asker, sealed_by=None, sender=None):
+    """Use the invite; return the opaque answer."""
+    preimage = invite_of(board)
+    plain = encode_payload(HandshakeInit(PublicKey(sender or asker.key_pair.public), bytes(32), ""))
+    sealed = (sealed_by or seal_handshake)(Suite.AES_CTR, asker.identity, preimage, plain, asker.rng)
+    relay.say(FrameType.DELIVER, delivery_of(1, preimage, sealed))
+    return preimage, relay.until(FrameType.ACK)[8:]
+
+
+def stranger(board):
+    """Return a peer that the device has forgotten, so that it comes by the invite."""
+    asker = Asker(board.folder)
+    state = device_module("state").State(str(board.folder / "bhumi.state"))
+    state.peers = []
+    state.save()
+    return asker
+
+
+def meet(board, relay):
+    asker = stranger(board)
+    board.start()
+    relay.accept()
+    relay.welcome()
+    board.until("listening")
+    return asker
+
+
+def test_handshake(make, relay):
+    """Who uses the invite is known from then on, by the alias of the invite, and can ask with what it was given."""
+    board = make()
+    asker = meet(board, relay)
+
+    preimage, sealed = shake(relay, board, asker)
+
+    shared = SharedSecrets(asker.key_pair).with_peer(asker.identity)
+    answer = decode_payload(open_static(Suite.AES_CTR, shared, Direction.ANSWER, preimage, sealed))
+    assert isinstance(answer, HandshakeComplete) and (answer.status, answer.url) == (0, relay.url)
+    asker.preimages = [answer.preimage]
+    assert ask(relay, asker, b"hello").content == b"heard hello"
+    board.until("answered bob: hello")
+
+
+def test_wasted_invite(make, relay):
+    """An invite used in another envelope, or by the device itself, is spent; the answer is empty."""
+    board = make()
+    asker = meet(board, relay)
+
+    _, sealed = shake(relay, board, asker, lambda *_: bytes(120))
+
+    assert sealed == b""
+    board.until("trouble an invite was wasted: the other side must accept it with --e2e suite-2")
+    assert device_module("state").State(str(board.folder / "bhumi.state")).invites == []
+
+
+def test_weak_stranger(make, relay):
+    """An identity whose key comes to nothing is not let in."""
+    board = make()
+    asker = meet(board, relay)
+
+    _, sealed = shake(relay, board, asker, sender=b"\x01" + bytes(31))
+
+    assert sealed == b""
+    assert device_module("state").State(str(board.folder / "bhumi.state")).peers == []
+
+
+def test_stranger_who_is_not_admitted(make, relay):
+    """Whom the program turns away gets a refusal that it can read, and is not kept."""
+    board = make(options="admit=lambda key, alias: False")
+    asker = meet(board, relay)
+
+    preimage, sealed = shake(relay, board, asker)
+
+    shared = SharedSecrets(asker.key_pair).with_peer(asker.identity)
+    answer = decode_payload(open_static(Suite.AES_CTR, shared, Direction.ANSWER, preimage, sealed))
+    assert (answer.status, answer.preimage) == (1, bytes(32))
+    assert device_module("state").State(str(board.folder / "bhumi.state")).peers == []
+
+
+def test_ninth_peer(make, relay):
+    """There is room for eight peers; the ninth is refused, the others stay."""
+    board = make()
+    asker = stranger(board)
+    state = device_module("state").State(str(board.folder / "bhumi.state"))
+    state.peers = [device_module("state").Peer(bytes([number]) * 32, bytes(32), 2, "") for number in range(8)]
+    state.save()
+    board.start()
+    relay.accept()
+    relay.welcome()
+
+    shake(relay, board, asker)
+
+    board.until("trouble no room for another peer")
+    assert len(device_module("state").State(str(board.folder / "bhumi.state")).peers) == 8
+
+
+def test_set_of_commits_is_swept(make, relay):
+    """Before the relay's room for commits ends, a second I_AM replaces the set by what is valid."""
+    board = make(patches="device._COMMITS_MAX = 18")
+    asker = connected(board, relay)
+    for number in (1, 2):
+        relay.say(FrameType.DELIVER, asker.delivery(number, b"hello"))
+        introduced = relay.until(FrameType.I_AM if number == 2 else FrameType.UPDATE_COMMITS)
+        asker.opened(relay.until(FrameType.ACK))
+
+    commits = wire.decode_i_am(introduced).commits
+    assert len(commits) == 17 and device_module("frames").commit_of(asker.preimages[-1]) in commits
+
+
+def test_presence(make, relay, home):
+    """Where it was asked for and granted, presence is asserted with the owner's signature for ten minutes."""
+    relay_id = bytes(range(32))
+    board = make(options="relay_ids={settings.RELAYS[0][0]: bytes(range(32))}")
+    asker = connected(board, relay, features=5)
+
+    record = relay.until(FrameType.PRESENCE)
+
+    digest = device_module("frames").sha256(b"bhumi-presence/1" + record[:76]).digest()
+    assert record[:64] == asker.identity + relay_id and struct.unpack(">I", record[72:76]) == (600,)
+    assert verify(PublicKey(asker.identity), digest, record[76:])
+
+
+def test_native_signer(tmp_path):
+    """A native signer is used instead of the arithmetic, until it is taken out."""
+    ed25519 = device_module("ed25519")
+    seed = bytes(32)
+    ed25519.use_native(lambda given, message: given + message)
+    native = ed25519.sign(seed, bytes(32), b"message")
+    ed25519.use_native(None)
+
+    assert native == seed + b"message"
+    assert len(ed25519.sign(seed, ed25519.public_of(seed), b"message")) == 64
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_curves_feed_the_watchdog(interpreter, tmp_path):
+    """Long arithmetic calls the watchdog several times."""
+    fed = []
+    device_module("ed25519").sign(bytes(32), bytes(32), b"", lambda: fed.append(1))
+    signing = len(fed)
+    device_module("x25519").agree(bytes(32), b"\x09" + bytes(31), lambda: fed.append(1))
+
+    assert signing >= 8 and len(fed) - signing >= 8
+    assert on_board(interpreter, tmp_path, [("names", "id52", bytes(32))]) == ["0" * 52]
+
+
+def test_interpreters():
+    """The names under which the tests run are those of the two interpreters."""
+    assert INTERPRETERS[0] == "cpython" and set(INTERPRETERS[1:]) <= {MICROPYTHON}

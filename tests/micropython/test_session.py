@@ -1,0 +1,89 @@
+"""A whole session in MicroPython with the memory of an ESP32."""
+
+import json
+import statistics
+import struct
+import time
+
+import pytest
+
+from tests.micropython.build import ESP32_HEAP, MICROPYTHON, Asker, Board, HandRelay, described
+from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.payloads import ContentType
+from waystation.server.home import Home
+from waystation.transport.tls import authority_der
+
+REQUESTS = 200
+ECHOES = 200
+SIZE = 256
+LEFT_BYTES_MIN = 30 * 1024
+SLOWER_MAX = 3
+
+MAIN = f"""
+import gc
+import settings
+from bhumi.device import Device
+from bhumi.state import State
+
+count = 0
+
+def answer(request):
+    global count
+    count += 1
+    return "x" * 64
+
+device = Device(State("bhumi.state"), settings.RELAYS, answer, on_event=lambda kind, text: None)
+while count < {REQUESTS}:
+    device.step()
+gc.collect()
+left = gc.mem_free()
+
+# The transport alone: the same connection, the same reading and writing, and nothing between them.
+link, room = device._link, memoryview(bytearray({SIZE}))
+for _ in range({ECHOES}):
+    got = 0
+    while got < {SIZE}:
+        link.poll(1000)
+        got += max(0, link.read_into(room[got:]))
+    link.write(room)
+print("left", left)
+"""
+
+
+@pytest.mark.micropython
+def test_session_fits_an_esp32(tmp_path, record_property):
+    """TLS, I_AM with 16 commits and 200 requests leave 30 KB free, and an answer takes at most three round trips."""
+    home = Home(tmp_path / "node")
+    home.ensure()
+    relay = HandRelay(home.tls_path)
+    board = Board(
+        tmp_path / "device", MICROPYTHON, described(relay, authority_der(home.ca_path)), MAIN, heap=ESP32_HEAP
+    )
+    asker = Asker(board.folder)
+    answers, echoes = [], []
+    with board:
+        relay.accept()
+        introduced = relay.welcome()
+        for number in range(REQUESTS):
+            delivered = asker.delivery(number, bytes(SIZE - 37 - 8), ContentType.BINARY)
+            begun = time.perf_counter()
+            relay.say(FrameType.DELIVER, delivered)
+            ack = relay.until(FrameType.ACK)
+            answers.append(time.perf_counter() - begun)
+            message_id, response = asker.opened(ack)
+            assert (message_id, response.status, response.content) == (number, 0, b"x" * 64)
+        for _ in range(ECHOES):
+            begun = time.perf_counter()
+            relay.line.sendall(bytes(SIZE))
+            relay.take(SIZE)
+            echoes.append(time.perf_counter() - begun)
+        left = int(board.until("left").split()[1])
+        code = board.end()
+    relay.close()
+
+    answer_us, echo_us = (round(statistics.median(times) * 1_000_000) for times in (answers, echoes))
+    record_property("measured", json.dumps({"left": left, "answer_us": answer_us, "echo_us": echo_us}))
+    assert code == 0
+    assert struct.unpack(">H", introduced[96:98]) == (17,)
+    assert left >= LEFT_BYTES_MIN
+    assert answer_us <= SLOWER_MAX * echo_us

@@ -1,0 +1,196 @@
+"""Laws of state: whatever the power does, the device knows what it promised."""
+
+import subprocess
+
+import pytest
+
+from tests.micropython.build import INTERPRETERS, words_of
+from waystation.cli.mcu_package import copy_package, device_module
+
+KEEPER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from bhumi import port
+from bhumi.state import Peer, State
+
+kept, replaced = port.keep, port.replace
+step = 0
+
+
+def stop(at):
+    # The power goes here: the test kills the program while it stands still.
+    if sys.argv[3] == at + str(step):
+        print("standing", flush=True) if sys.implementation.name == "cpython" else print("standing")
+        sys.stdin.readline()
+
+
+def keep(path, data):
+    global step
+    step += 1
+    stop("before-write-")
+    with open(path, "wb") as file:
+        file.write(data[: len(data) // 2])
+    stop("in-write-")
+    kept(path, data)
+    stop("before-rename-")
+
+
+def replace(source, target):
+    replaced(source, target)
+    stop("after-rename-")
+
+
+port.keep, port.replace = keep, replace
+state = State(sys.argv[2])
+for number in range(3):
+    preimage = state.add_invite("number %d" % number)
+    print("promised", number)
+print("done")
+"""
+CUTS = [f"{at}-{step}" for step in (1, 2, 3, 4) for at in ("before-write", "in-write", "before-rename", "after-rename")]
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+@pytest.mark.parametrize("cut", CUTS)
+def test_power_cut(interpreter, cut, tmp_path):
+    """Killed anywhere around any write, it has every promise that it made, the same identity, and goes on."""
+    copy_package(tmp_path / "bhumi", sources=interpreter == "cpython")
+    script, path = tmp_path / "keeper.py", tmp_path / "bhumi.state"
+    script.write_text(KEEPER)
+    words = [*words_of(interpreter), str(script), str(tmp_path), str(path), cut]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        promised = 0
+        for line in process.stdout:
+            if line.startswith("standing"):
+                break
+            promised += line.startswith("promised")
+        else:
+            raise AssertionError(f"never came to {cut}")
+        process.kill()
+    before = _identity_kept(path)
+
+    again = device_module("state").State(str(path))
+
+    assert len(again.invites) in (promised, promised + 1)
+    assert [alias for _, alias in again.invites] == [f"number {number}" for number in range(len(again.invites))]
+    assert before is None or again.identity == before
+    again.add_invite("next")
+    assert device_module("state").State(str(path)).invites == again.invites
+
+
+def _identity_kept(path):
+    """Return the identity in whichever file is whole, or None before the first."""
+    whole = [each.read_bytes() for each in (path, path.with_name(path.name + ".new")) if each.exists()]
+    whole = [data for data in whole if device_module("state")._is_whole(data)]
+    return whole[0][44:76] if whole else None
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A path for a state."""
+    return tmp_path / "bhumi.state"
+
+
+def opened(place):
+    return device_module("state").State(str(place))
+
+
+def full(place):
+    """Return a state with everything in it."""
+    state = opened(place)
+    state.add_invite("ünïcode")
+    peer = device_module("state").Peer(bytes([1]) * 32, bytes([2]) * 32, 2, "bob")
+    state.peers.append(peer)
+    issued = [bytes([number]) * 32 for number in range(10, 14)]
+    state.answered(peer, bytes([9]) * 32, b"answer", issued)
+    state.save()
+    return state
+
+
+def test_everything_comes_back(place):
+    """What was saved is what is read: identity, invites, peers, preimages in order, and last answers."""
+    before = full(place)
+
+    after = opened(place)
+
+    assert (after.seed, after.identity, after.invites) == (before.seed, before.identity, before.invites)
+    assert [vars(peer) for peer in after.peers] == [vars(peer) for peer in before.peers]
+    assert after.response_to(bytes([9]) * 32) == b"answer"
+    assert after.responses() == [(bytes([9]) * 32, b"answer")]
+    assert set(after.preimages()) == {before.invites[0][0], *before.peers[0].issued}
+
+
+def test_torn_file_is_never_taken(place):
+    """A file cut at any byte, or with a bit changed, is not read; the other file is."""
+    full(place)
+    good = place.read_bytes()
+    torn = place.with_name("bhumi.state.new")
+    for end in range(0, len(good), 7):
+        torn.write_bytes(good[:end])
+        assert opened(place).identity == good[44:76]
+    for at in range(0, len(good), 11):
+        torn.write_bytes(good[:at] + bytes((good[at] ^ 1,)) + good[at + 1 :])
+        assert opened(place).identity == good[44:76]
+
+
+def test_rename_that_removes_first(place):
+    """A FAT file system may lose the old file before the new one has its name: the new one is read."""
+    full(place)
+    identity = opened(place).identity
+    place.rename(place.with_name("bhumi.state.new"))
+
+    assert opened(place).identity == identity
+
+
+def test_newer_one_wins(place):
+    """Of two whole files the later one is read."""
+    state = full(place)
+    old = place.read_bytes()
+    state.add_invite("later")
+    place.with_name("bhumi.state.new").write_bytes(place.read_bytes())
+    place.write_bytes(old)
+
+    assert [alias for _, alias in opened(place).invites] == ["ünïcode", "later"]
+
+
+def test_damaged_state_is_no_new_identity(place):
+    """When nothing whole is left, the device says so instead of becoming somebody else."""
+    full(place)
+    place.write_bytes(place.read_bytes()[:-1])
+
+    with pytest.raises(device_module("state").StateError, match="damaged"):
+        opened(place)
+
+
+def test_unreadable_state_is_no_new_identity(place):
+    """A file that the system does not give is an error, too."""
+    place.mkdir()
+
+    with pytest.raises(OSError, match="directory"):
+        opened(place)
+
+
+def test_bounds(place):
+    """A peer holds at most 16 preimages, the oldest go first; the ninth invite and a long alias are refused."""
+    state = full(place)
+    peer = state.peers[0]
+    more = [bytes([number]) * 32 for number in range(20, 36)]
+    state.answered(peer, peer.issued[0], b"next", more)
+
+    assert peer.issued == more
+    with pytest.raises(ValueError, match="at most 32"):
+        state.add_invite("ü" * 17)
+    for _ in range(7):
+        state.add_invite("")
+    with pytest.raises(ValueError, match="8 invites"):
+        state.add_invite("")
+
+
+def test_find_by_hint(place):
+    """A relay that leaves the preimage out: it is found by its hint, the last answered one too."""
+    state = full(place)
+    hint_of = device_module("suites").hint_of
+
+    assert state.find(hint_of(bytes([11]) * 32)) == bytes([11]) * 32
+    assert state.find(hint_of(bytes([9]) * 32)) == bytes([9]) * 32
+    assert state.find(hint_of(bytes(32))) is None

@@ -1,0 +1,122 @@
+"""Laws of tls, and of a device whose relay is another one than it should be, in both interpreters."""
+
+import contextlib
+import struct
+
+import pytest
+
+from tests.micropython.build import HandRelay, connected
+from waystation.protocols.bhumi.messages import FrameType
+from waystation.server.home import Home
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        struct.pack(">HI", FrameType.DELIVER, 2**31),
+        struct.pack(">HI", FrameType.DELIVER, 7) + bytes(7),
+        struct.pack(">HI", FrameType.DELIVER, 41) + bytes(41),
+        struct.pack(">HI", FrameType.SEND_RESULT, 5) + bytes(5),
+        b"HTTP/1.1 200 OK\r\n\r\n",
+    ],
+    ids=["huge", "short", "lying", "foreign", "http"],
+)
+def test_relay_that_talks_nonsense(make, relay, nonsense):
+    """Malformed frames end the connection with a sentence, and the device comes again."""
+    board = make()
+    connected(board, relay)
+    relay.line.sendall(nonsense)
+
+    assert "the relay sent nonsense" in board.until("disconnected")
+    relay.accept()
+    relay.welcome()
+    board.until("listening")
+
+
+def test_relay_that_hangs_up(make, relay):
+    """Lost connections, before HELLO and after, are made again."""
+    board = make().start()
+    for _ in range(3):
+        relay.accept()
+        relay.hang_up()
+        board.until("disconnected")
+    relay.accept()
+    relay.welcome()
+    board.until("listening")
+    relay.hang_up()
+
+    board.until("disconnected")
+
+
+def test_relay_that_never_shakes_hands(make, relay):
+    """A relay that accepts and stalls costs the time for connecting, and the watchdog is fed all along."""
+    board = make(patches="tls.CONNECT_MS = 2500").start()
+    relay.accept(tls=False)
+
+    assert "did not answer within" in board.until("disconnected")
+    assert int(board.until("fed").split()[1]) >= 4
+
+
+def test_keepalives(make, relay):
+    """A device that has nothing to say says so, again and again."""
+    board = make(patches="device._KEEPALIVE_MS = 30")
+    connected(board, relay)
+
+    relay.until(FrameType.KEEPALIVE)
+    relay.until(FrameType.KEEPALIVE)
+
+
+def test_relay_that_becomes_silent(make, relay):
+    """A relay of which nothing is heard is left."""
+    board = make(patches="device._SILENCE_MS = 300")
+    connected(board, relay)
+
+    assert "has become silent" in board.until("disconnected")
+
+
+def test_relay_that_does_not_greet(make, relay):
+    """A listener that says nothing, or not HELLO, is left."""
+    board = make(patches="device._HELLO_MS = 300\ntls.CONNECT_MS = 1500").start()
+    relay.accept()
+
+    board.until("disconnected")
+
+
+def test_plain_listener(make, relay):
+    """A relay without TLS is told as such."""
+    board = make().start()
+    relay.accept(tls=False)
+    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
+
+    assert "is it a plain tcp:// listener?" in board.until("disconnected")
+
+
+def test_other_authority(make, tmp_path):
+    """A certificate of another authority is refused."""
+    other = Home(tmp_path / "other")
+    other.ensure()
+    relay = HandRelay(other.tls_path)
+    board = make(url=relay.url).start()
+    with contextlib.suppress(OSError):
+        relay.accept()
+        relay.ends()
+
+    assert "certificate that is not trusted" in board.until("disconnected")
+    relay.close()
+
+
+def test_other_host(make, relay):
+    """A certificate that does not name the host is refused, though its authority is the right one."""
+    board = make(url=relay.url.replace("localhost", "127.0.0.2")).start()
+
+    assert "disconnected" in board.until("disconnected")
+    assert not board.lines[-1].startswith("listening")
+
+
+def test_nobody_listens(make, relay):
+    """A relay that is not there is told as such, and tried again."""
+    relay.close()
+    board = make().start()
+
+    assert "nobody listens on" in board.until("disconnected")
+    board.until("disconnected")
