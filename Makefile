@@ -46,6 +46,7 @@ soak: $(READY) $(BROWSER)
 
 bench: $(READY)
 	$(BIN)/python -m bench.bhumi
+	$(BIN)/python -m bench.bhumi_gossip
 	$(BIN)/python -m bench.strata
 	$(BIN)/python -m bench.merk
 	$(BIN)/python -m bench.lprp

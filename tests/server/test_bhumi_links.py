@@ -226,6 +226,18 @@ def test_node_that_does_not_gossip_dials_nobody(tmp_path):
     assert asyncio.run(story()) == ([], None)
 
 
+def test_admin_says_when_there_is_no_relay(tmp_path):
+    """The page of a protocol that is off is a refusal, not an empty answer."""
+    node = NodeProcess(tmp_path / "node", bhumi__enabled="false")
+    node.start()
+    try:
+        answer = node.ask("GET", "/admin/v1/bhumi")
+    finally:
+        node.stop()
+
+    assert answer == (404, {"ok": False, "error": "[bhumi] is not enabled", "status": 404})
+
+
 def test_upstream_door_shows_the_preimage(tmp_path):
     """Who comes by upstream_listen gets the original's layout without asking (BHUMI-2)."""
     node = NodeProcess(tmp_path / "node", bhumi__upstream_listen="127.0.0.1:0")

@@ -368,3 +368,24 @@ def test_each_door_of_bsp_has_the_hash_of_its_own_certificate(tmp_path):
         "wss_strata": b"\xab" * 32,
     }
     assert reloaded == leaf_sha256(new.cert_path)
+
+
+@pytest.mark.parametrize(("where", "scheme"), [("127.0.0.1:0", "tcp"), ("0.0.0.0:0", "tls")])
+def test_upstream_door_speaks_tls_unless_it_is_on_loopback(tmp_path, where, scheme):
+    """Nodes of the original dial it from anywhere; the certificate is that of the other Bhumi door."""
+
+    async def story():
+        async with listening(tmp_path, bhumi__tls="127.0.0.1:0", bhumi__upstream_listen=where) as listeners:
+            url = listeners.urls()["bhumi_upstream"]
+            context = client_context(tmp_path / "tls/ca.pem") if scheme == "tls" else None
+            port = int(url.rpartition(":")[2])
+            name = "localhost" if context is not None else None
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+            hello = await asyncio.wait_for(reader.readexactly(15), PATIENCE_S)
+            writer.close()
+            return url, hello
+
+    url, hello = asyncio.run(story())
+
+    assert url.startswith(f"{scheme}://")
+    assert hello[:6] == b"\x00\x01\x00\x00\x00\x09"

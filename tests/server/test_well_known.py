@@ -42,6 +42,13 @@ def test_info_has_the_protocols_that_are_on():
     assert list(info(**off)["protocols"]) == ["strata"]
 
 
+def test_info_names_what_bhumi_agrees_on():
+    """The features of OPTIONS that this relay accepts, as it is set."""
+    assert info()["protocols"]["bhumi"]["features"] == ["preimage", "binding", "i_am_ok", "presence", "qa"]
+    core = info(bhumi__gossip="false", bhumi__qa="false")["protocols"]["bhumi"]["features"]
+    assert core == ["preimage", "binding", "i_am_ok"]
+
+
 def test_info_says_what_a_client_of_lprp_must_know():
     """Key, byte order and times are the host's own words, beside the port and the address to hand out."""
     address = f"lprp://{'0' * 52}@HOST:4?lease_ms=3600000&byte_order=big"
@@ -62,6 +69,7 @@ def test_info_says_what_a_client_of_lprp_must_know():
         ("bsp", ("limits", "profile"), "bsp__profile", "briar"),
         ("bhumi", ("limits", "max_payload_bytes"), "bhumi__max_payload_bytes", 1_024),
         ("bhumi", ("limits", "ack_timeout_ms"), "bhumi__ack_timeout_ms", 50),
+        ("bhumi", ("url",), "bhumi__advertise", "tls://relay.example:8443"),
     ],
 )
 def test_info_follows_the_configuration(protocol, place, setting, value):
