@@ -8,7 +8,9 @@ import pytest
 from tests.micropython.build import INTERPRETERS, Board, described
 from tests.sdk.test_bhumi_with_node import Node
 from waystation.core.ids import decode_id52
+from waystation.crypto.signing import KeyPair
 from waystation.sdk.bhumi import BhumiState, ContentType, Dialect, Patience, Sender
+from waystation.sdk.bhumi_guide import Guide
 from waystation.sdk.errors import InviteRefusedError
 from waystation.transport.tls import authority_der
 
@@ -36,7 +38,8 @@ def answer(request):
 
 
 awake = True
-one = device.Device(State("bhumi.state"), settings.RELAYS, answer)
+ids = {settings.RELAYS[0][0]: bytes.fromhex("RELAY_ID")}
+one = device.Device(State("bhumi.state"), settings.RELAYS, answer, relay_ids=ids)
 while awake:
     one.step()
 one.close()
@@ -53,12 +56,18 @@ def node(tmp_path_factory):
     assert running.stop() == 0
 
 
+def key_of(node):
+    """Return the key of the node."""
+    return KeyPair.from_seed(bytes.fromhex((node.home / "node.key").read_text())).public
+
+
 @pytest.fixture(params=INTERPRETERS)
 def board(request, tmp_path, node):
     """A device's folder; its program is ended with the test."""
     url = node.url.replace("127.0.0.1", "localhost")
     authority = authority_der(node.home / "tls" / "ca.pem")
-    made = Board(tmp_path / "device", request.param, described(url, authority), MAIN)
+    main = MAIN.replace("RELAY_ID", key_of(node).hex())
+    made = Board(tmp_path / "device", request.param, described(url, authority), main)
     yield made
     made.__exit__()
 
@@ -161,3 +170,21 @@ def test_node_that_restarts(node, tmp_path, board):
             return (await bob.send("board", "again")).text
 
     assert asyncio.run(scenario()) == "again"
+
+
+def test_presence_can_be_asked_for(node, tmp_path, board):
+    """Whoever looks for the device finds it at this relay, by its own signature."""
+    assert tmp_path.exists()
+
+    async def scenario():
+        board.start()
+        listening = await asyncio.to_thread(board.until, "listening")
+        identity = decode_id52(listening.split()[-1])
+        guide = Guide(tls=node.tls)
+        async with asyncio.timeout(30):
+            places = ()
+            while not places:
+                places = await guide.where(node.url, identity)
+        return [place.presence.relay_id for place in places]
+
+    assert asyncio.run(scenario()) == [key_of(node)]
