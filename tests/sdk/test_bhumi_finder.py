@@ -57,18 +57,18 @@ def test_newest_place_comes_first():
 @pytest.mark.parametrize(
     "entry",
     [
-        said(key_pair=BOB),
-        said(age_s=301),
-        said(age_s=-300),
-        said(address=""),
-        WhereEntry(sign_presence(ALICE, RELAY.public, int(time.time()), 86_400), THERE),
-        WhereEntry(sign_presence(BOB, RELAY.public, int(time.time()), 300), THERE),
+        lambda: said(key_pair=BOB),
+        lambda: said(age_s=301),
+        lambda: said(age_s=-300),
+        lambda: said(address=""),
+        lambda: WhereEntry(sign_presence(ALICE, RELAY.public, int(time.time()), 86_400), THERE),
+        lambda: WhereEntry(sign_presence(BOB, RELAY.public, int(time.time()), 300), THERE),
     ],
     ids=["somebody else's", "over", "of the future", "nowhere", "for too long", "of another"],
 )
 def test_what_is_not_to_be_believed_leads_nowhere(entry):
     """Nothing is dialled for a presence that the peer has not signed, or that does not hold now."""
-    assert found(entry) == ([], [])
+    assert found(entry()) == ([], [])
 
 
 def test_forged_presence_leads_nowhere():
