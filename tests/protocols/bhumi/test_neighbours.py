@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import sys
 
 from tests.protocols.bhumi.build_open import RELAY_KEYS, WALL_S, address_of, advert
 from waystation.core.ids import PublicKey
@@ -86,3 +87,45 @@ def test_sample_draws_each_at_most_once():
     drawn = table.sample(random.Random(1), 5, WALL_S)
     assert len({one.advert.relay_id for one in drawn}) == 5
     assert table.sample(random.Random(1), 20, WALL_S) == table.live(WALL_S)
+
+
+def calls_of(work):
+    """Return how many calls a piece of work makes, each step of a generator included."""
+    count = 0
+
+    def note(*_event):
+        nonlocal count
+        count += 1
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_judging_an_advert_costs_the_same_whatever_is_known():
+    """It is judged before anybody has paid for it, and the next end is asked for all the time."""
+    tables = [kept(*map(unsigned, range(size)), entries_max=size) for size in (4, 400)]
+    stranger = unsigned(1_000, 500)
+    for table in tables:
+        assert table.standing(stranger, WALL_S) is Standing.FULL
+        assert table.next_end_s() == WALL_S + 600
+
+    small, large = (calls_of(lambda: (table.standing(stranger, WALL_S), table.next_end_s())) for table in tables)  # noqa: B023
+    assert small == large
+
+
+def test_next_end_is_right_whatever_comes_and_goes():
+    """New adverts, newer ones of the same relay, those that make room, and what is swept."""
+    rng, table, now_s = random.Random(7), Neighbours(OWN, 8), WALL_S
+    for step in range(2_000):
+        number = rng.randrange(16)
+        one = RelayAd(unsigned(number).relay_id, WALL_S + step, rng.randrange(1, 600), address_of(number), bytes(64))
+        if table.standing(one, now_s) is Standing.NEW:
+            table.keep(one, encode_tagged(one))
+        if rng.random() < 0.1:
+            now_s += rng.randrange(60)
+            table.sweep(now_s)
+        assert table.next_end_s() == min((each.ends_at_s for each in table.live(0)), default=None)

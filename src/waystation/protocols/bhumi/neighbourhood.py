@@ -157,7 +157,8 @@ class Neighbourhood:
                 link.wake(now)
                 self._settle(link, now)
         self.gossip.wake(now)
-        if not self._retiring:
+        look_at = self._links.deadline()
+        if not self._retiring and look_at is not None and look_at <= now:
             live = self._records.neighbours.live(self._records.now_s(now))
             self._outbox.extend(self._links.dials(live, self._linked(), now))
 

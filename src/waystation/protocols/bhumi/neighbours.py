@@ -28,13 +28,19 @@ class Neighbour(NamedTuple):
 
 
 class Neighbours:
-    """All adverts of other relays that one relay knows. Cost: O(1), O(entries) when it is full or is listed."""
+    """All adverts of other relays that one relay knows.
+
+    Cost: O(1), O(entries) when it is listed; ``keep`` and ``sweep`` may make the next look at the ends cost as much.
+    Nothing else does, because whoever sends adverts pays for no more than ``keep``, by a signature.
+    """
 
     def __init__(self, own_key: PublicKey, entries_max: int = NEIGHBOURS_MAX) -> None:
         """Make an empty table; adverts under ``own_key`` are never news."""
         self._own_key = own_key
         self._entries_max = entries_max
         self._by_relay: dict[PublicKey, Neighbour] = {}
+        self._next_end_s: int | None = None
+        """The earliest end of all, None when it has to be looked for."""
 
     def __len__(self) -> int:
         """Return the number of entries, those that have ended but are not swept included."""
@@ -48,16 +54,23 @@ class Neighbours:
         if held is not None and held.ends_at_s > now_s:
             return Standing.NEW if advert.issued_at_s > held.advert.issued_at_s else Standing.KNOWN
         if held is None and len(self._by_relay) >= self._entries_max:
-            soonest = min(other.ends_at_s for other in self._by_relay.values())
+            soonest = self.next_end_s()
+            assert soonest is not None
             return Standing.NEW if soonest < expires_at_s(advert) else Standing.FULL
         return Standing.NEW
 
     def keep(self, advert: RelayAd, tagged: bytes) -> None:
         """Keep an advert whose ``standing`` is NEW and whose signature is right."""
-        if advert.relay_id not in self._by_relay and len(self._by_relay) >= self._entries_max:
-            soonest = min(self._by_relay.values(), key=lambda other: other.ends_at_s)
-            del self._by_relay[soonest.advert.relay_id]
-        self._by_relay[advert.relay_id] = Neighbour(advert, tagged, expires_at_s(advert))
+        leaving = self._by_relay.get(advert.relay_id)
+        if leaving is None and len(self._by_relay) >= self._entries_max:
+            leaving = min(self._by_relay.values(), key=lambda other: other.ends_at_s)
+            del self._by_relay[leaving.advert.relay_id]
+        ends_at_s = expires_at_s(advert)
+        self._by_relay[advert.relay_id] = Neighbour(advert, tagged, ends_at_s)
+        if leaving is not None and leaving.ends_at_s == self._next_end_s:
+            self._next_end_s = None
+        elif self._next_end_s is not None:
+            self._next_end_s = min(self._next_end_s, ends_at_s)
 
     def live(self, now_s: int) -> list[Neighbour]:
         """Return the adverts that have not ended, in the order in which their relays came."""
@@ -81,7 +94,10 @@ class Neighbours:
     def sweep(self, now_s: int) -> None:
         """Forget what has ended."""
         self._by_relay = {key: each for key, each in self._by_relay.items() if each.ends_at_s > now_s}
+        self._next_end_s = None
 
     def next_end_s(self) -> int | None:
         """Return the second in which an entry ends next, None for an empty table."""
-        return min((each.ends_at_s for each in self._by_relay.values()), default=None)
+        if self._next_end_s is None:
+            self._next_end_s = min((each.ends_at_s for each in self._by_relay.values()), default=None)
+        return self._next_end_s
