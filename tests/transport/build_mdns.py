@@ -117,15 +117,15 @@ def say(*services):
         say_records(records(**service))
 
 
-def say_records(spoken):
-    """Send one response with these records to the group."""
+def say_records(spoken, spoil=lambda packet: packet):
+    """Send one response with these records to the group; ``spoil`` may alter its bytes."""
     response = DNSOutgoing(_RESPONSE)
     for record in spoken:
         response.add_answer_at_time(record, 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
         mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         for packet in response.packets():
-            mouth.sendto(packet, (GROUP, PORT))
+            mouth.sendto(spoil(packet), (GROUP, PORT))
 
 
 def records(name, text=None, port=4444, host="127.0.0.1", ttl_s=120, relay_id=None):

@@ -3,6 +3,7 @@ import ipaddress
 import itertools
 
 import pytest
+from zeroconf import DNSService
 
 from tests.transport.build_mdns import (
     HAS_MULTICAST,
@@ -186,6 +187,33 @@ def test_nameless_service_is_asked_about_and_forgotten():
             return watch.told
 
     assert run(scenario) == ([] if HAS_MULTICAST else None)
+
+
+@pytest.mark.parametrize("place", ["its host", "its name", "the part before its name"])
+def test_name_that_cannot_be_asked_for_harms_nobody(place):
+    """A label of bytes that are no text grows when it is read; others are asked about all the same."""
+    label = "x" * 63
+    name = {"its host": "odd", "its name": label, "the part before its name": f"{label}.odd"}[place]
+
+    def say_odd(ttl_s):
+        pointer, service, *_ = records(name, relay_id=RELAYS[1], ttl_s=ttl_s)
+        host = DNSService(service.name, 33, 0x8001, ttl_s, 0, 0, 1, f"{label}.local.")
+        say_records([pointer, host], lambda packet: packet.replace(label.encode(), b"\xff" * 63))
+
+    async def scenario():
+        errors = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        async with Watch() as watch:
+            say_odd(120)
+            await watch.until(lambda: len(watch.mdns) + watch.mdns.ignored > 0)
+            say_records(records(**GOOD)[:3])
+            await asyncio.sleep(1.5)  # everything is asked about twice
+            say_odd(0)
+            say_records(records(**GOOD)[3:])
+            await watch.until(watch.told.__len__)
+            return errors, [relay.address for _, relay in watch.told]
+
+    assert run(scenario) == (([], [HERE]) if HAS_MULTICAST else None)
 
 
 def test_key_that_another_machine_announces_is_a_sentence():

@@ -43,9 +43,12 @@ _TEND_GAP_MS: Final = 100.0  # ours: a flood is looked at, and what is due is as
 _FORGET_MS: Final = 6_000.0  # ours: a name that nobody explains makes room
 _START_S: Final = 10.0
 _TYPE_A: Final = 1  # RFC 1035 3.2.2
+_TYPE_PTR: Final = 12
 _TYPE_TXT: Final = 16
 _TYPE_SRV: Final = 33  # RFC 2782
 _CLASS_IN: Final = 1
+_LABEL_BYTES_MAX: Final = 63  # RFC 1035 2.3.4, as the next
+_NAME_BYTES_MAX: Final = 255
 _QUERY: Final = 0
 _GROUP: Final = socket.inet_aton("224.0.0.251")  # RFC 6762 3
 
@@ -119,16 +122,24 @@ class _Ears(zeroconf.RecordUpdateListener, zeroconf.ServiceListener):
         self._on_spoken = on_spoken
         self._on_parted = on_parted
         self._names: dict[str, None] = {}
+        self._unusable: list[tuple[Any, Any]] = []
+        """Pointers that the browser could not write among its known answers, and the cache that gets them."""
 
     def async_update_records(self, zc: Any, now: float, records: Iterable[Any]) -> None:  # noqa: ARG002
         """Note the names in one datagram."""
         for update in records:
             record = update.new
+            if record.type == _TYPE_PTR and not _can_be_asked(record.alias):
+                self._unusable.append((zc.cache, record))
             if record.type == _TYPE_SRV and record.name.lower().endswith(self._ending):
                 self._names[record.name] = None
 
     def async_update_records_complete(self) -> None:
         """Pass them on, now that zeroconf's cache has the records."""
+        unusable, self._unusable = self._unusable, []
+        for cache, record in unusable:
+            if cache.get(record) is not None:  # a goodbye is in no cache
+                cache.async_remove_records([record])
         names, self._names = self._names, {}
         for name in names or ("",):
             self._on_spoken(name)
@@ -272,6 +283,9 @@ class Mdns:
         except zeroconf.Error:  # a pointer may name anything
             self.ignored += 1
             return
+        if not _can_be_asked(name):
+            self.ignored += 1
+            return
         self._services[name.lower()] = _Service(info, zeroconf.current_time_millis())
 
     def _look(self, key: str, service: _Service, now_ms: float) -> None:
@@ -363,7 +377,7 @@ class Mdns:
             query.add_question(DNSQuestion(name, _TYPE_SRV, _CLASS_IN))
             query.add_question(DNSQuestion(name, _TYPE_TXT, _CLASS_IN))
             known = core.cache.get_by_details(name, _TYPE_SRV, _CLASS_IN)
-            if isinstance(known, DNSService):
+            if isinstance(known, DNSService) and _can_be_asked(known.server):
                 query.add_question(DNSQuestion(known.server, _TYPE_A, _CLASS_IN))
         core.async_send(query)
 
@@ -383,6 +397,15 @@ def _takes_multicast(host: str) -> bool:
 def own_host(interfaces: Iterable[ipaddress.IPv4Interface], asker: str) -> str:
     """Return our own address in the network of ``asker``, empty when it is in none of these."""
     return next((str(each.ip) for each in interfaces if ipaddress.IPv4Address(asker) in each.network), "")
+
+
+def _can_be_asked(name: str) -> bool:
+    """Return whether a name fits a question.
+
+    One that came need not: zeroconf reads each byte that is no UTF-8 as a sign of three, and refuses to write that.
+    """
+    labels = name.removesuffix(".").encode(errors="replace").split(b".")
+    return sum(len(label) + 1 for label in labels) < _NAME_BYTES_MAX and max(map(len, labels)) <= _LABEL_BYTES_MAX
 
 
 def _is_host_in(network: ipaddress.IPv4Network, address: ipaddress.IPv4Address) -> bool:
