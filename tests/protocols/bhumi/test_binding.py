@@ -1,13 +1,17 @@
 """Laws of protocols.bhumi.binding: an identity proves itself to this very relay."""
 
+import random
+
 import pytest
 
 from tests.protocols.bhumi.build import commit, i_am, send
 from tests.protocols.bhumi.build_open import ALICE, BOB, RELAY_KEYS, Country
 from waystation.protocols.bhumi.binding import PROOF_WITHIN_MS
-from waystation.protocols.bhumi.extension_messages import BindChallenge, BindProof, IAmOk
+from waystation.protocols.bhumi.extension_messages import BindChallenge, BindProof, IAmOk, RevokeCommits
 from waystation.protocols.bhumi.messages import Deliver, Feature, SendResult, UpdateCommits
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.protocols.bhumi.signed_records import sign_binding
 
 BOUND = Feature.BINDING | Feature.I_AM_OK
@@ -135,9 +139,41 @@ def test_another_identity_while_one_waits_closes():
     assert guest.closed is Refusal.OTHER_IDENTITY
 
 
+def test_commits_that_are_revoked_while_the_i_am_waits_do_not_count():
+    """Nor do those beyond the limit; what fits is taken."""
+    country = Country(require_binding=True)
+    guest, challenge = challenged(country)
+    guest.identify(ALICE, (1, 2)).say(RevokeCommits((commit(1),)))
+    guest.say(*(UpdateCommits(tuple(map(commit, range(first, first + 2_050)))) for first in (10, 3_000)))
+    guest.say(BindProof(sign_binding(ALICE, challenge)))
+    sender = country.guest(features=None)
+
+    assert guest.hear() == [IAmOk(4_096, 0)]
+    assert country.refusals() == {"commits_over_limit": 5}
+    assert sender.say(send(ALICE, 1)).hear() == [SendResult(2)]
+
+
+def test_identity_that_is_banned_before_its_proof_is_not_admitted():
+    """Who may come is asked at the moment at which it counts."""
+    banned = set()
+    country = Country()
+    settings = BhumiSettings(require_binding=True)
+    country.relays[0] = BhumiRelay(
+        settings, random.Random(1), admits=lambda identity: identity not in banned, key_pair=RELAY_KEYS[0]
+    )
+    guest, challenge = challenged(country)
+    guest.identify(ALICE)
+    banned.add(ALICE.public)
+    country.relays[0].expel(ALICE.public, country.now)
+    guest.say(BindProof(sign_binding(ALICE, challenge)))
+
+    assert guest.closed is Refusal.IDENTITY_BANNED
+    assert country.relays[0].sizes()["identities"] == 0
+
+
 def test_what_waits_is_bounded(monkeypatch):
     """Beyond that the next I_AM closes; the end of a connection gives its room back."""
-    monkeypatch.setattr("waystation.protocols.bhumi.binding.WAITING_BYTES_MAX", 32 * 100)
+    monkeypatch.setattr("waystation.protocols.bhumi.binding.WAITING_BYTES_MAX", 128 * 100)
     country = Country(require_binding=True)
     first, _ = challenged(country)
     second, _ = challenged(country)
@@ -148,3 +184,21 @@ def test_what_waits_is_bounded(monkeypatch):
     third, _ = challenged(country)
 
     assert third.identify(BOB, tuple(range(100))).closed is None
+
+
+@pytest.mark.parametrize("kind", ["empty responses", "commits that come later"])
+def test_small_pieces_that_wait_are_bounded_too(monkeypatch, kind):
+    """What counts is the memory that they take."""
+    monkeypatch.setattr("waystation.protocols.bhumi.binding.WAITING_BYTES_MAX", 20_000)
+    country = Country(require_binding=True)
+    guest, _ = challenged(country)
+    if kind == "empty responses":
+        guest.say(i_am(ALICE, guest.nonce, (), [(number, b"") for number in range(200)]))
+    else:
+        guest.identify(ALICE).say(UpdateCommits(tuple(map(commit, range(100)))))
+        assert guest.closed is None
+        guest.say(UpdateCommits(tuple(map(commit, range(100, 200)))))
+    assert guest.closed is Refusal.BINDING_MISSING
+    other, _ = challenged(country)
+
+    assert other.identify(BOB, tuple(range(150))).closed is None

@@ -29,6 +29,8 @@ class Negotiated:
     """Whether the identity has answered the challenge."""
     waiting: IAm | None = None
     """A valid I_AM whose identity must answer the challenge before it counts."""
+    waiting_bytes: int = 0
+    """What it takes of memory, as counted last."""
     proof_by: Instant | None = None
     """When the answer must be there, while an I_AM waits for it."""
     record_strikes: int = 0

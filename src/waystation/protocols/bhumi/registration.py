@@ -89,7 +89,7 @@ class Registration:
         elif not self._admits(message.identity):
             self._connections.close(session, Refusal.IDENTITY_BANNED, now)
         elif self._binding is None or not self._binding.must_wait(session):
-            self._accept(session, message, now)
+            self._accept(session, message, set(message.commits), now)
         elif self._binding.wait(session, message, now):
             self._connections.arm(session)
         else:
@@ -102,17 +102,20 @@ class Registration:
             self._connections.close(session, Refusal.BAD_BINDING, now)
             return
         message = self._binding.take_waiting(session)
-        if message is not None:
-            self._accept(session, message, now)
+        if message is None:
+            return
+        if self._admits(message.identity):  # the operator may have said no meanwhile
+            self._accept(session, message, session.commits, now)
+        else:
+            self._connections.close(session, Refusal.IDENTITY_BANNED, now)
 
-    def on_update_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
+    def on_update_commits(self, session: Session, payload: bytes, now: Instant) -> None:
         """Add commits up to the limit. BHUMI-M and BHUMI-C4."""
         added = wire.decode_update_commits(payload).commits
-        if session.identity is None:
-            if self._binding is None or not self._binding.add_commits(session, added, wire.COMMITS_MAX):
-                self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
+        if not self._has_commits(session):
+            self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
             return
-        ignored = 0
+        ignored, count_before = 0, len(session.commits)
         for commit in added:
             if len(session.commits) < wire.COMMITS_MAX:
                 session.commits.add(commit)
@@ -120,16 +123,31 @@ class Registration:
                 ignored += 1
         if ignored:
             self._connections.note_refused(session, Refusal.COMMITS_OVER_LIMIT, ignored)
+        self._resize(session, count_before, now)
 
-    def on_revoke_commits(self, session: Session, payload: bytes, _now: Instant) -> None:
+    def on_revoke_commits(self, session: Session, payload: bytes, now: Instant) -> None:
         """Take commits out of the set; those that are not in it are no news."""
         revoked = extension_wire.decode_revoke_commits(payload).revoked
-        if session.identity is None:
+        if not self._has_commits(session):
             self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
-        else:
-            session.commits.difference_update(revoked)
+            return
+        count_before = len(session.commits)
+        session.commits.difference_update(revoked)
+        self._resize(session, count_before, now)
 
-    def _accept(self, session: Session, message: IAm, now: Instant) -> None:
+    def _has_commits(self, session: Session) -> bool:
+        """Return whether an I_AM has named commits, be it that it still waits for its proof."""
+        return session.identity is not None or (self._binding is not None and self._binding.holds(session))
+
+    def _resize(self, session: Session, count_before: int, now: Instant) -> None:
+        """Count commits that came or left while their I_AM waits; what is too much closes, as a large I_AM does."""
+        binding = self._binding
+        if binding is None or not binding.holds(session):
+            return
+        if not binding.resize(session, len(session.commits) - count_before):
+            self._connections.close(session, Refusal.BINDING_MISSING, now)
+
+    def _accept(self, session: Session, message: IAm, commits: set[bytes], now: Instant) -> None:
         """Let an identity that has proved all it must take its place."""
         former = self._connections.bindings.get(message.identity)
         if former is not None and former is not session:
@@ -140,7 +158,7 @@ class Registration:
         session.identity = message.identity
         session.move(FrameType.I_AM)
         session.sent = self._deliveries.exchanges.sent_to(message.identity)
-        session.commits = set(message.commits)
+        session.commits = commits
         self._connections.bindings[message.identity] = session
         kept_count = self._keep_carried(session, message, now)
         if session.negotiated is not None and Feature.I_AM_OK in session.negotiated.features:
