@@ -8,7 +8,14 @@ from tests.protocols.bhumi.build_open import RELAY_KEYS, SECOND, address_of, adv
 from waystation.core.effects import Dial
 from waystation.core.instant import Instant
 from waystation.protocols.bhumi.extension_wire import encode_tagged
-from waystation.protocols.bhumi.links import LAN_PLACES_MAX, LINKS_MAX, RETRY_MAX_MS, Links
+from waystation.protocols.bhumi.links import (
+    DIALS_BURST,
+    DIALS_PER_MINUTE,
+    LAN_PLACES_MAX,
+    LINKS_MAX,
+    RETRY_MAX_MS,
+    Links,
+)
 from waystation.protocols.bhumi.neighbours import Neighbour
 from waystation.protocols.bhumi.refusals import Refusal
 
@@ -164,7 +171,89 @@ def test_second_address_of_a_relay_is_no_second_link():
 
     assert made.judge("tls://b.example:1", key, ["tls://a.example:1"], dialled_us=False) is Refusal.DOUBLE_LINK
     made.failed("tls://b.example:1", NOW)
-    assert dialled(made, linked=[key], now=Instant(NOW + 99 * SECOND)) == []
+    made.stands("tls://a.example:1", NOW)
+    assert dialled(made, now=Instant(NOW + 99 * SECOND)) == []
+
+
+def test_relay_is_who_the_advert_of_its_address_says():
+    """Else it could pass another relay's challenge on to us; whoever advertises another's address locks nobody out."""
+    made = links()
+    made.stir(NOW)
+    stranger = advert(2, address=address_of(1))
+    assert len(dialled(made, [*neighbours(1), Neighbour(stranger, encode_tagged(stranger), 2**40)])) == 1
+
+    verdicts = [made.judge(address_of(1), RELAY_KEYS[number].public, [], dialled_us=False) for number in (0, 1, 2)]
+    assert verdicts == [Refusal.OTHER_IDENTITY, None, None]
+
+
+def test_address_is_dialled_while_one_of_those_who_advertise_it_has_no_link():
+    """A stranger that is linked with us and advertises another's address keeps us from nobody."""
+    made = links()
+    made.stir(NOW)
+    stranger = advert(2, address=address_of(1))
+    both = [*neighbours(1), Neighbour(stranger, encode_tagged(stranger), 2**40)]
+
+    assert dialled(made, both, [RELAY_KEYS[2].public]) == [address_of(1)]
+
+
+@pytest.mark.parametrize("first", ["local", "advertised", "configured"])
+@pytest.mark.parametrize("second", ["local", "advertised", "configured"])
+def test_claim_keeps_us_only_from_addresses_that_nobody_better_named(first, second):
+    """The operator, then adverts, then the local network: whoever claims a key there has no say above."""
+    order = ["configured", "advertised", "local"]
+    key, places = RELAY_KEYS[1].public, {"first": first, "second": second}
+    address = {name: f"tls://{name}.example:1" for name in places}
+    made = links(*(address[name] for name, kind in places.items() if kind == "configured"))
+    known = []
+    for name, kind in places.items():
+        if kind == "local":
+            made.hear(address[name], None, NOW)
+        elif kind == "advertised":
+            one = advert(1, address=address[name])
+            known.append(Neighbour(one, encode_tagged(one), 2**40))
+    made.stir(NOW)
+    assert set(dialled(made, known)) == set(address.values())
+    assert made.judge(address["first"], key, [], dialled_us=False) is None
+    made.stands(address["first"], NOW)
+    is_double = order.index(first) <= order.index(second)
+
+    verdict = made.judge(address["second"], key, [address["first"]], dialled_us=False)
+    assert verdict is (Refusal.DOUBLE_LINK if is_double else None)
+    made.failed(address["second"], NOW)
+    assert dialled(made, known, now=Instant(NOW + 99 * SECOND)) == ([] if is_double else [address["second"]])
+
+
+def test_adverts_cannot_make_us_dial_without_end():
+    """New addresses cost their authors nothing; however fast they fail, dials have an allowance."""
+    made, now, count = links(), NOW, 0
+    for step in range(6_000):
+        one = advert(1, address=f"tls://victim.example:{1 + step}")
+        made.stir(now)
+        for address in dialled(made, [Neighbour(one, encode_tagged(one), 2**40)], now=now):
+            count += 1
+            made.failed(address, now)
+        now = Instant(now + SECOND // 100)
+
+    assert count <= DIALS_BURST + DIALS_PER_MINUTE
+
+
+def test_whoever_finds_the_allowance_spent_is_dialled_when_there_is_one():
+    """It is not forgotten."""
+    made = links()
+    for number in range(DIALS_BURST):
+        made.hear(f"tcp://192.168.1.{number}:1", None, NOW)
+        made.failed(*dialled(made), NOW)
+    made.hear("tcp://192.168.1.99:1", None, NOW)
+    assert dialled(made) == []
+
+    found, now = [], NOW
+    while now < NOW + 600 * SECOND and "tcp://192.168.1.99:1" not in found:
+        now = made.deadline()
+        for address in dialled(made, now=now):
+            found.append(address)
+            made.failed(address, now)
+    assert "tcp://192.168.1.99:1" in found
+    assert now >= NOW + 60 * SECOND // DIALS_PER_MINUTE
 
 
 def test_of_two_directions_that_of_the_smaller_key_stays():

@@ -7,17 +7,22 @@ most.
 
 Two relays need one link. Whichever key is smaller keeps the one it has dialled; the other side closes its own as soon
 as the first has proved who dialled it. So nobody loses a link by what somebody else only claims (BHUMI-DOUBLE).
+
+What a relay that we dialled says of itself is a claim. At an advertised address it must be what an advert says, so that
+nobody passes another relay's challenge on to us; and a link stands in the way of no other one whose address was named
+by somebody better: the operator, then adverts, then the local network.
 """
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from waystation.core.effects import Dial
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
+from waystation.core.limits import TokenBucket
 from waystation.protocols.bhumi.neighbours import Neighbour
 from waystation.protocols.bhumi.refusals import Refusal
 
@@ -30,6 +35,8 @@ RETRY_FIRST_MS: Final = 1_000
 RETRY_MAX_MS: Final = 300_000
 STOOD_MS: Final = 30_000  # a link that lasted so long starts the waits from the beginning
 LAN_FAILURES_MAX: Final = 8
+DIALS_PER_MINUTE: Final = 20  # of addresses that the operator did not name: adverts cost nothing, and lead anywhere
+DIALS_BURST: Final = 16
 _DOUBLINGS_MAX: Final = 16
 
 
@@ -48,8 +55,10 @@ class _Place:
     address: str
     kind: Kind
     relay_id: PublicKey | None
-    """Who is there, as far as anybody has said."""
+    """Who is there, as far as itself or the local network has said."""
     due: Instant
+    advertised: set[PublicKey] = field(default_factory=set)
+    """Whose live adverts name it."""
     failures: int = 0
     is_busy: bool = False
     """Whether a dial or a link is under way."""
@@ -88,6 +97,7 @@ class Links:
             if address not in self._own_addresses
         }
         self._look_at: Instant | None = start if self._places else None
+        self._allowance = TokenBucket(DIALS_PER_MINUTE, DIALS_BURST, start, period_s=60)
 
     def __len__(self) -> int:
         """Return how many addresses are remembered."""
@@ -128,16 +138,17 @@ class Links:
 
         Args:
             neighbours: Live adverts.
-            linked: Keys of relays that a link stands with, whoever dialled it.
+            linked: Proven keys of relays that have dialled us.
             now: Monotonic time.
         """
         if self._look_at is None or self._look_at > now:
             return []
         self._add_advertised(neighbours, now)
+        reached = self._reached()
         wanted = [
             place
             for place in self._places.values()
-            if not place.is_busy and not (place.relay_id is not None and place.relay_id in linked)
+            if not place.is_busy and not self._is_linked(place, linked, reached)
         ]
         ours = [place for place in wanted if place.kind is Kind.CONFIGURED]
         room = LINKS_MAX - self.busy_count - len(ours)
@@ -145,7 +156,11 @@ class Links:
         self._rng.shuffle(others)
         others.sort(key=lambda place: place.kind)
         chosen = [place for place in ours if place.due <= now]
-        chosen += [place for place in others if place.due <= now][: max(0, room)]
+        for place in [place for place in others if place.due <= now][: max(0, room)]:
+            if self._allowance.take(now):
+                chosen.append(place)
+            else:
+                place.due = self._allowance.ready_at()
         for place in chosen:
             place.is_busy = True
         rest = [place.due for place in wanted if not place.is_busy and (room > 0 or place.kind is Kind.CONFIGURED)]
@@ -188,25 +203,42 @@ class Links:
             self._places.pop(address, None)
             return Refusal.OWN_KEY
         if place is not None:
+            if place.kind is Kind.ADVERTISED and relay_id not in place.advertised:
+                return Refusal.OTHER_IDENTITY
             place.relay_id = relay_id
-        doubles = [other for other in standing if other != address and self._is_at(other, relay_id)]
-        if doubles or (dialled_us and relay_id < self._own_key):
+        kind = place.kind if place is not None else Kind.LOCAL
+        others = (self._places.get(other) for other in standing if other != address)
+        if any(other is not None and other.relay_id == relay_id and other.kind <= kind for other in others):
             return Refusal.DOUBLE_LINK
-        return None
+        return Refusal.DOUBLE_LINK if dialled_us and relay_id < self._own_key else None
 
-    def _is_at(self, address: str, relay_id: PublicKey) -> bool:
-        place = self._places.get(address)
-        return place is not None and place.relay_id == relay_id
+    def _reached(self) -> dict[PublicKey, Kind]:
+        """Return which relays the links that stand lead to, as these say, and who named the best of their addresses."""
+        reached: dict[PublicKey, Kind] = {}
+        for place in self._places.values():
+            if place.stood_since is not None and place.relay_id is not None:
+                reached[place.relay_id] = min(place.kind, reached.get(place.relay_id, place.kind))
+        return reached
+
+    @staticmethod
+    def _is_linked(place: _Place, proven: Collection[bytes], reached: dict[PublicKey, Kind]) -> bool:
+        """Return whether each relay that may be at a place has a link already that a claim cannot stand for."""
+        keys = place.advertised or ({place.relay_id} if place.relay_id is not None else set())
+        return bool(keys) and all(key in proven or (key in reached and reached[key] <= place.kind) for key in keys)
 
     def _add_advertised(self, neighbours: Collection[Neighbour], now: Instant) -> None:
         """Know the addresses of live adverts, and forget those whose adverts have ended."""
-        advertised = {neighbour.advert.address: neighbour.advert.relay_id for neighbour in neighbours}
+        advertised: dict[str, set[PublicKey]] = {}
+        for neighbour in neighbours:
+            advertised.setdefault(neighbour.advert.address, set()).add(neighbour.advert.relay_id)
         for place in list(self._places.values()):
-            if place.kind is Kind.ADVERTISED and not place.is_busy and place.address not in advertised:
-                del self._places[place.address]
-        for address, relay_id in advertised.items():
+            if place.kind is Kind.ADVERTISED:
+                place.advertised = advertised.get(place.address, set())
+                if not place.is_busy and not place.advertised:
+                    del self._places[place.address]
+        for address, keys in advertised.items():
             if address not in self._places and address not in self._own_addresses:
-                self._places[address] = _Place(address, Kind.ADVERTISED, relay_id, now)
+                self._places[address] = _Place(address, Kind.ADVERTISED, None, now, keys)
 
     def _dial(self, place: _Place) -> Dial:
         only_public = place.kind is Kind.ADVERTISED and not self._dials_private

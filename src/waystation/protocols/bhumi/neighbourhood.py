@@ -160,7 +160,7 @@ class Neighbourhood:
         look_at = self._links.deadline()
         if not self._retiring and look_at is not None and look_at <= now:
             live = self._records.neighbours.live(self._records.now_s(now))
-            self._outbox.extend(self._links.dials(live, self._linked(), now))
+            self._outbox.extend(self._links.dials(live, self._inbound.keys(), now))
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
@@ -280,11 +280,6 @@ class Neighbourhood:
             if link.relay_id == key:
                 link.shut(Refusal.DOUBLE_LINK)
                 self._settle(link, now)
-
-    def _linked(self) -> set[bytes]:
-        """Return the keys of relays that a link stands with."""
-        dialled = {link.relay_id for link in self._by_peer.values() if link.stands and link.relay_id is not None}
-        return dialled | self._inbound.keys()
 
     def _on_end(self, session: Session, now: Instant) -> None:
         assert session.state is State.CLOSED
