@@ -5,7 +5,7 @@ import itertools
 from tests.protocols.bhumi.build import KEYS
 from tests.protocols.bhumi.build_open import ALICE, Country, address_of, advert
 from waystation.protocols.bhumi.extension_messages import Gossip, QaReport, QaRequest, QaVerdict
-from waystation.protocols.bhumi.messages import Feature, Keepalive
+from waystation.protocols.bhumi.messages import Feature, Keepalive, Options
 
 PEER = "tls://peer.example:1"
 
@@ -51,6 +51,14 @@ def test_new_connection_of_a_device_does_not_reset_its_rest():
         rig.device = rig.country.guest(features=Feature.QA, key=ALICE)
 
     assert len(asked) <= 3
+
+
+def test_device_that_has_taken_its_word_back_is_not_asked():
+    """OPTIONS without the bit is the newer agreement."""
+    rig = Rig()
+    rig.device.say(Options(Feature.I_AM_OK)).hear()
+
+    assert rig.requests(1_300) == []
 
 
 def test_device_that_did_not_agree_is_never_asked():

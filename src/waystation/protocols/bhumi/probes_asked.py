@@ -57,7 +57,7 @@ class ProbesAsked:
 
     def on_identified(self, session: Session, now: Instant) -> None:
         """Plan to ask a device that understands the question, some time within the next ten minutes."""
-        if session.negotiated is not None and Feature.QA in session.negotiated.features:
+        if _understands(session):
             self._alarms.set_by(session.peer, after_ms(now, self._rng.randrange(1, ASK_EVERY_MS)))
 
     def on_report(self, session: Session, payload: bytes, now: Instant) -> None:
@@ -74,7 +74,7 @@ class ProbesAsked:
         """Ask whoever is due."""
         for number in self._alarms.due(now):
             session = self._connections.sessions.get(Peer(number))
-            if session is not None:
+            if session is not None and _understands(session):
                 self._alarms.set_by(number, self._ask(session, now))
 
     def deadline(self) -> Instant | None:
@@ -111,3 +111,8 @@ class ProbesAsked:
     def _on_end(self, session: Session, _now: Instant) -> None:
         self._alarms.cancel(session.peer)
         self._open.pop(session.peer, None)
+
+
+def _understands(session: Session) -> bool:
+    """Return whether a connection has agreed on the question, and has not taken that back."""
+    return session.negotiated is not None and Feature.QA in session.negotiated.features
