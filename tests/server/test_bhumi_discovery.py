@@ -63,11 +63,10 @@ def test_three_nodes_on_one_host_hear_of_each_other():
     """Two nodes and one in a process of its own; the one that is killed is dropped by its TTL."""
 
     async def scenario():
-        ttl = {"mdns": True, "ttl_s": 2}
         async with (
             Watch() as watch,
-            discovering(0, "tls://127.0.0.1:4441", **ttl) as first,
-            discovering(1, "tcp://127.0.0.1:4442", **ttl) as second,
+            discovering(0, "tls://127.0.0.1:4441", mdns=True) as first,
+            discovering(1, "tcp://127.0.0.1:4442", mdns=True) as second,
         ):
             third = await announcing_process(KEYS[2].public, 4443, 2)
             await first.until(lambda: len(first.heard) == 2)
