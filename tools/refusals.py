@@ -60,7 +60,7 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.DOUBLE_LINK: ("Two links between the same two relays; it is not counted.", _CLOSED),
     Refusal.OWN_KEY: ("A relay that dialled itself; it is not counted.", _CLOSED),
     Refusal.NO_GOSSIP: ("A relay that we dialled does not gossip; only the one that dials refuses this.", _CLOSED),
-    Refusal.CONTACTS_FULL: ("64 other relays have dialled us and gossip.", _CLOSED),
+    Refusal.CONTACTS_FULL: ("64 other relays have dialled us and gossip, 4 of them from its address.", _CLOSED),
     Refusal.UNSOLICITED_ACK: ("An ACK for a number that was never sent to this identity.", _STAYS),
     Refusal.COMMITS_WITHOUT_IDENTITY: ("UPDATE_COMMITS before I_AM.", _STAYS),
     Refusal.COMMITS_OVER_LIMIT: ("Commits beyond 4 096 of one identity.", _STAYS),

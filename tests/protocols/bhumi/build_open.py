@@ -144,11 +144,13 @@ class Country:
             self.relays.append(relay)
         self.pass_s(0)
 
-    def guest(self, relay: int = 0, features: Feature | None = OPEN, key: KeyPair | None = None) -> Guest:
+    def guest(
+        self, relay: int = 0, features: Feature | None = OPEN, key: KeyPair | None = None, host: str = ""
+    ) -> Guest:
         """Connect somebody, agree on features, and identify them."""
         guest = Guest(self, relay, self._number())
         self.guests[relay, guest.peer] = guest
-        self.relays[relay].connect(guest.peer, self.now)
+        self.relays[relay].connect(guest.peer, self.now, host)
         self.settle()
         (hello,) = guest.hear()
         guest.nonce = hello.relay_nonce
@@ -160,9 +162,9 @@ class Country:
             guest.heard = challenges
         return guest.identify(key) if key is not None else guest
 
-    def contact(self, relay: int = 0, number: int = 11) -> Guest:
+    def contact(self, relay: int = 0, number: int = 11, host: str = "") -> Guest:
         """Connect another relay by hand, up to its first GOSSIP; its question to us has been read."""
-        guest = self.guest(relay, OPEN, RELAY_KEYS[number])
+        guest = self.guest(relay, OPEN, RELAY_KEYS[number], host)
         guest.say(Gossip(())).hear()
         return guest
 

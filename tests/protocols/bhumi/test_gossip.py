@@ -234,6 +234,23 @@ def test_contact_that_leaves_makes_room_for_another():
     assert len(rig.told()) == FANOUT
 
 
+def test_connections_of_one_host_share_their_allowance(monkeypatch):
+    """Neither more of them nor new ones buy more checks of signatures (BHUMI-FLOOD)."""
+    monkeypatch.setattr("waystation.protocols.bhumi.gossip.RECORDS_BURST", 3)
+    rig = Rig()
+
+    def told_by(host, first):
+        contact = rig.gossip.make_contact(Wire(first), None, "", rig.now, host=host)
+        rig.gossip.join(contact.carrier, contact, rig.now)
+        frame = encode_gossip([encode_tagged(presence(KEYS[number], 0)) for number in (first, first + 1)])
+        rig.gossip.receive(contact, frame[FRAME_HEADER_BYTES:], rig.now)
+        rig.gossip.leave(contact.carrier)
+        return contact.records_in
+
+    assert [told_by("192.0.2.1", 0), told_by("192.0.2.1", 2), told_by("192.0.2.1", 4)] == [2, 1, 0]
+    assert [told_by("192.0.2.2", 6), told_by("", 8), told_by("", 10)] == [2, 2, 2]
+
+
 def test_without_contacts_nothing_is_kept_or_planned():
     """A relay that stands alone rings no bell."""
     rig = Rig(1)

@@ -167,6 +167,18 @@ def test_contacts_that_dialled_are_bounded(monkeypatch):
     assert country.contacts() == [2]
 
 
+def test_one_host_does_not_take_every_place():
+    """The fifth relay of one address is closed, those of other addresses are not (BHUMI-FLOOD)."""
+    country = Country()
+    lines = [country.contact(number=number, host="192.0.2.1") for number in range(6, 11)]
+
+    assert [line.closed for line in lines] == [None] * 4 + [Refusal.CONTACTS_FULL]
+    assert country.contact(number=11, host="192.0.2.2").closed is None
+    lines[0].hang_up()
+    assert country.contact(number=10, host="192.0.2.1").closed is None
+    assert country.contacts() == [5]
+
+
 def test_relay_that_demands_binding_is_linked_too():
     """A link answers the challenge like any client."""
     country = Country(relays=2, peers={1: [0]}, require_binding=True)

@@ -12,6 +12,7 @@ Spec: Bhumi v2 7.2; BHUMI-X, BHUMI-GOSSIP, BHUMI-RUMOUR, BHUMI-A20.
 """
 
 import random
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
@@ -39,6 +40,8 @@ RECORDS_PER_SECOND: Final = 2_000  # of one contact, that need a signature check
 RECORDS_BURST: Final = 20_000
 FRAMES_PER_SECOND: Final = 64
 FRAMES_BURST: Final = 512
+HOSTS_REMEMBERED_MAX: Final = 256
+"""Addresses whose allowance outlives their connections."""
 ROUND_RECORDS_MAX: Final = 20_000
 """Records of one round that are told again in the next."""
 RECORD_STRIKES_MAX: Final = 16
@@ -71,6 +74,8 @@ class Gossip:
         """New records of this turn, and who told us: they leave at its end."""
         self._recent: dict[bytes, Contact | None] = {}
         """New records of this round."""
+        self._by_host: OrderedDict[str, TokenBucket] = OrderedDict()
+        """Allowances for records, by the address of who dialled us; the one used longest ago first."""
         self._round = 1
         self._round_ends: Instant | None = None
         self._advert: bytes | None = None
@@ -87,11 +92,21 @@ class Gossip:
             self._round_ends = self._next_round(now)
         self._send(contact, _ASK)
 
-    def make_contact(self, carrier: Carrier, key: PublicKey | None, address: str, now: Instant) -> Contact:
-        """Return what to ``join`` with; arguments as the fields of ``Contact``."""
+    def make_contact(
+        self, carrier: Carrier, key: PublicKey | None, address: str, now: Instant, *, host: str = ""
+    ) -> Contact:
+        """Return what to ``join`` with; arguments as the fields of ``Contact``.
+
+        Those of one ``host`` share one allowance for records, which outlives them: neither more connections nor new
+        ones buy more checks of signatures (BHUMI-FLOOD).
+        """
         records = frames = None
         if self._rate_limits:
-            records = TokenBucket(RECORDS_PER_SECOND, RECORDS_BURST, now)
+            records = self._by_host.pop(host, None) or TokenBucket(RECORDS_PER_SECOND, RECORDS_BURST, now)
+            if host:
+                self._by_host[host] = records
+            if len(self._by_host) > HOSTS_REMEMBERED_MAX:
+                self._by_host.popitem(last=False)
             frames = TokenBucket(FRAMES_PER_SECOND, FRAMES_BURST, now)
         return Contact(carrier, key, address, now, records, frames)
 

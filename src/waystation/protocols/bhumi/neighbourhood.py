@@ -28,6 +28,7 @@ from waystation.protocols.bhumi.settings import BhumiSettings
 __all__ = ["CONTACTS_IN_MAX", "Neighbourhood"]
 
 CONTACTS_IN_MAX: Final = 64  # relays that have dialled us
+CONTACTS_PER_HOST_MAX: Final = 4  # of them, from one address: one host must not take all places (BHUMI-FLOOD)
 _UNCOUNTED: Final = (Refusal.SHUTDOWN, Refusal.DOUBLE_LINK, Refusal.OWN_KEY)
 
 
@@ -49,6 +50,7 @@ class Neighbourhood:
         self._outbox = connections.outbox
         self._records = records
         self._key_pair = key_pair
+        self._rate_limits = rate_limits
         self.gossip = Gossip(records, rng, connections.outbox, rate_limits=rate_limits)
         self._links = Links(
             key_pair.public, rng, settings.peers, settings.advertise, dials_private=settings.dials_private
@@ -125,10 +127,10 @@ class Neighbourhood:
             self._connections.close(session, Refusal.OWN_KEY, now)
             return
         if negotiated.contact is None:
-            if len(self._inbound) >= CONTACTS_IN_MAX:
+            if not self._has_place_for(session):
                 self._connections.close(session, Refusal.CONTACTS_FULL, now)
                 return
-            negotiated.contact = self.gossip.make_contact(session, key, "", now)
+            negotiated.contact = self.gossip.make_contact(session, key, "", now, host=session.host)
             self._inbound[key] = session
             self.gossip.join(session, negotiated.contact, now)
             self._close_double(key, now)
@@ -223,6 +225,14 @@ class Neighbourhood:
         return {"contacts": contacts, "neighbours": neighbours}
 
     # Links
+
+    def _has_place_for(self, session: Session) -> bool:
+        """Return whether one more relay may gossip with us that has dialled us."""
+        if len(self._inbound) >= CONTACTS_IN_MAX:
+            return False
+        if not (self._rate_limits and session.host):
+            return True
+        return sum(other.host == session.host for other in self._inbound.values()) < CONTACTS_PER_HOST_MAX
 
     def _stand(self, link: RelayLink, now: Instant) -> None:
         self._links.stands(link.name, now)

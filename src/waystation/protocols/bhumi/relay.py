@@ -102,19 +102,20 @@ class BhumiRelay(AsksNothing):
 
     # Inputs
 
-    def connect(self, peer: Peer, now: Instant, address: str = "", door: str = "") -> None:  # noqa: ARG002 - no hosts
+    def connect(self, peer: Peer, now: Instant, address: str = "", door: str = "") -> None:
         """A client connected: greet it with a fresh nonce.
 
         Args:
             peer: Its number.
             now: Monotonic time.
-            address: Plays no part here.
+            address: Counts where somebody wants to gossip, and nowhere else.
             door: ``UPSTREAM_DOOR``, or "" for everybody else's.
         """
         assert door in ("", UPSTREAM_DOOR)
         session = Session(peer, self._rng.getrandbits(32), self._frame_limits, now, rate_limits=self._rate_limits)
         session.always_preimage = door == UPSTREAM_DOOR or self._settings.deliver_layout == "preimage"
         session.with_preimage = session.always_preimage
+        session.host = address
         self._sessions[peer] = session
         self._outbox.append(Send(peer, wire.encode(Hello(session.nonce, self._settings.max_payload_bytes))))
         self._connections.arm(session)

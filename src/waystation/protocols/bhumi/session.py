@@ -76,6 +76,7 @@ class Session:
         "frame_since",
         "frames",
         "held",
+        "host",
         "identity",
         "leases",
         "negotiated",
@@ -112,6 +113,8 @@ class Session:
         self.identity: PublicKey | None = None
         self.always_preimage = False
         """Whether it came through a door where DELIVER shows the preimage to everybody."""
+        self.host = ""
+        """What its address is counted under; "" when nobody knows."""
         self.negotiated: Negotiated | None = None
         """What OPTIONS has agreed on; None for a connection that knows the seed's protocol only."""
         self.with_preimage = False
