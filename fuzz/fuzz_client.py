@@ -11,14 +11,20 @@ from fuzz.target import expect
 from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant
 from waystation.protocols.bhumi.device_client import Delivered, DeviceClient
+from waystation.protocols.bhumi.guide_client import GuideClient
 from waystation.protocols.bhumi.refusals import Refusal
 from waystation.protocols.bhumi.sender_client import OUTSTANDING_MAX, Answered, Lost, SenderClient
+
+__all__ = ["ClientTarget", "DeviceTarget", "Machine", "SenderTarget"]
+
+Machine = DeviceClient | SenderClient | GuideClient
+"""What can be under fire."""
 
 _RELAY: Final = Peer(1)
 _STEP_US: Final = 700_000
 
 
-class _ClientTarget(ABC):
+class ClientTarget(ABC):
     """The first byte of an input chooses chunking and what the user does; the rest is what the relay says."""
 
     name = ""
@@ -58,17 +64,15 @@ class _ClientTarget(ABC):
         return outcome
 
     @abstractmethod
-    def machine(self, choice: int) -> DeviceClient | SenderClient:
+    def machine(self, choice: int) -> Machine:
         """Return the machine under fire."""
 
     @abstractmethod
-    def react(
-        self, machine: DeviceClient | SenderClient, happened: list[Any], rng: random.Random, now: Instant
-    ) -> None:
+    def react(self, machine: Machine, happened: list[Any], rng: random.Random, now: Instant) -> None:
         """Do what a user does about what happened."""
 
     @abstractmethod
-    def finish(self, machine: DeviceClient | SenderClient) -> None:
+    def finish(self, machine: Machine) -> None:
         """Check what must hold when the connection has ended."""
 
 
@@ -83,7 +87,7 @@ def _outcome(wanted: Sequence[object], outcome: str) -> str:
     return outcome
 
 
-class DeviceTarget(_ClientTarget):
+class DeviceTarget(ClientTarget):
     """A device that answers what is delivered."""
 
     name = "device"
@@ -93,9 +97,7 @@ class DeviceTarget(_ClientTarget):
         """Return a device, with either layout expected."""
         return DeviceClient(KEYS[0], COMMITS, ask_preimage=bool(choice & 1), always_preimage=bool(choice & 2))
 
-    def react(
-        self, machine: DeviceClient | SenderClient, happened: list[Any], rng: random.Random, now: Instant
-    ) -> None:
+    def react(self, machine: Machine, happened: list[Any], rng: random.Random, now: Instant) -> None:
         """Answer most deliveries, and one that never was."""
         for event in happened:
             if isinstance(event, Delivered) and isinstance(machine, DeviceClient) and rng.random() < 0.8:
@@ -103,13 +105,13 @@ class DeviceTarget(_ClientTarget):
                 machine.answer(event.message_id ^ 1, b"reply")
         expect(now >= 0, "time runs backwards")
 
-    def finish(self, machine: DeviceClient | SenderClient) -> None:
+    def finish(self, machine: Machine) -> None:
         """A device keeps no delivery of a connection that ended."""
         expect(not machine.is_open, "open behind its end")
         expect(machine.deadline() is None, "a deadline behind its end")
 
 
-class SenderTarget(_ClientTarget):
+class SenderTarget(ClientTarget):
     """A sender that asks; each of its requests must have exactly one end."""
 
     name = "sender"
@@ -123,9 +125,7 @@ class SenderTarget(_ClientTarget):
         self._asked = set()
         return SenderClient(result_timeout_ms=1_000 + choice)
 
-    def react(
-        self, machine: DeviceClient | SenderClient, happened: list[Any], rng: random.Random, now: Instant
-    ) -> None:
+    def react(self, machine: Machine, happened: list[Any], rng: random.Random, now: Instant) -> None:
         """Strike out what has its outcome and ask again."""
         for event in happened:
             if isinstance(event, Answered | Lost):
@@ -137,7 +137,7 @@ class SenderTarget(_ClientTarget):
                 self._asked.add(token)
         expect(len(self._asked) <= OUTSTANDING_MAX + 1, "more asked than the window")
 
-    def finish(self, machine: DeviceClient | SenderClient) -> None:
+    def finish(self, machine: Machine) -> None:
         """Nothing is open, and nothing is waited for."""
         expect(not machine.is_open, "open behind its end")
         expect(machine.deadline() is None, "a deadline behind its end")

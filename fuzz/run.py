@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from fuzz.bhumi_extensions import BhumiExtensionsTarget
+from fuzz.bhumi_guests import BhumiDeviceTarget, BhumiGuestTarget
 from fuzz.bhumi_lan import BhumiLanTarget
 from fuzz.bsp_bundle import BspBundleTarget
 from fuzz.bsp_device import BspDeviceTarget
@@ -46,6 +47,8 @@ TARGETS: Final[dict[str, Target]] = {
     for target in (
         WireTarget(),
         BhumiExtensionsTarget(),
+        BhumiDeviceTarget(),
+        BhumiGuestTarget(),
         SessionTarget(),
         DeviceTarget(),
         SenderTarget(),
