@@ -102,6 +102,7 @@ class Device:
         self._retry_from = ticks_ms()
         self._listening = False
         self._heard_at = self._asked_at = self._presence_at = 0
+        self._presence_date = 0
         self._nonce = b""
         self._features = 0
         self._relay_bytes_max = 0
@@ -168,6 +169,8 @@ class Device:
         gc.collect()
         self._reader = frames.Reader(self._payload_bytes_max)
         try:
+            if not self._state.whole:
+                self._state.reload()
             self._link = Link(relay, host, port, _read(ca) if scheme == "tls" else None, self._feed)
         except (UnreachableError, OSError) as error:
             self._end(str(error))
@@ -260,10 +263,12 @@ class Device:
             self._assert_presence(now)
 
     def _assert_presence(self, now: int) -> None:
-        issued_at = unix_s()
-        if not issued_at or ticks_diff(now, self._presence_at) < _PRESENCE_MS:
+        clock = unix_s()
+        if not clock or ticks_diff(now, self._presence_at) < _PRESENCE_MS:
             return
         self._presence_at = now
+        # Of two within one second the relays would keep the first (BHUMI-FINDABLE).
+        self._presence_date = issued_at = max(clock, self._presence_date + 1)
         relay_id = self._relay_ids[self._relay]
         self._link.write(frames.presence(self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign))
 
@@ -282,10 +287,12 @@ class Device:
         try:
             answer, issued, kind, text = self._answer_to(preimage, sealed)
         except (OSError, MemoryError) as error:
-            # Without the promise on the medium there is no answer: the sender sees a timeout and asks again.
+            # Without the promise on the medium there is no answer: the sender sees a timeout and asks again. What is on
+            # the medium may be the old state or the new one, so that the relay is told the commits again.
             gc.collect()
             self._state.reload()
             self._on_event("trouble", "the state cannot be kept: %s" % error)
+            self._introduce()
             return
         self._acknowledge(message_id, answer, issued)
         self._on_event(kind, text)

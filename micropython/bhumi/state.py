@@ -2,10 +2,12 @@
 
 The file is written anew as a whole, under another name first; it carries a sequence number and a checksum. Reading
 takes the newer of the two that is whole. So the power may go at any moment: what was kept before stays, and deep sleep
-is nothing special, because everything that an answer promises is kept before the answer leaves. It holds secrets.
+is nothing special, because everything that an answer promises is kept before the answer leaves. A whole file that still
+has the other name gets its own before the next write, so that no write ever begins in the only place. It holds secrets.
 """
 
 import errno
+import gc
 import os
 import struct
 from hashlib import sha256
@@ -65,6 +67,9 @@ class State:
         self._path = path
         self._feed = feed
         self._sequence = 0
+        self._is_renamed = True
+        self.whole = False
+        """Whether everything was read; otherwise ``reload`` comes before anything else."""
         self.reload()
 
     def reload(self) -> None:
@@ -75,24 +80,36 @@ class State:
             if sequence is not None and sequence > newest:
                 chosen, newest = name, sequence
             torn = torn or sequence == _TORN
+        self.whole = False
+        self.invites, self.peers = [], []
+        gc.collect()  # what is read next is as large, and wants the same room in one piece
         if chosen is not None:
             with open(chosen, "rb") as file:
                 self._decode(file)
+            self._is_renamed = chosen == self._path
+            self.whole = True
             return
         # A first write that the power cut short leaves a torn .new alone: nothing was promised yet.
         if torn and _exists(self._path):
             raise StateError("%s is damaged; restore a copy, or delete it for a new identity" % self._path)
         self.seed = os.urandom(32)
         self.identity = ed25519.public_of(self.seed, self._feed)
-        self.invites = []
-        self.peers = []
+        self.whole = True
         self.save()
 
     def save(self) -> None:
         """Keep everything; raises OSError, and then what was kept before still is."""
+        if not self.whole:
+            raise OSError(errno.EIO)
+        fresh = self._path + ".new"
+        if not self._is_renamed:  # the power went, or a rename failed: the newest state stands where we write
+            port.replace(fresh, self._path)
+            self._is_renamed = True
         self._sequence += 1
-        port.keep(self._path + ".new", self._parts())
-        port.replace(self._path + ".new", self._path)
+        port.keep(fresh, self._parts())
+        self._is_renamed = False
+        port.replace(fresh, self._path)
+        self._is_renamed = True
 
     def add_invite(self, alias: str) -> bytes:
         """Return the preimage of a new invite; it is saved. Raises ValueError when there are too many."""
@@ -184,7 +201,6 @@ class State:
         self._sequence = struct.unpack(">4sII", file.read(_HEAD_BYTES))[1]
         self.seed, self.identity = file.read(32), file.read(32)
         self.invites = [(file.read(32), _read_short(file)) for _ in range(file.read(1)[0])]
-        self.peers = []
         for _ in range(file.read(1)[0]):
             key, root, suite = file.read(32), file.read(32), file.read(1)[0]
             peer = Peer(key, root, suite, _read_short(file))

@@ -47,15 +47,14 @@ class Link:
         self._early = None
         feed()
         try:
-            found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
+            found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
         except OSError:
             raise UnreachableError("cannot find the host of " + relay)
-        self._socket = socket.socket(found[0])
+        begun = ticks_ms()
         try:
-            ends = ticks_ms()
-            self._connect(found[-1], ends)
+            self._connect_one(found, begun)
             if ca is not None:
-                self._handshake(host, ca, ends)
+                self._handshake(host, ca, begun)
         except BaseException:
             self.close()
             raise
@@ -95,6 +94,7 @@ class Link:
                 count = None
             if count:
                 view = view[count:]
+                begun = ticks_ms()
                 continue
             if ticks_diff(ticks_ms(), begun) > _WRITE_MS:
                 raise OSError(errno.ETIMEDOUT)
@@ -115,6 +115,24 @@ class Link:
         once = select.poll()
         once.register(self._socket, what)
         return once.poll(_TURN_MS)
+
+    def _connect_one(self, found: list, begun: int) -> None:
+        """Connect to the first address that takes us: a name may have one of IPv6 where nobody listens."""
+        for number, address in enumerate(found):
+            try:
+                self._socket = socket.socket(address[0])
+            except OSError as error:  # a machine without this kind of address
+                if number + 1 == len(found):
+                    raise UnreachableError("cannot reach %s: %s" % (self._relay, error))
+                continue
+            try:
+                self._connect(address[-1], begun)
+            except UnreachableError:
+                self.close()
+                if number + 1 == len(found) or ticks_diff(ticks_ms(), begun) > CONNECT_MS:
+                    raise
+            else:
+                return
 
     def _connect(self, address: object, begun: int) -> None:
         refused = "nobody listens on %s; is the relay running?" % self._relay

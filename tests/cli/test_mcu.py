@@ -63,9 +63,17 @@ def test_new_with_several_relays(mcu, local_node):
     assert "2 times --ca for 1 relays" in bad[2]
 
 
+def test_loopback_relay_is_named(mcu):
+    """Of several relays the one that no board can reach is the one that is told."""
+    _, _, error = mcu("new", "one", "--relay", "tcp://relay.example:1", "--relay", "tcp://127.0.0.1:2")
+
+    assert "tcp://127.0.0.1:2 is this machine only" in error
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["x", "--relay", 'tcp://a"b:1'], "not an address that a board can read"),
         (["there"], "there exists already"),
         (["x"], "there is no ./waystation/tls/ca.pem"),
         (["x", "--relay", "http://relay"], "not a relay address"),

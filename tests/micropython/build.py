@@ -134,12 +134,13 @@ class Board:
 class HandRelay:
     """One TLS connection at a time, on which a test says every byte."""
 
-    def __init__(self, tls_folder):
+    def __init__(self, tls_folder, host="127.0.0.1"):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(tls_folder / "cert.pem", tls_folder / "key.pem")
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
         self._listener.settimeout(DEADLINE_S)
-        self.url = f"tls://localhost:{self._listener.getsockname()[1]}"
+        name = "localhost" if host == "127.0.0.1" else host
+        self.url = f"tls://{name}:{self._listener.getsockname()[1]}"
         self.line = None
         self._held = b""
 

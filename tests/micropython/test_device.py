@@ -85,6 +85,37 @@ def test_second_delivery_gets_the_same_bytes(make, relay):
     assert sum(line.startswith("asked") for line in board.lines) == 1
 
 
+RENAME_FAILS_ONCE = """
+from bhumi import port
+
+replaced = port.replace
+
+
+def replace(source, target):
+    port.replace = replaced
+    raise OSError(5)
+
+
+port.replace = replace
+"""
+
+
+def test_rename_that_fails(make, relay):
+    """What reached the medium holds: the relay is told its commits before the answer leaves at the next try."""
+    board = make(patches=RENAME_FAILS_ONCE)
+    asker = connected(board, relay)
+    delivered = asker.delivery(5, b"hello")
+    relay.say(FrameType.DELIVER, delivered)
+    board.until("trouble")
+
+    introduced = wire.decode_i_am(relay.until(FrameType.I_AM))
+    relay.say(FrameType.DELIVER, delivered)
+    _, answer = asker.opened(relay.until(FrameType.ACK))
+
+    assert device_module("frames").commit_of(answer.next_preimage) in introduced.commits
+    assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
 def test_handler_that_fails(make, relay):
     """A handler that raises, returns something else than text or bytes, or too much, refuses; the device goes on."""
     board = make()
@@ -296,6 +327,21 @@ def test_presence(make, relay, home):
     digest = device_module("frames").sha256(b"bhumi-presence/1" + record[:76]).digest()
     assert record[:64] == asker.identity + relay_id and struct.unpack(">I", record[72:76]) == (600,)
     assert verify(PublicKey(asker.identity), digest, record[76:])
+
+
+def test_next_presence_is_later(make, relay):
+    """What is said last is what counts, at whatever relay and within whatever second it is said."""
+    options = "relay_ids={settings.RELAYS[0][0]: bytes(range(32))}"
+    board = make(options=options, patches="device.unix_s = lambda: 1800000000").start()
+    dates = []
+    for _ in range(2):
+        relay.accept()
+        relay.welcome(features=5)
+        dates += struct.unpack(">Q", relay.until(FrameType.PRESENCE)[64:72])
+        relay.hang_up()
+        board.until("disconnected")
+
+    assert dates == [1800000000, 1800000001]
 
 
 def test_native_signer(tmp_path):

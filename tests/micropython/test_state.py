@@ -1,7 +1,9 @@
 """Laws of state: whatever the power does, the device knows what it promised."""
 
+import errno
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +162,44 @@ def test_rename_that_removes_first(place):
     place.rename(place.with_name("bhumi.state.new"))
 
     assert opened(place).identity == identity
+
+
+@pytest.mark.parametrize("is_old_left", [True, False], ids=["littlefs", "fat"])
+def test_cut_twice(place, is_old_left, monkeypatch):
+    """The power goes before a rename, and in the next write: what the device has promised in between still stands."""
+    state = full(place)
+    old = place.read_bytes()
+    state.add_invite("promised")
+    place.rename(place.with_name("bhumi.state.new"))
+    if is_old_left:
+        place.write_bytes(old)
+    again = opened(place)
+
+    def keep(path, parts):
+        Path(path).write_bytes(parts[0])
+        raise OSError(errno.EIO)
+
+    monkeypatch.setattr(device_module("port"), "keep", keep)
+    with pytest.raises(OSError, match="5"):
+        again.add_invite("later")
+
+    assert opened(place).identity == state.identity
+    assert opened(place).invites == state.invites
+
+
+def test_half_read_state_is_not_written(place, monkeypatch):
+    """When the memory ends while the file is read, what was read of it does not replace the file."""
+    state = full(place)
+    peers = device_module("state").Peer
+    monkeypatch.setattr(device_module("state"), "Peer", lambda *_: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(MemoryError):
+        state.reload()
+
+    with pytest.raises(OSError, match="5"):
+        state.save()
+    monkeypatch.setattr(device_module("state"), "Peer", peers)
+    state.reload()
+    assert (state.whole, len(state.peers)) == (True, 1)
 
 
 def test_newer_one_wins(place):

@@ -105,12 +105,38 @@ def test_other_authority(make, tmp_path):
     relay.close()
 
 
-def test_other_host(make, relay):
+def test_other_host(make, home):
     """A certificate that does not name the host is refused, though its authority is the right one."""
-    board = make(url=relay.url.replace("localhost", "127.0.0.2")).start()
+    relay = HandRelay(home.tls_path, "127.0.0.2")
+    board = make(url=relay.url).start()
+    with contextlib.suppress(OSError):
+        relay.accept()
+        relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
+        relay.ends()
 
-    assert "disconnected" in board.until("disconnected")
-    assert not board.lines[-1].startswith("listening")
+    assert "not made for this name" in board.until("disconnected")
+    relay.close()
+
+
+OTHER_ADDRESS_FIRST = """
+class Resolver:
+    def __getattr__(self, name):
+        return getattr(whole, name)
+
+    def getaddrinfo(self, host, port, *rest):
+        found = whole.getaddrinfo(host, port, *rest)
+        return whole.getaddrinfo("127.0.0.3", port, *rest) + found
+
+
+whole, tls.socket = tls.socket, Resolver()
+"""
+
+
+def test_second_address_is_tried(make, relay):
+    """A name with an address at which nobody listens, as localhost has one of IPv6, leads to the relay still."""
+    board = make(patches=OTHER_ADDRESS_FIRST)
+
+    connected(board, relay)
 
 
 def test_nobody_listens(make, relay):

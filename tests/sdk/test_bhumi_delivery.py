@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import random
+import socket
 
 import pytest
 
 from tests.sdk.build import ALICE, PREIMAGE, ScriptedRelay, know_alice, sender, sends
 from tests.sdk.telling import Telling, said
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.sdk.bhumi import Patience, RelayQuality
+from waystation.protocols.bhumi.signed_records import sign_advert
+from waystation.sdk.bhumi import Patience, RelayBook, RelayQuality
 from waystation.sdk.bhumi_delivery import CHANNELS_MAX, PLACES_MAX, Deliveries, Route
 from waystation.sdk.bhumi_finder import Findings
 from waystation.sdk.bhumi_retry import Verdict
@@ -53,6 +55,30 @@ class Answering(ScriptedRelay):
     def __init__(self, *statuses):
         told = iter(statuses)
         super().__init__(answer=lambda _: ((status := next(told)), b"garbage" if status == 0 else b""))
+
+
+@pytest.mark.parametrize("allow_private", [False, True])
+def test_relay_of_the_book_is_not_followed_into_our_own_network(tmp_path, monkeypatch, allow_private):
+    """An advert may name a host that leads to this machine; a request does not go there, unless that is allowed."""
+    ask = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *rest, **more: ask("127.0.0.1" if "inward" in host else host, *rest, **more)
+    )
+
+    async def scenario():
+        async with Answering(1) as relay:
+            book = RelayBook(tmp_path / "bob", allow_private=allow_private)
+            address = f"tcp://inward.example:{relay.url.rpartition(':')[2]}"
+            assert book.learn(sign_advert(ALICE, address, int(book._clock()), 600))
+            async with sender(tmp_path, [], book=book, find=False, patience=NONE) as (bob, state):
+                know_alice(state, PREIMAGE)
+                with pytest.raises((OfflineError, RelayUnreachableError)) as caught:
+                    await bob.send("alice", "x")
+            book.close()
+            return caught.type, len(sends(relay))
+
+    expected = (OfflineError, 1) if allow_private else (RelayUnreachableError, 0)
+    assert asyncio.run(scenario()) == expected
 
 
 def test_same_bytes_go_to_the_place_that_was_found(tmp_path):

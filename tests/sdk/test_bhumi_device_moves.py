@@ -317,3 +317,24 @@ def test_cancelled_move_leaves_nothing_behind(tmp_path):
             return await moved_sender(tmp_path, alice, relay.url)
 
     assert asyncio.run(scenario()) == ("hi", "")
+
+
+def test_cancelled_at_the_new_relay_leaves_the_old_one(tmp_path, monkeypatch):
+    """Whoever gives up when the device is there already does not keep it connected at two relays."""
+
+    async def scenario():
+        async with two_relays() as (old, new), RunningDevice(tmp_path / "alice", old.url, echo) as alice:
+            await alice.listening()
+
+            async def never(*_):
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(bhumi_listener.Listener, "find_and_assert", never)
+            moving = asyncio.create_task(alice.device.move(new.url))
+            await alice.until(Moved)
+            moving.cancel()
+            await asyncio.wait([moving])
+            await old.until_left(alice.state.identity)
+            return len(new.connections_of(alice.state.identity))
+
+    assert asyncio.run(scenario()) == 1

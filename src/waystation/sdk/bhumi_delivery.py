@@ -11,6 +11,7 @@ import random
 import ssl
 import time
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,8 +87,12 @@ class Deliveries:
         rng: random.Random,
         tls: ssl.SSLContext | None,
         connect_timeout_s: float,
+        only_public: AbstractSet[RelayUrl] = frozenset(),
     ) -> None:
-        """Describe what there is; the arguments are those of ``Sender``."""
+        """Describe what there is; the arguments are those of ``Sender``.
+
+        ``only_public`` are those of ``relays`` that others named: they lead to the open internet or nowhere.
+        """
         self._state = state
         self._relays = list(dict.fromkeys(relays))
         self._finder = finder
@@ -95,7 +100,10 @@ class Deliveries:
         self._rng = rng
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
-        self._named = {relay: Channel(relay, tls, connect_timeout_s, note=self._note) for relay in self._relays}
+        self._named = {
+            relay: Channel(relay, tls, connect_timeout_s, only_public=relay in only_public, note=self._note)
+            for relay in self._relays
+        }
         self._found: dict[RelayUrl, Channel] = {}
 
     async def close(self) -> None:

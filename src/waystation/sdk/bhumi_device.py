@@ -164,11 +164,13 @@ class Device:
             new = await self._settle_at(relay)
             self._adopt(new)
             self._on_event(Moved(str(old.relay) if old is not None else "", str(relay)))
-            presence = await self._assert_presence(new)
-            if old is not None and not old.has_ended:
-                if presence is not None:
+            try:
+                presence = await self._assert_presence(new)
+                if old is not None and presence is not None and not old.has_ended:
                     old.assert_presence(presence)
-                self._start(old.leave(LEAVE_S))
+            finally:  # whoever moves us may give up: we are at the new relay all the same
+                if old is not None and not old.has_ended:
+                    self._start(old.leave(LEAVE_S))
 
     async def _stay_connected(self) -> tuple[str, str]:
         """Connect where it seems best, serve until no connection is left, and return the last relay and its reason."""

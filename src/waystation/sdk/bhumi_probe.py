@@ -98,13 +98,19 @@ class Prober:
         reason = None
         if self._clock() < self._next_at_s:
             reason = f"a probe was made less than {PROBE_EVERY_S:g} s ago"
-        elif address not in self._named and not self._book.knows(address):
+        elif not self._is_named(address) and not self._book.knows(address):
             reason = "the candidate is neither named by the user nor known by a verified advert"
         if reason is not None:
             self.refused_count += 1
             return reason
         self._next_at_s = self._clock() + PROBE_EVERY_S
         return None
+
+    def _is_named(self, address: str) -> bool:
+        try:
+            return str(RelayUrl.parse(address)) in self._named
+        except LocalError:
+            return False
 
     async def probe(self, address: str, deadline_s: int) -> ProbeResult:
         """Try a relay that was admitted, and note the verdict.
@@ -117,8 +123,8 @@ class Prober:
             HostError: The verdict cannot be kept.
         """
         began = asyncio.get_running_loop().time()
-        is_hearsay = address not in self._named and self._book.is_hearsay(address)
         relay = RelayUrl.parse(address)
+        is_hearsay = str(relay) not in self._named and self._book.is_hearsay(str(relay))
         run = _Run(relay, self._tls, self._rng, only_public=is_hearsay)
         try:
             async with asyncio.timeout(max(1, min(deadline_s, _DEADLINE_MAX_S))):

@@ -226,7 +226,8 @@ class RelayBook(PrivateDatabase):
         """Return whether a relay is known from afar only, so that its name may lead to the open internet at most."""
         if self.allows_private:
             return False
-        return any(entry.address == address and not entry.may_be_private for entry in self.entries())
+        spelled = _spelled(address)
+        return any(entry.address == spelled and not entry.may_be_private for entry in self.entries())
 
     def order(self, score: Callable[[str], float], rng: random.Random) -> list[RelayEntry]:
         """Return the relays in the order in which to try them.

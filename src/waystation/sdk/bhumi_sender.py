@@ -136,11 +136,14 @@ class Sender:
         source = rng or random.SystemRandom()
         score = quality.score if quality is not None else neutral_score
         named = [relays] if isinstance(relays, str) else list(relays)
+        hearsay: set[RelayUrl] = set()
         if not named and book is not None:
             named = [entry.address for entry in book.order(score, source)[:_BOOK_RELAYS]]
+            hearsay = {RelayUrl.parse(address) for address in named if book.is_hearsay(address)}
         if not named:
             raise LocalError("no relay is known; name one, or look for some on the local network")
         urls = [RelayUrl.parse(text) for text in named]
+        trusted = [url for url in urls if url not in hearsay]
         self._dialect = dialect
         self._secrets = SharedSecrets(state.key_pair)
         self._patience = patience or Patience()
@@ -150,9 +153,10 @@ class Sender:
         finder = None
         if find:
             guide = Guide(tls=tls, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
-            dials_private = dials_private or any(is_private(str(url)) for url in urls)
-            finder = Finder(guide, book, score, self._rng, named=urls, dials_private=dials_private)
-        self._deliveries = Deliveries(state, urls, finder, quality, self._rng, tls, connect_timeout_s)
+            dials_private = dials_private or any(is_private(str(url)) for url in trusted)
+            finder = Finder(guide, book, score, self._rng, named=trusted, dials_private=dials_private)
+        only_public = frozenset() if dials_private else frozenset(hearsay)
+        self._deliveries = Deliveries(state, urls, finder, quality, self._rng, tls, connect_timeout_s, only_public)
         self._told: dict[bytes, str] = {}
         self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._active: set[bytes] = set()
