@@ -82,6 +82,8 @@ def test_the_original_relay_is_no_guide(answer):
     machine = guide(answer)
     machine.wake(after_ms(START, ANSWER_TIMEOUT_MS))
 
+    machine.receive(PEER, READY, START)
+
     assert machine.take_events() == [NoGuide()]
     assert machine.is_open
     assert machine.deadline() is None

@@ -61,6 +61,7 @@ class GuideClient(Client):
         super().__init__(_TYPES_IN_OPEN)
         self._answer_timeout_ms = answer_timeout_ms
         self._guides = False
+        self._is_answered = False
         self._question: ExtensionMessage | None = None
         self._answer_by: Instant | None = None
 
@@ -87,8 +88,9 @@ class GuideClient(Client):
         self._answer_by = after_ms(now, self._answer_timeout_ms)
 
     def _on_options(self, options: messages.Options) -> None:
-        if self._guides:
+        if self._is_answered:  # who has said no once, or nothing for so long, is not asked again
             return
+        self._is_answered = True
         self._answer_by = None
         self._guides = Feature.PRESENCE in options.features
         self._events.append(Greeted(self.max_payload_bytes) if self._guides else NoGuide())
@@ -121,6 +123,7 @@ class GuideClient(Client):
         if self._guides:
             self._close(Refusal.IDLE_TIMEOUT)
         else:  # the original relay ignores OPTIONS, and answers nothing else of ours either
+            self._is_answered = True
             self._answer_by = None
             self._events.append(NoGuide())
 
