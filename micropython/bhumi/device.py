@@ -8,15 +8,16 @@ then the answer. A request that is delivered again gets the same bytes and does 
 waits for longer than a second without calling ``feed``, except the system's look-up of a host name.
 """
 
+import errno
 import gc
 import os
 
 from . import ed25519, frames, names, payloads, suites
-from .port import sleep_ms, ticks_diff, ticks_ms, unix_s
+from .port import SetupError, show, sleep_ms, ticks_diff, ticks_ms, unix_s
 from .state import PEERS_MAX, Peer
-from .tls import Link, UnreachableError
+from .tls import Link, UnreachableError, is_authority
 
-__all__ = ["Device", "Request"]
+__all__ = ["Device", "Request", "SetupError"]
 
 _HELLO_MS = 10_000
 _KEEPALIVE_MS = 45_000  # twice within the 120 s after which a relay drops an idle device
@@ -29,6 +30,7 @@ _SPARES_MAX = 8
 _REASON_CHARS_MAX = 256
 _PRESENCE_TTL_S = 600
 _PRESENCE_MS = 240_000
+_NO_MEMORY = "out of memory (on a desk: try a larger --heap)"
 _ANSWER_BYTES = 77  # envelope and MESSAGE_RESPONSE around address and content
 
 
@@ -68,15 +70,17 @@ class Device:
         answer_bytes_max: int = 1024,
         relay_ids: dict = None,
     ) -> None:
-        """Describe a device.
+        """Describe a device; raises SetupError when the relays or their certificates cannot be used.
 
         Args:
             state: A ``State``.
-            relays: Pairs of an address and the file of its authority's certificate in DER, which is empty for tcp://.
+            relays: Pairs of an address and the file of its authority's certificate in DER, which is empty for tcp://;
+                ``names.split_relay`` says what an address may leave out.
                 The next one is taken when one fails.
             handler: Called with a ``Request``; returns text or bytes, for a command anything that JSON can say. When it
-                raises, the peer gets an error. One that takes longer than a second calls the watchdog itself.
-            on_event: Called with a kind and a text: listening, disconnected, joined, answered, trouble.
+                raises, the peer is told that the request could not be handled, and the traceback is printed. One that
+                takes longer than a second calls the watchdog itself.
+            on_event: Called with a kind and a text: connecting, listening, disconnected, joined, answered, trouble.
             feed: Called at least every second; a watchdog's.
             admit: Called with identity and alias of whoever uses an invite; False refuses.
             payload_bytes_max: Larger requests are refused; as much memory is set aside.
@@ -85,14 +89,14 @@ class Device:
                 four minutes, and the clock must be set.
         """
         self._state = state
-        self._relays = [(relay, names.split_relay(relay), ca) for relay, ca in relays]
+        self._relays = _usable(relays)
         self._handler = handler
         self._on_event = on_event
         self._watchdog = feed
         self._admit = admit
         self._payload_bytes_max = payload_bytes_max
         self._answer_bytes_max = answer_bytes_max
-        self._relay_ids = relay_ids or {}
+        self._relay_ids = {_whole(relay): key for relay, key in (relay_ids or {}).items()}
         self._link = None
         self._reader = frames.Reader(payload_bytes_max)
         self._turn = 0
@@ -139,11 +143,11 @@ class Device:
         except UnreachableError as error:
             self._end(str(error))
         except frames.MalformedError as error:
-            self._end("the relay sent nonsense: %s" % error)
+            self._end("the relay sent nonsense: %s%s" % (error, self._hint()))
         except OSError as error:
             self._end("the connection broke: %s" % error)
         except MemoryError:  # a new connection begins with a clean heap
-            self._end("out of memory")
+            self._end(_NO_MEMORY)
 
     def close(self) -> None:
         """End the connection, before deep sleep; everything is in the state's file already."""
@@ -167,13 +171,17 @@ class Device:
         self._features = 0
         self._reader = None  # its buffer goes before the next one comes, so that they can be the same place
         gc.collect()
-        self._reader = frames.Reader(self._payload_bytes_max)
+        self._on_event("connecting", "to " + relay)
         try:
+            self._reader = frames.Reader(self._payload_bytes_max)
             if not self._state.whole:
                 self._state.reload()
-            self._link = Link(relay, host, port, _read(ca) if scheme == "tls" else None, self._feed)
-        except (UnreachableError, OSError) as error:
+            self._link = Link(relay, host, port, _authority(ca) if scheme == "tls" else None, self._feed)
+        except (UnreachableError, SetupError, OSError) as error:
             self._end(str(error))
+            return
+        except MemoryError:
+            self._end(_NO_MEMORY)
             return
         self._heard_at = self._asked_at = ticks_ms()
 
@@ -192,7 +200,7 @@ class Device:
             if not count:
                 return
             if count < 0:
-                raise UnreachableError("%s ended the connection" % self._relay)
+                raise UnreachableError("%s ended the connection%s" % (self._relay, self._hint()))
             reader.took(count)
             self._feed()
             self._heard_at = ticks_ms()
@@ -252,7 +260,7 @@ class Device:
         now = ticks_ms()
         if not self._nonce:
             if ticks_diff(now, self._heard_at) > _HELLO_MS:
-                self._end("%s does not greet; is it a Bhumi relay, and a %s one?" % (self._relay, self._relay[:3]))
+                self._end("%s does not greet%s" % (self._relay, self._hint()))
             return
         if ticks_diff(now, self._heard_at) > _SILENCE_MS:
             self._end("%s has become silent" % self._relay)
@@ -271,6 +279,12 @@ class Device:
         self._presence_date = issued_at = max(clock, self._presence_date + 1)
         relay_id = self._relay_ids[self._relay]
         self._link.write(frames.presence(self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign))
+
+    def _hint(self) -> str:
+        """Return what may be wrong with a listener that has not greeted; nothing about one that has."""
+        if self._nonce:
+            return ""
+        return "; is this a TLS port?" if self._relay.startswith("tcp:") else "; is it a Bhumi relay?"
 
     # Answering
 
@@ -291,7 +305,7 @@ class Device:
             # the medium may be the old state or the new one, so that the relay is told the commits again.
             gc.collect()
             self._state.reload()
-            self._on_event("trouble", "the state cannot be kept: %s" % error)
+            self._on_event("trouble", "the state cannot be kept: %s" % _reason(error))
             self._introduce()
             return
         self._acknowledge(message_id, answer, issued)
@@ -383,10 +397,11 @@ class Device:
             room = self._relay_bytes_max - len(self._relay) - _ANSWER_BYTES
             if len(content) > min(room, self._answer_bytes_max):
                 raise ValueError("the answer is too large")
-        except Exception as error:  # noqa: BLE001 - a program's own mistakes must not end the device; the peer is told
+        except Exception as error:  # noqa: BLE001 - a program's own mistakes must not end the device
+            show(error)
             reason = (str(error) or type(error).__name__)[:_REASON_CHARS_MAX]
             content = payloads.command_error(reason) if is_command else b""
-            return content, True, "trouble", "the handler failed: %s" % reason
+            return content, True, "trouble", "the handler failed: %s" % _reason(error)
         return content, False, "answered", "%s: %s" % (_name(peer), _shown(request[2]))
 
     def _keep(self, peer: Peer, preimage: bytes, answer: bytes, issued: list) -> bytes:
@@ -430,6 +445,46 @@ def _hex(data: bytes) -> str:
     return "".join(["%02x" % byte for byte in data])
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return _NO_MEMORY
+    return (str(error) or type(error).__name__)[:_REASON_CHARS_MAX]
+
+
+def _whole(relay: str) -> str:
+    """Return an address with everything that it may leave out; raises SetupError."""
+    try:
+        return names.join_relay(*names.split_relay(relay))
+    except (ValueError, TypeError, AttributeError):
+        raise SetupError(
+            "settings.py: %r is no relay's address; expected tls://host:port or tcp://host:port" % (relay,)
+        )
+
+
+def _usable(relays: list) -> list:
+    """Return whole addresses, their parts, and files of certificates, all of which are there; raises SetupError."""
+    try:
+        pairs = [(relay, ca) for relay, ca in relays]
+    except (ValueError, TypeError):
+        raise SetupError('settings.py: RELAYS is a list of pairs, as ("tls://host:port", "relay-1.der")')
+    if not pairs:
+        raise SetupError("settings.py names no relay")
+    found = []
+    for relay, ca in pairs:
+        whole = _whole(relay)
+        parts = names.split_relay(whole)
+        if parts[0] == "tls" and not is_authority(_authority(ca)):
+            raise SetupError("%s is no certificate in DER" % ca)
+        found.append((whole, parts, ca))
+    gc.collect()
+    return found
+
+
+def _authority(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise SetupError("cannot read %s: %s" % (path, error))
+        raise SetupError("%s, which settings.py names, is missing" % (path or "the certificate of a tls:// relay"))

@@ -1,6 +1,7 @@
 """What differs between MicroPython and CPython, in one place."""
 
 import os
+import sys
 import time
 
 try:
@@ -8,6 +9,8 @@ try:
 
     NATIVE = True
 except ImportError:  # CPython
+    import traceback
+
     NATIVE = False
 
     def ticks_ms() -> int:
@@ -23,10 +26,22 @@ except ImportError:  # CPython
         time.sleep(duration_ms / 1000)
 
 
-__all__ = ["NATIVE", "keep", "replace", "sleep_ms", "ticks_diff", "ticks_ms", "unix_s"]
+__all__ = ["NATIVE", "SetupError", "keep", "replace", "show", "sleep_ms", "ticks_diff", "ticks_ms", "unix_s"]
 
 _EPOCH_2000_S = 946_684_800  # boards count from 2000, everything else from 1970
 _SET_S = 1_704_067_200  # 2024; a clock that says less was never set
+
+
+class SetupError(Exception):
+    """Somebody must put a file of the device right before it can run; the text says which, and how."""
+
+
+def show(error: Exception) -> None:
+    """Print an exception with the lines that it came from."""
+    if NATIVE:
+        sys.print_exception(error)
+    else:
+        traceback.print_exception(error)
 
 
 def unix_s() -> int:
@@ -38,13 +53,22 @@ def unix_s() -> int:
 
 
 def keep(path: str, parts: list) -> None:
-    """Write the parts of a file so that it is on the medium when this returns; raises OSError."""
-    with open(path, "wb") as file:
+    """Write the parts of a file so that it is on the medium, for nobody else to read; raises OSError.
+
+    In MicroPython on a desk the umask says who may read it; a board has nobody else.
+    """
+    with open(path, "wb") if NATIVE else open(path, "wb", opener=_private) as file:
         for part in parts:
             file.write(part)
         if not NATIVE:  # a board's file systems write everything out when a file is closed
             file.flush()
             os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    os.chmod(path, 0o600)  # it was there already
+    return descriptor
 
 
 def replace(source: str, target: str) -> None:

@@ -26,7 +26,7 @@ _CHECK_BYTES = 8
 _TORN = -1
 
 
-class StateError(Exception):
+class StateError(port.SetupError):
     """The file cannot be used; the text says why."""
 
 

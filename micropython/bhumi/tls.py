@@ -12,7 +12,7 @@ import ssl
 
 from .port import NATIVE, ticks_diff, ticks_ms
 
-__all__ = ["CONNECT_MS", "Link", "UnreachableError"]
+__all__ = ["CONNECT_MS", "Link", "UnreachableError", "is_authority"]
 
 CONNECT_MS = 10_000  # for connecting and the handshake together; a name lookup has the system's own limits
 _WRITE_MS = 10_000
@@ -23,6 +23,15 @@ _BLOCKED = () if NATIVE else (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWant
 
 class UnreachableError(Exception):
     """There is no connection; the text says why in words for people."""
+
+
+def is_authority(ca: bytes) -> bool:
+    """Return whether these bytes are a certificate in DER."""
+    try:
+        _context(ca)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 class Link:
@@ -157,10 +166,7 @@ class Link:
 
     def _handshake(self, host: str, ca: bytes, begun: int) -> None:
         try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=ca)
-            self._socket = context.wrap_socket(self._socket, server_hostname=host, do_handshake_on_connect=False)
+            self._socket = _context(ca).wrap_socket(self._socket, server_hostname=host, do_handshake_on_connect=False)
             self._socket.setblocking(False)
             while not self._shake():
                 self._feed()
@@ -184,6 +190,13 @@ class Link:
     def _check_time(self, begun: int) -> None:
         if ticks_diff(ticks_ms(), begun) > CONNECT_MS:
             raise UnreachableError("%s did not answer within %d s" % (self._relay, CONNECT_MS // 1000))
+
+
+def _context(ca: bytes) -> object:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=ca)
+    return context
 
 
 def _sentence(relay: str, error: Exception) -> str:
