@@ -9,7 +9,6 @@ import os
 import random
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -33,6 +32,7 @@ from waystation.cli.bhumi_ways import (
     open_ways,
 )
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
+from waystation.cli.program import own_program
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
@@ -161,7 +161,7 @@ def invite(
         id52 = encode_id52(state.identity)
     finally:
         state.close()
-    line = shlex.join([*_program(), "bhumi", "accept", token, "--relay", relays[0], *_ca_words(ca)])
+    line = shlex.join([*own_program(), "bhumi", "accept", token, "--relay", relays[0], *_ca_words(ca)])
     if as_json:
         print_json({"token": token, "id52": id52, "alias": alias, "accept": line})
         return
@@ -205,7 +205,7 @@ def accept(
             return
         typer.echo(f"{'already paired' if known else 'paired'} with {peer.name} ({id52})")
         way = ["--relay", ways.relays[0]] if ways.relays else ["--find"]
-        words = [*_program(), "bhumi", "send", peer.alias or id52, "hello", *way, "--home", str(home)]
+        words = [*own_program(), "bhumi", "send", peer.alias or id52, "hello", *way, "--home", str(home)]
         typer.echo(f"\nNow: {shlex.join([*words, *_ca_words(ca)])}", err=True)
 
     with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
@@ -274,7 +274,7 @@ def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None
             counted = f"{peer.rights} to send, {peer.issued} given out"
             typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.dialect.value:<8}  {counted}  {peer.url}")
     if not known and not as_json:
-        typer.echo(f"no peers yet: `{shlex.join(_program())} bhumi invite` makes a token for somebody", err=True)
+        typer.echo(f"no peers yet: `{shlex.join(own_program())} bhumi invite` makes a token for somebody", err=True)
 
 
 @app.command()
@@ -306,17 +306,6 @@ def relays(
     show_relays(home, wishes, tls, as_json=as_json)
 
 
-def _program() -> list[str]:
-    """Return the words that start this program, as far as they can be told from how it was called."""
-    called = Path(sys.argv[0])
-    if called.name == "__main__.py" and called.parent.name == "waystation":
-        return [sys.executable, "-m", "waystation"]
-    if called.name != "waystation" or len(called.parts) == 1:
-        return ["waystation"]
-    found = shutil.which("waystation")
-    return ["waystation"] if found is not None and Path(found).absolute() == called.absolute() else [sys.argv[0]]
-
-
 def _ca_words(ca: Path | None) -> list[str]:
     return [] if ca is None else ["--ca", str(ca)]
 
@@ -324,7 +313,7 @@ def _ca_words(ca: Path | None) -> list[str]:
 def _check_existing(home: Path) -> None:
     """Raise LocalError unless there is an identity in a folder."""
     if not (home / "node.key").exists():
-        program = shlex.join(_program())
+        program = shlex.join(own_program())
         raise LocalError(f"there is no identity in {home}; `{program} bhumi listen`, invite and accept make one")
 
 

@@ -77,7 +77,7 @@ class McuThermometer:
             HostError: It ended, or did not come to its relay in time.
         """
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self._words, cwd=self._folder, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(*self._words, cwd=self._folder, stdout=pipe, umask=0o077)
         assert process.stdout is not None
         listening = asyncio.Event()
         reading = asyncio.create_task(self._read(process.stdout, listening))

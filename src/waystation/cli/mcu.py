@@ -6,10 +6,20 @@ from typing import Annotated, Final
 
 import typer
 
-from waystation.cli.mcu_folder import Relay, check_folder, check_new, invite_into, take_lock, write_folder
+from waystation.cli.mcu_folder import (
+    Relay,
+    check_folder,
+    check_new,
+    check_state,
+    invite_into,
+    relay_of,
+    take_lock,
+    write_folder,
+)
 from waystation.cli.mcu_package import micropython
 from waystation.cli.mcu_run import DEFAULT_HEAP, MICROPYTHON_MISSING, run_folder
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
+from waystation.cli.program import own_program
 from waystation.cli.trust import ca_or_local
 from waystation.core.errors import LocalError
 from waystation.protocols.bhumi.extension_wire import is_address
@@ -19,6 +29,9 @@ from waystation.transport.tls import authority_der
 __all__ = ["app"]
 
 _DEFAULT_RELAY: Final = "tls://localhost:8443"
+_INVITE: Final = (
+    "invite, good once:\n\n  {token}\n\nWhile the device runs, whoever is to talk to it enters:\n\n  {line}"
+)
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 app = typer.Typer(
@@ -65,11 +78,11 @@ def new(
         for url, path in zip(relays, authorities, strict=True)
     ]
     compiled, token = write_folder(folder, described, alias=alias, sources=sources)
-    line = _accept_line(token, relays[0], authorities[0], folder.name)
+    line = _accept_line(token, str(relays[0]), authorities[0], folder)
     if as_json:
         print_json({"folder": str(folder), "token": token, "accept": line, "compiled": compiled})
         return
-    typer.echo(f"made {folder}: edit main.py, then `waystation mcu run {shlex.quote(str(folder))}`")
+    typer.echo(f"made {folder}: edit main.py, then `{shlex.join(own_program())} mcu run {shlex.quote(str(folder))}`")
     if not compiled and not sources:
         typer.echo("the client is there as .py, because mpy-cross is missing: it needs --heap 112wK to run", err=True)
     near = next((url for url in relays if url.host in _LOOPBACK), None)
@@ -81,9 +94,7 @@ def new(
         )
     if micropython() is None:
         typer.echo(f"to run it here: {MICROPYTHON_MISSING}", err=True)
-    typer.echo(
-        f"\ninvite, good once:\n\n  {token}\n\nWhile the device runs, whoever is to talk to it enters:\n\n  {line}"
-    )
+    typer.echo(f"\n{_INVITE.format(token=token, line=line)}")
 
 
 @app.command()
@@ -99,7 +110,8 @@ def run(
     """
     code = run_folder(folder, heap)
     if code > 0:
-        typer.echo(f"waystation: {folder / 'main.py'} ended with {code}; why stands above", err=True)
+        sentence = "why stands above; after a MemoryError try a larger --heap"
+        typer.echo(f"waystation: {folder / 'main.py'} ended with {code}; {sentence}", err=True)
         raise typer.Exit(EXIT_FAILURE)
 
 
@@ -110,17 +122,24 @@ def invite(folder: FolderArgument, alias: AliasOption = "", as_json: JsonOption 
     Example: waystation mcu invite demo --alias bob
     """
     check_folder(folder)
+    relay, ca = relay_of(folder)
     with open(take_lock(folder)):  # noqa: PTH123 - a descriptor, which is closed at the end
+        is_known = check_state(folder)
         token = invite_into(folder, alias)
+    line = _accept_line(token, relay, ca, folder)
     if as_json:
-        print_json({"folder": str(folder), "token": token})
+        print_json({"folder": str(folder), "token": token, "accept": line})
         return
-    typer.echo(token)
+    if not is_known:
+        typer.echo("a new identity: invites made before are void", err=True)
+    typer.echo(_INVITE.format(token=token, line=line))
 
 
 def _relay(text: str) -> RelayUrl:
     """Return an address that a board can read, too; raises LocalError."""
     url = RelayUrl.parse(text)
+    if url.host.isdigit():
+        raise LocalError(f"not a relay address: {text!r} is a port without a host; expected tls://host:port")
     if not is_address(str(url)):
         raise LocalError(f"not an address that a board can read: {text!r}; a host is letters, digits, dots and dashes")
     return url
@@ -143,7 +162,7 @@ def _authorities(relays: list[RelayUrl], given: list[Path]) -> list[Path | None]
     return [next(left) if url.scheme == "tls" else None for url in relays]
 
 
-def _accept_line(token: str, relay: RelayUrl, ca: Path | None, alias: str) -> str:
-    words = ["waystation", "bhumi", "accept", token, "--relay", str(relay)]
+def _accept_line(token: str, relay: str, ca: Path | None, folder: Path) -> str:
+    words = [*own_program(), "bhumi", "accept", token, "--relay", relay]
     words += [] if ca is None else ["--ca", str(ca)]
-    return shlex.join([*words, "--alias", alias, "--e2e", "suite-2"])
+    return shlex.join([*words, "--alias", folder.resolve().name, "--e2e", "suite-2"])

@@ -8,23 +8,37 @@
       relay-1.der     the one authority that the first relay's certificate must come from
       bhumi/          the client, compiled
       bhumi.state     identity, invites, peers: secrets
-      lock            held while the folder is in use on a desk; no board needs it
+      lock            held while the folder is in use on a desk, with the process that uses it; no board needs it
 """
 
+import ast
 import fcntl
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from waystation.cli.mcu_package import PACKAGE, copy_package, device_module
+from waystation.cli.program import own_program
 from waystation.core.errors import HostError, LocalError
 
-__all__ = ["STATE_FILE", "Relay", "check_folder", "check_new", "invite_into", "take_lock", "write_folder"]
+__all__ = [
+    "STATE_FILE",
+    "Relay",
+    "check_folder",
+    "check_new",
+    "check_state",
+    "invite_into",
+    "relay_of",
+    "take_lock",
+    "write_folder",
+]
 
 STATE_FILE: Final = "bhumi.state"
 _LOCK_FILE: Final = "lock"
+_PID_BYTES_MAX: Final = 20
 
 _SETTINGS: Final = '''\
 """Where this device finds its relays; the next one is tried when one fails."""
@@ -41,12 +55,15 @@ MAIN: Final = '''\
 """What this device answers. The same file runs on a desk (waystation mcu run) and on a board."""
 
 import settings
-from bhumi.device import Device
+from bhumi.device import Device, SetupError
 from bhumi.state import State
 
 
 def answer(request):
-    """Return text or bytes; for a command, anything that JSON can say. What is raised here the peer is told."""
+    """Return text or bytes; for a command, anything that JSON can say.
+
+    When it raises, the peer is told that the request could not be handled; the trouble with its line is printed here.
+    """
     if request.content_type == 2:
         name, arguments = request.command()
         return {"did": name, "with": arguments}
@@ -58,15 +75,22 @@ if settings.WIFI:
     import machine
     import network
 
-    # A name look-up that gets no answer takes up to 14 s on an ESP32; everything else feeds once a second.
+    # The board begins anew when nothing feeds for 30 s. Everything feeds once a second, but for a name look-up, which
+    # takes up to 14 s without an answer, and answer() above.
     feed = machine.WDT(timeout=30000).feed
     wifi = network.WLAN(network.STA_IF)
     wifi.active(True)
     wifi.connect(*settings.WIFI)
     while not wifi.isconnected():
+        feed()
         machine.idle()
 
-Device(State("bhumi.state", feed), settings.RELAYS, answer, feed=feed).run()
+try:
+    device = Device(State("bhumi.state", feed), settings.RELAYS, answer, feed=feed)
+except SetupError as error:
+    print(error)
+    raise SystemExit(1)
+device.run()
 '''
 
 
@@ -148,8 +172,44 @@ def check_new(folder: Path) -> None:
 
 def check_folder(folder: Path) -> None:
     """Raise LocalError when a folder is not one of ours."""
-    if not (folder / "main.py").is_file() or not (folder / "settings.py").is_file():
-        raise LocalError(f"{folder} is no microcontroller's folder; `waystation mcu new {folder}` makes one")
+    if not folder.is_dir():
+        program = shlex.join(own_program())
+        raise LocalError(f"there is no folder {folder}; `{program} mcu new {shlex.quote(str(folder))}` makes it")
+    missing = [name for name in ("main.py", "settings.py") if not (folder / name).is_file()]
+    missing += [] if (folder / PACKAGE).is_dir() else [f"{PACKAGE}/"]
+    if missing:
+        raise LocalError(f"{folder} is no microcontroller's folder, or not a whole one: it lacks {', '.join(missing)}")
+
+
+def check_state(folder: Path) -> bool:
+    """Return whether a folder has an identity already; raises HostError when its state cannot be read."""
+    path = folder / STATE_FILE
+    if not path.exists():
+        return path.with_name(f"{STATE_FILE}.new").exists()
+    state_module = device_module("state")
+    try:
+        state_module.State(str(path))
+    except (OSError, state_module.StateError) as error:
+        raise HostError(f"cannot use {path}: {error}") from error
+    return True
+
+
+def relay_of(folder: Path) -> tuple[str, Path | None]:
+    """Return the address of a folder's first relay and the file of its authority, None without TLS.
+
+    Raises:
+        LocalError: settings.py does not say.
+    """
+    path, names = folder / "settings.py", device_module("names")
+    try:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RELAYS":
+                text, authority = ast.literal_eval(node.value)[0]
+                scheme, host, port = names.split_relay(text)
+                return names.join_relay(scheme, host, port), folder / authority if scheme == "tls" else None
+    except (OSError, ValueError, TypeError, AttributeError, IndexError, SyntaxError) as error:
+        raise LocalError(f"cannot tell the first relay from {path}: {error}") from error
+    raise LocalError(f"{path} has no line RELAYS = [...]")
 
 
 def take_lock(folder: Path) -> int:
@@ -165,6 +225,10 @@ def take_lock(folder: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
+        holder = os.read(descriptor, _PID_BYTES_MAX).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise HostError(f"{folder} is running already; stop it first") from error
+        who = f" (process {holder})" if holder.isdigit() else ""
+        raise HostError(f"{folder} is running already{who}; stop it first") from error
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor

@@ -1,15 +1,20 @@
 """Runs a microcontroller's folder on the desk, in MicroPython with the heap of a board."""
 
+import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from waystation.cli.mcu_folder import check_folder, take_lock
+import typer
+
+from waystation.cli.mcu_folder import check_folder, check_state, take_lock
 from waystation.cli.mcu_package import micropython
+from waystation.cli.program import own_program
 from waystation.cli.signals import stopped_by_signal
 from waystation.core.errors import HostError, LocalError
 
@@ -24,6 +29,7 @@ _HEAP: Final = re.compile(r"([1-9][0-9]{0,8})w?([KM]?)")
 _HEAP_BYTES_MIN: Final = 16 * 1024
 _HEAP_BYTES_MAX: Final = 1024 * 1024 * 1024
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024 * 1024}
+_UMASK: Final = 0o077  # the state holds secrets
 _POLL_S: Final = 0.1
 _STOP_TIMEOUT_S: Final = 5.0
 
@@ -59,19 +65,36 @@ def run_folder(folder: Path, heap: str = DEFAULT_HEAP) -> int:
     lock = take_lock(folder)
     stopped = stopped_by_signal()
     try:
+        if not check_state(folder):
+            words = shlex.join([*own_program(), "mcu", "invite", str(folder)])
+            typer.echo(f"a new identity: invites made before are void; {words} makes one", err=True)
         process = subprocess.Popen(  # noqa: S603 - the interpreter found above
             [*program, "-X", f"heapsize={heap}", "main.py"],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             pass_fds=(lock,),
             start_new_session=True,  # Ctrl-C is for us; we end it
+            umask=_UMASK,
         )
-        try:
-            return _wait(process, stopped)
-        finally:
-            _end(process)
+        with _guarded(process.pid):
+            try:
+                return _wait(process, stopped)
+            finally:
+                _end(process)
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def _guarded(pid: int) -> Iterator[None]:
+    """Have a process ended when we are killed inside the ``with`` block: the guard's input ends with us."""
+    words = ["/bin/sh", "-c", 'read -r line; kill -9 "$0"', str(pid)]
+    guard = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - as it stands
+    with guard:
+        try:
+            yield
+        finally:
+            guard.kill()
 
 
 def _wait(process: "subprocess.Popen[bytes]", stopped: Callable[[], bool]) -> int:

@@ -11,6 +11,7 @@ from waystation.core.errors import HostError, LocalError
 __all__ = ["authority_der", "client_context", "leaf_sha256", "reload_certificate", "server_context"]
 
 _PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_DER_BEGIN: Final = b"\x30"
 _PEM_END: Final = "-----END CERTIFICATE-----"
 
 
@@ -93,7 +94,7 @@ def client_context(
     """Return a context for dialling.
 
     Args:
-        ca: PEM file of an authority to trust besides the system's.
+        ca: File of authorities to trust besides the system's: of any number in PEM, or of one in DER.
         verify: False takes any certificate, for relays whose payload protection does not rest on TLS.
         only_tls13: Whether 1.2 is refused.
         protocols: Names for ALPN (RFC 7301), the preferred one first.
@@ -111,7 +112,11 @@ def client_context(
         context.verify_mode = ssl.CERT_NONE
     elif ca is not None:
         try:
-            context.load_verify_locations(cafile=ca)
+            data = ca.read_bytes()
+            if data[:1] == _DER_BEGIN:
+                context.load_verify_locations(cadata=data)
+            else:
+                context.load_verify_locations(cafile=ca)
         except (OSError, ssl.SSLError) as error:
             raise HostError(f"cannot use {ca} as a certificate authority: {error}") from error
     return context
