@@ -399,8 +399,7 @@ class Device:
                 raise ValueError("the answer is too large")
         except Exception as error:  # noqa: BLE001 - a program's own mistakes must not end the device
             show(error)
-            reason = (str(error) or type(error).__name__)[:_REASON_CHARS_MAX]
-            content = payloads.command_error(reason) if is_command else b""
+            content = payloads.command_error(_reason(error)) if is_command else b""
             return content, True, "trouble", "the handler failed: %s" % _reason(error)
         return content, False, "answered", "%s: %s" % (_name(peer), _shown(request[2]))
 

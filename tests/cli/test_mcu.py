@@ -77,6 +77,8 @@ def test_loopback_relay_is_named(mcu):
         (["there"], "there exists already"),
         (["x"], "there is no ./waystation/tls/ca.pem"),
         (["x", "--relay", "http://relay"], "not a relay address"),
+        (["x", "--relay", "8443"], "is a port without a host"),
+        (["x", "--relay", "tls://8443"], "is a port without a host"),
         (["x", "--relay", "tls://a:b"], "not a relay address"),
         (["x", "--ca", "missing.pem"], "cannot read missing.pem"),
         (["x", "--ca", "two.pem"], "two.pem holds 2 certificates"),
@@ -102,12 +104,16 @@ def test_invite(mcu, local_node, tmp_path):
     """More invites can be made as long as the device does not run."""
     mcu("new", "demo")
     code, out, _ = mcu("invite", "demo", "--alias", "carol")
+    words = shlex.split(out.splitlines()[-1])
     as_json = mcu("invite", "demo", "--json")
     with open(take_lock(tmp_path / "demo")):  # noqa: PTH123 - a descriptor
         busy = mcu("invite", "demo")
 
     assert local_node.ca_path.exists()
-    assert code == 0 and len(out.strip()) == 86 and len(json.loads(as_json[1])["token"]) == 86
+    assert code == 0 and words[:3] == ["waystation", "bhumi", "accept"] and words[3] in out.splitlines()[2]
+    assert words[4:] == shlex.split("--relay tls://localhost:8443 --ca demo/relay-1.der --alias demo --e2e suite-2")
+    document = json.loads(as_json[1])
+    assert len(document["token"]) == 86 and document["token"] in document["accept"]
     assert busy[0] == 1 and "is running already" in busy[2]
 
 

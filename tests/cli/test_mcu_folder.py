@@ -4,7 +4,17 @@ import os
 
 import pytest
 
-from waystation.cli.mcu_folder import MAIN, Relay, check_folder, check_new, invite_into, take_lock, write_folder
+from waystation.cli.mcu_folder import (
+    MAIN,
+    Relay,
+    check_folder,
+    check_new,
+    check_state,
+    invite_into,
+    relay_of,
+    take_lock,
+    write_folder,
+)
 from waystation.cli.mcu_package import device_module
 from waystation.core.errors import HostError, LocalError
 from waystation.protocols.bhumi.invite import decode_invite
@@ -68,9 +78,59 @@ def test_more_invites(tmp_path):
 
 
 def test_folder_of_something_else(tmp_path):
-    """A folder without a device says how to make one."""
+    """A folder that is not there says how to make one; one that is there, what it lacks."""
     with pytest.raises(LocalError, match="waystation mcu new"):
+        check_folder(tmp_path / "nowhere")
+    with pytest.raises(LocalError, match=r"it lacks main.py, settings.py, bhumi/"):
         check_folder(tmp_path)
+    write_folder(tmp_path / "demo", RELAYS, alias="")
+    assert check_folder(tmp_path / "demo") is None
+    (tmp_path / "demo" / "settings.py").unlink()
+    with pytest.raises(LocalError, match=r"it lacks settings.py$"):
+        check_folder(tmp_path / "demo")
+
+
+def test_state_of_a_folder(tmp_path):
+    """It is there, or not, or damaged."""
+    write_folder(tmp_path / "demo", RELAYS, alias="")
+    path = tmp_path / "demo" / "bhumi.state"
+
+    assert check_state(tmp_path / "demo")
+    path.rename(tmp_path / "demo" / "bhumi.state.new")
+    assert check_state(tmp_path / "demo")
+    path.write_bytes(b"x")
+    assert check_state(tmp_path / "demo")
+    (tmp_path / "demo" / "bhumi.state.new").unlink()
+    with pytest.raises(HostError, match="damaged"):
+        check_state(tmp_path / "demo")
+    path.unlink()
+    assert not check_state(tmp_path / "demo")
+
+
+@pytest.mark.parametrize(
+    ("relays", "found"),
+    [
+        ('[("tls://a:1", "one.der"), 7]', ("tls://a:1", "one.der")),
+        ('[("localhost", "one.der")]', ("tls://localhost:8443", "one.der")),
+        ('[("tcp://[::1]:1", "")]', ("tcp://[::1]:1", None)),
+    ],
+)
+def test_relay_of_a_folder(tmp_path, relays, found):
+    """The first relay and its authority are those of settings.py."""
+    (tmp_path / "settings.py").write_text(f"WIFI = None\nRELAYS = {relays}\n")
+
+    url, ca = relay_of(tmp_path)
+
+    assert (url, ca and ca.relative_to(tmp_path).as_posix()) == found
+
+
+@pytest.mark.parametrize("text", ["", "RELAYS = [", "RELAYS = []", "RELAYS = make()", "RELAYS = [('8443', '')]"])
+def test_relay_that_cannot_be_told(tmp_path, text):
+    """Settings from which no relay can be read are one sentence."""
+    (tmp_path / "settings.py").write_text(text)
+
+    with pytest.raises(LocalError, match=r"settings\.py"):
+        relay_of(tmp_path)
 
 
 def test_lock(tmp_path):
@@ -78,7 +138,7 @@ def test_lock(tmp_path):
     first = take_lock(tmp_path)
     copy = os.dup(first)
     os.close(first)
-    with pytest.raises(HostError, match="is running already"):
+    with pytest.raises(HostError, match=rf"is running already \(process {os.getpid()}\)"):
         take_lock(tmp_path)
     os.close(copy)
     os.close(take_lock(tmp_path))

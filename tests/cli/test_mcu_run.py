@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from waystation.cli.mcu_folder import Relay, take_lock, write_folder
+from waystation.cli.mcu_folder import MAIN, STATE_FILE, Relay, take_lock, write_folder
 from waystation.cli.mcu_run import check_heap, run_folder
 from waystation.core.errors import HostError, LocalError
 
@@ -75,7 +75,7 @@ def test_signal_ends_it(tmp_path, number):
 
 @pytest.mark.micropython
 def test_second_run_is_refused(tmp_path):
-    """A folder that runs cannot be run again, not even when the first command was killed and its child lives."""
+    """A folder that runs cannot be run again, and is told which process it is."""
     folder = folder_with(tmp_path, WAITS)
     with running(folder) as process:
         process.stdout.readline()
@@ -84,7 +84,77 @@ def test_second_run_is_refused(tmp_path):
         process.terminate()
         process.communicate(timeout=30)
 
-    assert (second.returncode, error) == (1, f"waystation: {folder} is running already; stop it first\n")
+    sentence = f"waystation: {folder} is running already (process {process.pid}); stop it first\n"
+    assert (second.returncode, error) == (1, sentence)
+
+
+@pytest.mark.micropython
+def test_device_ends_with_the_command(tmp_path):
+    """A command that is killed takes its interpreter along: what both print to ends, and the folder is free."""
+    folder = folder_with(tmp_path, WAITS)
+    with running(folder) as process:
+        process.stdout.readline()
+        process.kill()
+        process.communicate(timeout=30)
+
+    os.close(take_lock(folder))
+
+
+@pytest.mark.micropython
+def test_state_stays_private(tmp_path):
+    """What the device writes is for nobody else to read."""
+    folder = folder_with(tmp_path, "from bhumi.state import State\nState('bhumi.state').save()\nprint('saved')")
+    with running(folder) as process:
+        out, _ = process.communicate(timeout=30)
+
+    assert out == "saved\n"
+    assert (folder / STATE_FILE).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.micropython
+@pytest.mark.parametrize(
+    ("relays", "sentence"),
+    [
+        ('[("tls://localhost:1", "relay-1.der")]', "relay-1.der, which settings.py names, is missing"),
+        ('[("tls://localhost:1", "main.py")]', "main.py is no certificate in DER"),
+        ('[("8443", "")]', "settings.py: '8443' is no relay's address; expected tls://host:port or tcp://host:port"),
+        ('["tcp://localhost"]', 'settings.py: RELAYS is a list of pairs, as ("tls://host:port", "relay-1.der")'),
+        ("[]", "settings.py names no relay"),
+    ],
+)
+def test_bad_settings(tmp_path, relays, sentence):
+    """What settings.py says wrongly is one sentence, before anything connects."""
+    folder = folder_with(tmp_path, MAIN)
+    (folder / "settings.py").write_text(f"RELAYS = {relays}\nWIFI = None\n")
+    with running(folder) as process:
+        out, error = process.communicate(timeout=30)
+
+    assert (process.returncode, out) == (1, sentence + "\n")
+    assert "try a larger --heap" in error
+
+
+@pytest.mark.micropython
+def test_state_that_is_gone(tmp_path):
+    """A device without its state is another one, which is told with the command that makes an invite."""
+    folder = folder_with(tmp_path, "print('runs')")
+    (folder / STATE_FILE).unlink()
+    with running(folder) as process:
+        out, error = process.communicate(timeout=30)
+
+    assert out == "runs\n"
+    assert error.startswith("a new identity: invites made before are void; ") and f"mcu invite {folder} makes" in error
+
+
+@pytest.mark.micropython
+def test_state_that_is_damaged(tmp_path):
+    """A damaged state is one sentence."""
+    folder = folder_with(tmp_path, WAITS)
+    (folder / STATE_FILE).write_bytes(b"x")
+    with running(folder) as process:
+        out, error = process.communicate(timeout=30)
+
+    assert (process.returncode, out, error.count("\n")) == (1, "", 1)
+    assert "is damaged; restore a copy" in error
 
 
 @pytest.mark.micropython

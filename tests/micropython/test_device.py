@@ -2,10 +2,12 @@
 
 import json
 import struct
+from pathlib import Path
 
 import pytest
 
-from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, connected, delivery_of, on_board
+from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, Board, connected, delivery_of, on_board
+from waystation.cli.mcu_folder import MAIN, Relay
 from waystation.cli.mcu_package import device_module
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import verify
@@ -127,6 +129,8 @@ def test_handler_that_fails(make, relay):
     assert ask(relay, asker, b"bytes").content == b"\xff"
     board.until("answered bob: bytes")
     assert "trouble the handler failed: out of paper" in board.lines
+    assert any('"main.py", line' in line for line in board.lines), "the traceback names the line"
+    assert "RuntimeError: out of paper" in board.lines
 
 
 def test_commands(make, relay):
@@ -371,3 +375,106 @@ def test_curves_feed_the_watchdog(interpreter, tmp_path):
 def test_interpreters():
     """The names under which the tests run are those of the two interpreters."""
     assert INTERPRETERS[0] == "cpython" and set(INTERPRETERS[1:]) <= {MICROPYTHON}
+
+
+RELAYS_OF_PEOPLE = {
+    "tls://a:1": ["tls", "a", 1],
+    "tcp://127.0.0.1:2": ["tcp", "127.0.0.1", 2],
+    "localhost:3": ["tls", "localhost", 3],
+    "tls://localhost": ["tls", "localhost", 8443],
+    "localhost": ["tls", "localhost", 8443],
+    "tls://[::1]:4": ["tls", "::1", 4],
+    "tls://[::1]": ["tls", "::1", 8443],
+}
+NO_RELAYS = (
+    "",
+    "8443",
+    "tls://8443",
+    "tls://8443:8443",
+    "tls://",
+    "tls://:1",
+    "tls://a:b",
+    "tls://a:0",
+    "tls://a:65536",
+)
+NO_RELAYS += ("http://a:1", "tls://::1:1", "tls://a/b:1", "tls://a b:1", "tls://[a]:1")
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_addresses_of_relays(interpreter, tmp_path):
+    """Scheme and port may be left out, a host may not; digits alone are none."""
+    texts = [*RELAYS_OF_PEOPLE, *NO_RELAYS]
+    found = on_board(interpreter, tmp_path, [("names", "split_relay", text) for text in texts])
+    whole = on_board(interpreter, tmp_path, [("names", "join_relay", "tls", host, 1) for host in ("a", "::1")])
+
+    assert found == [*RELAYS_OF_PEOPLE.values(), *["ValueError"] * len(NO_RELAYS)]
+    assert whole == ["tls://a:1", "tls://[::1]:1"]
+
+
+BOARD_MACHINE = """
+fed = 0
+
+
+class WDT:
+    def __init__(self, timeout):
+        pass
+
+    def feed(self):
+        global fed
+        fed += 1
+
+
+def idle():
+    pass
+"""
+BOARD_NETWORK = """
+import machine
+
+STA_IF = 0
+
+
+class WLAN:
+    def __init__(self, interface):
+        self.asked = 0
+
+    def active(self, on):
+        pass
+
+    def connect(self, name, password):
+        pass
+
+    def isconnected(self):
+        self.asked += 1
+        if self.asked > 5:
+            print("fed", machine.fed)
+        return self.asked > 5
+"""
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_waiting_for_wifi_feeds_the_watchdog(interpreter, tmp_path):
+    """main.py as it is made feeds as long as the network does not come."""
+    board = Board(tmp_path / "device", interpreter, [Relay("tcp://127.0.0.1:1", b"")], MAIN)
+    settings = board.folder / "settings.py"
+    settings.write_text(settings.read_text().replace("WIFI = None", 'WIFI = ("here", "secret")'))
+    (board.folder / "machine.py").write_text(BOARD_MACHINE)
+    (board.folder / "network.py").write_text(BOARD_NETWORK)
+
+    with board:
+        assert board.until("fed") == "fed 5"
+        board.until("connecting to tcp://127.0.0.1:1")
+
+
+@pytest.mark.micropython
+def test_deep_sleep_as_documented(tmp_path):
+    """The example of docs/micropython.md stops listening after a while without anything, and sleeps."""
+    text = (Path(__file__).parents[2] / "docs" / "micropython.md").read_text()
+    example = text.partition("### Deep sleep")[2].partition("```python\n")[2].partition("```")[0]
+    main = MAIN.partition("try:\n")[0] + example.replace("10_000", "300")
+    board = Board(tmp_path / "device", MICROPYTHON, [Relay("tcp://127.0.0.1:1", b"")], main)
+    (board.folder / "machine.py").write_text("def deepsleep(duration_ms):\n    print('sleeps', duration_ms)\n")
+
+    with board:
+        board.until("connecting to")
+        assert board.until("sleeps") == "sleeps 600000"
+        assert board.end() == 0

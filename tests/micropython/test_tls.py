@@ -88,7 +88,20 @@ def test_plain_listener(make, relay):
     relay.accept(tls=False)
     relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
 
+    assert board.until("connecting") == f"connecting to {relay.url}"
     assert "is it a plain tcp:// listener?" in board.until("disconnected")
+    board.until("connecting")
+
+
+def test_tls_listener(make, relay):
+    """A relay with TLS that is called without is told as such: it says nothing, or hangs up."""
+    board = make(url=relay.url.replace("tls:", "tcp:"), patches="device._HELLO_MS = 300").start()
+    relay.accept(tls=False)
+    assert "does not greet; is this a TLS port?" in board.until("disconnected")
+    relay.accept(tls=False)
+    relay.hang_up()
+
+    assert "is this a TLS port?" in board.until("disconnected")
 
 
 def test_other_authority(make, tmp_path):

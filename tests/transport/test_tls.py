@@ -175,6 +175,15 @@ def test_authority_that_is_none_is_one_sentence(first):
         client_context(first / "key")
 
 
+def test_authority_in_der(first, tmp_path):
+    """A board's copy of the authority serves a client, too."""
+    (tmp_path / "ca.der").write_bytes(authority_der(first / "ca"))
+
+    told = [context.get_ca_certs() for context in (client_context(first / "ca"), client_context(tmp_path / "ca.der"))]
+
+    assert told[0] == told[1]
+
+
 def test_unverified_context_takes_any_certificate(first):
     """``verify=False`` connects to a relay whose authority nobody knows."""
 
