@@ -134,10 +134,10 @@ def test_as_a_new_user(tmp_path):
         [*program, "mcu", "new", "demo", "--relay", url, "--ca", "tls/ca.pem", "--json"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    accept = [*program, *shlex.split(json.loads(made.stdout)["accept"])[1:]]
+    accept = shlex.split(json.loads(made.stdout)["accept"])
     device = subprocess.Popen([*program, "mcu", "run", "demo"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     with device:
-        listening = device.stdout.readline()
+        connecting, listening = device.stdout.readline(), device.stdout.readline()
         paired = subprocess.run(accept, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         words = ["bhumi", "send", "demo", "warm?", "--relay", url, "--ca", "tls/ca.pem"]
         sent = subprocess.run([*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
@@ -145,6 +145,7 @@ def test_as_a_new_user(tmp_path):
         printed, _ = device.communicate(timeout=60)
     node.stop()
 
+    assert connecting == f"connecting to {url}\n"
     assert listening.startswith(f"listening on {url} as ")
     assert (paired.returncode, sent.returncode, device.returncode) == (0, 0, 0), paired.stderr + sent.stderr
     assert sent.stdout.startswith("hello ") and "warm?" in sent.stdout

@@ -129,7 +129,7 @@ def test_handler_that_fails(make, relay):
     assert ask(relay, asker, b"bytes").content == b"\xff"
     board.until("answered bob: bytes")
     assert "trouble the handler failed: out of paper" in board.lines
-    assert any('"main.py", line' in line for line in board.lines), "the traceback names the line"
+    assert any('main.py", line' in line for line in board.lines), "the traceback names the line"
     assert "RuntimeError: out of paper" in board.lines
 
 

@@ -101,7 +101,7 @@ def test_pairing_and_requests(node, tmp_path, board, dialect):
 
     assert (said, sent, led) == ("grüße", bytes(range(256)), {"cmd": "led"})
     assert rights >= 2
-    assert decode_id52(board.lines[0].split()[-1])
+    assert decode_id52(board.lines[1].split()[-1])
 
 
 def test_bhumi_v1_is_not_understood(node, tmp_path, board):
