@@ -3,7 +3,6 @@
 Results go to stdout (with --json one object a line), everything else to stderr.
 """
 
-import asyncio
 import io
 import os
 import random
@@ -32,6 +31,7 @@ from waystation.cli.bhumi_ways import (
     look_around,
     open_ways,
 )
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import LocalError
@@ -362,6 +362,6 @@ def _command_content(text: str) -> bytes:
 
 def _run(state: BhumiState, work: Coroutine[Any, Any, None]) -> None:
     try:
-        asyncio.run(work)
+        run_loop(work)
     finally:
         state.close()

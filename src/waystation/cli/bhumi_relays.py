@@ -1,6 +1,5 @@
 """What ``waystation bhumi relays`` does with the book of relays."""
 
-import asyncio
 import contextlib
 import random
 import ssl
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
@@ -59,7 +59,7 @@ def show_relays(home: Path, wishes: Wishes, tls: ssl.SSLContext | None, *, as_js
                 raise LocalError(f"{address} is not known; `waystation bhumi relays` lists those that are")
         for address in wishes.add:
             book.add_seed(address)
-        answered = asyncio.run(_look(book, quality, wishes, tls))
+        answered = run_loop(_look(book, quality, wishes, tls))
         now_s = int(time.time())
         documents = [_document(entry, quality) for entry in book.entries()]
         documents.sort(key=lambda document: (not document["local"], -document["score"], document["relay"]))
