@@ -204,10 +204,14 @@ class RelayBook(PrivateDatabase):
         with self.transaction():
             return self.run("DELETE FROM relay_book WHERE address = ?", _canonical(address)) > 0
 
-    def entries(self) -> list[RelayEntry]:
-        """Return every relay that is known now, by address; raises HostError."""
+    def entries(self, *, with_private: bool = False) -> list[RelayEntry]:
+        """Return every relay that is known now, by address; raises HostError.
+
+        Args:
+            with_private: Those, too, that are not to be used because they are private.
+        """
         known: dict[str, list[_Row]] = {}
-        for row in self._live():
+        for row in self._live(with_private=with_private):
             known.setdefault(row.address, []).append(row)
         return [_merged(known[address]) for address in sorted(known)]
 
@@ -271,7 +275,7 @@ class RelayBook(PrivateDatabase):
     def _drop_expired(self, now_s: int) -> None:
         self.run("DELETE FROM relay_book WHERE expires <= ?", now_s)
 
-    def _live(self) -> list[_Row]:
+    def _live(self, *, with_private: bool = False) -> list[_Row]:
         # A clock that was set back may have left what is from the future now; an advert's owner did not say that.
         now_s = self._now_s()
         rows = self.all(
@@ -280,7 +284,8 @@ class RelayBook(PrivateDatabase):
             now_s, now_s + CLOCK_TOLERANCE_S,
         )  # fmt: skip
         read = [_Row(row[0], Source(row[1]), row[2] and PublicKey(row[2]), row[3], row[4]) for row in rows]
-        return [row for row in read if row.source in (Source.SEED, Source.LAN) or self._is_allowed(row.address)]
+        own = (Source.SEED, Source.LAN)
+        return [row for row in read if with_private or row.source in own or self._is_allowed(row.address)]
 
 
 def _spelled(address: str) -> str | None:
