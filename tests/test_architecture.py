@@ -90,6 +90,8 @@ EXCEPTIONS = {
     ("waystation.server.config", "waystation.protocols.merk.settings"): "as above",
     ("waystation.server.bhumi_discovery", "waystation.protocols.bhumi.lan_datagrams"): "answers and asks by broadcast",
     ("waystation.server.bhumi_discovery", "waystation.crypto.signing"): "hands the node's key to it",
+    ("waystation.server.bhumi_links", "waystation.protocols.bhumi.places"): "says whether an advert is in vain",
+    ("waystation.server.bhumi_links", "waystation.protocols.bhumi.settings"): "as above",
     ("waystation.server.relays", "waystation.protocols.bhumi.relay"): "the server assembles the relays",
     ("waystation.server.relays", "waystation.protocols.bsp.relay"): "as above",
     ("waystation.server.relays", "waystation.protocols.lprp.relay"): "as above",

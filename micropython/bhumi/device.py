@@ -9,11 +9,10 @@ waits for longer than a second without calling ``feed``, except the system's loo
 """
 
 import errno
-import gc
 import os
 
 from . import ed25519, frames, names, payloads, suites
-from .port import SetupError, show, sleep_ms, ticks_diff, ticks_ms, unix_s
+from .port import SetupError, make_room, show, sleep_ms, ticks_diff, ticks_ms, unix_s
 from .state import PEERS_MAX, Peer
 from .tls import Link, UnreachableError, is_authority
 
@@ -170,7 +169,7 @@ class Device:
         self._nonce = b""
         self._features = 0
         self._reader = None  # its buffer goes before the next one comes, so that they can be the same place
-        gc.collect()
+        make_room()
         self._on_event("connecting", "to " + relay)
         try:
             self._reader = frames.Reader(self._payload_bytes_max)
@@ -244,7 +243,7 @@ class Device:
         for part in frames.i_am(state.identity, signature, preimages, state.responses()):
             self._link.write(part)
         self._link.write(frames.frame(frames.KEEPALIVE))
-        gc.collect()
+        make_room()
 
     def _registered(self) -> None:
         if self._listening or not self._nonce:
@@ -303,7 +302,7 @@ class Device:
         except (OSError, MemoryError) as error:
             # Without the promise on the medium there is no answer: the sender sees a timeout and asks again. What is on
             # the medium may be the old state or the new one, so that the relay is told the commits again.
-            gc.collect()
+            make_room()
             self._state.reload()
             self._on_event("trouble", "the state cannot be kept: %s" % _reason(error))
             self._introduce()
@@ -475,7 +474,7 @@ def _usable(relays: list) -> list:
         if parts[0] == "tls" and not is_authority(_authority(ca)):
             raise SetupError("%s is no certificate in DER" % ca)
         found.append((whole, parts, ca))
-    gc.collect()
+    make_room()
     return found
 
 

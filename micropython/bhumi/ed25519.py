@@ -5,10 +5,9 @@ puts something quicker in, such as a user module around the board's crypto hardw
 constant in time: whoever can measure the board's power or its exact timing can learn the key.
 """
 
-import gc
-
 from . import sha512
 from .ed25519_table import POINTS
+from .port import make_room
 
 __all__ = ["public_of", "sign", "use_native"]
 
@@ -39,7 +38,7 @@ def sign(seed: bytes, public: bytes, message: bytes, feed: object = None) -> byt
     """
     if _native is not None:
         return _native(seed, message)
-    gc.collect()  # some hundred kilobytes of big numbers come and go
+    make_room()  # some hundred kilobytes of big numbers come and go
     hashed = sha512.digest(seed)
     once = int.from_bytes(sha512.digest(hashed[32:] + message), "little") % _L
     point = _times_base(once, feed)

@@ -5,6 +5,7 @@ import sys
 import time
 
 try:
+    from gc import collect as make_room
     from time import sleep_ms, ticks_diff, ticks_ms
 
     NATIVE = True
@@ -12,6 +13,9 @@ except ImportError:  # CPython
     import traceback
 
     NATIVE = False
+
+    def make_room() -> None:
+        """Do nothing: only a small heap needs to be swept by hand, and a large one takes a second for it."""
 
     def ticks_ms() -> int:
         """Return milliseconds since some moment; compare only with ``ticks_diff``."""
@@ -26,7 +30,18 @@ except ImportError:  # CPython
         time.sleep(duration_ms / 1000)
 
 
-__all__ = ["NATIVE", "SetupError", "keep", "replace", "show", "sleep_ms", "ticks_diff", "ticks_ms", "unix_s"]
+__all__ = [
+    "NATIVE",
+    "SetupError",
+    "keep",
+    "make_room",
+    "replace",
+    "show",
+    "sleep_ms",
+    "ticks_diff",
+    "ticks_ms",
+    "unix_s",
+]
 
 _EPOCH_2000_S = 946_684_800  # boards count from 2000, everything else from 1970
 _SET_S = 1_704_067_200  # 2024; a clock that says less was never set

@@ -7,7 +7,6 @@ has the other name gets its own before the next write, so that no write ever beg
 """
 
 import errno
-import gc
 import os
 import struct
 from hashlib import sha256
@@ -82,7 +81,7 @@ class State:
             torn = torn or sequence == _TORN
         self.whole = False
         self.invites, self.peers = [], []
-        gc.collect()  # what is read next is as large, and wants the same room in one piece
+        port.make_room()  # what is read next is as large, and wants the same room in one piece
         if chosen is not None:
             with open(chosen, "rb") as file:
                 self._decode(file)

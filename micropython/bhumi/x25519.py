@@ -3,9 +3,8 @@
 About two seconds on an ESP32; a device needs one for each peer that it meets, and one more for the handshake.
 """
 
-import gc
-
 from . import sha512
+from .port import make_room
 
 __all__ = ["agree", "public_of_identity", "secret_of_seed"]
 
@@ -31,7 +30,7 @@ def agree(secret: bytes, public: bytes, feed: object = None) -> bytes:
         public: 32 bytes of the other side.
         feed: Called several times meanwhile, for a watchdog.
     """
-    gc.collect()
+    make_room()
     p = _P
     k = int.from_bytes(secret, "little") & (2**254 - 8) | 2**254
     x1 = (int.from_bytes(public, "little") & (2**255 - 1)) % p

@@ -156,6 +156,15 @@ def test_invite_prints_only_the_token(run):
     state.close()
 
 
+def test_invite_names_the_relay_of_the_last_listen(run, relay):
+    """Whoever listens elsewhere than where the default is needs no --relay to invite."""
+    listening = Listening("bhumi-me", relay)
+    document = json.loads(run("invite", "--json")[1])
+
+    assert listening.stop() == 0
+    assert document["accept"].endswith(f" --relay {relay}")
+
+
 def test_invite_as_json(run):
     """--json gives token, identity, alias and the line for the other side."""
     code, out, err = run("invite", "--alias", "bob", "--json")

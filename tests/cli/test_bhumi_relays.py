@@ -46,6 +46,7 @@ def test_seed_is_added_listed_and_removed(tmp_path, capfd):
         "id": None,
         "source": "seed",
         "local": False,
+        "private": False,
         "score": 0.5,
         "standing": "untried",
         "expires": None,
@@ -64,7 +65,7 @@ def test_looking_makes_no_folder(tmp_path, capfd):
 
 def test_mistakes_are_told(tmp_path):
     """A relay that is not known, an address that is none, and nobody to ask."""
-    for wishes in (Wishes(remove=[HOME]), Wishes(add=["gopher://x"]), Wishes(refresh=True)):
+    for wishes in (Wishes(remove=[HOME]), Wishes(add=["gopher://x"]), Wishes(refresh=True), Wishes([HOME], [HOME])):
         with pytest.raises(LocalError):
             show_relays(tmp_path, wishes, None, as_json=True)
 
@@ -102,10 +103,23 @@ def test_table_is_for_people(tmp_path, capfd):
     show_relays(tmp_path, Wishes(), None, as_json=False)
 
     heading, first, second = (line.split() for line in capfd.readouterr()[0].splitlines())
-    assert heading == ["relay", "known", "from", "score", "standing", "for"]
-    assert first == ["tcp://192.168.1.7:1", "seed,", "lan", "0.50", "untried", "good"]
+    assert heading == ["relay", "known", "from", "own", "score", "standing", "kept"]
+    assert first == ["tcp://192.168.1.7:1", "seed,", "lan", "0.50", "untried", "until", "removed"]
     assert second[:4] == [HOME, "advert", "0.50", "untried"]
     assert second[4:] in (["59", "min"], ["1", "h"])
+
+
+def test_private_relay_stays_listed(tmp_path, capfd):
+    """What was learnt with --dials-private is shown without it, and marked, for it is not used then."""
+    book = RelayBook(tmp_path, allow_private=True)
+    book.learn(sign_advert(RELAY, "tls://10.0.0.1:1", int(time.time()), 600))
+    book.close()
+
+    (relay,) = shown(tmp_path, capfd)
+    show_relays(tmp_path, Wishes(), None, as_json=False)
+
+    assert (relay["relay"], relay["private"]) == ("tls://10.0.0.1:1", True)
+    assert "advert, private" in capfd.readouterr()[0]
 
 
 def test_refresh_that_nobody_answers_is_a_failure(tmp_path, capfd):
@@ -152,5 +166,7 @@ def test_refresh_learns_from_a_relay(tmp_path, capfd, allow_private):
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         asyncio.run(scenario(listener, address))
 
-    relays = {json.loads(line)["relay"] for line in capfd.readouterr()[0].splitlines()}
+    out, err = capfd.readouterr()
+    relays = {json.loads(line)["relay"] for line in out.splitlines()}
+    assert ("1 left out: private addresses, see --dials-private" in err) is not allow_private
     assert relays == {address, HOME} | ({"tls://10.0.0.1:1"} if allow_private else set())

@@ -28,8 +28,10 @@ from waystation.protocols.bhumi.payloads import (
     decode_payload,
 )
 from waystation.protocols.bhumi.suites import SharedSecrets
+from waystation.sdk import bhumi_device
 from waystation.sdk.bhumi import BhumiState, Device, Dialect, Disconnected, Handled, PeerJoined, Trouble
 from waystation.sdk.bhumi_dialect import write_request
+from waystation.sdk.bhumi_retry import Backoff
 from waystation.sdk.errors import HomeBusyError
 
 
@@ -335,6 +337,24 @@ def test_reconnects_and_carries_recent_answers(tmp_path):
 
     assert introduction.responses == (messages.RecentResponse(preimage, b"the answer"),)
     assert introduction.commits == (commit_of(bytes([2]) * 32),)
+
+
+@pytest.mark.parametrize(("stands_s", "steps"), [(30.0, [0.01, 0.02, 0.04]), (0.0, [0.01, 0.01, 0.01])])
+def test_delay_grows_until_a_connection_has_stood(tmp_path, monkeypatch, stands_s, steps):
+    """A relay that takes us and drops us at once is met ever less often; one that has kept us is not."""
+    monkeypatch.setattr(bhumi_device, "STANDS_S", stands_s)
+
+    async def scenario():
+        backoff = Backoff(random.Random(1), first_s=0.01, cap_s=1.0)
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo, backoff=backoff) as device:
+            for number in range(1, len(steps) + 1):
+                await device.listening(number)
+                relay.cut(relay.of_type(FrameType.I_AM)[-1][0])
+                ends = await device.until(Disconnected, number)
+            return [end.retry_s for end in ends]
+
+    for delay, step in zip(asyncio.run(scenario()), steps, strict=True):
+        assert step / 2 <= delay <= step
 
 
 def test_late_answer_goes_to_the_next_connection(tmp_path):

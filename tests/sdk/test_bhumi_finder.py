@@ -179,6 +179,23 @@ def test_real_relay_tells(tmp_path):
     assert wire.decode_options(b"\x00\x01\x00\x00\x00\x04").features is Feature.PRESENCE
 
 
+@pytest.mark.parametrize(("source", "count"), [("seed", 1), ("advert", 0)])
+def test_private_relay_of_ones_own_book_is_asked(tmp_path, source, count):
+    """A seed is named by the user, and so may be anywhere; what others say may not, even if it is in the book."""
+
+    async def scenario():
+        async with Telling(said()) as relay:
+            with contextlib.closing(RelayBook(tmp_path, allow_private=True)) as book:
+                if source == "seed":
+                    book.add_seed(relay.url)
+                else:
+                    book.learn(sign_advert(OTHER, relay.url, int(time.time()), 600))
+                findings = await finder(book).find(ALICE.public, [])
+                return len(findings.places), relay.asked_count
+
+    assert asyncio.run(scenario()) == (count, count)
+
+
 def test_relay_that_others_named_is_not_asked_at_a_private_address():
     """Asking is dialling, too: a place that nobody but a peer has named may lead to the open internet only."""
 

@@ -17,7 +17,6 @@ from waystation.sdk.bhumi_relay_book import (
     RelayBook,
     RelayEntry,
     Source,
-    is_private,
 )
 from waystation.sdk.bhumi_state import BhumiState
 
@@ -376,26 +375,3 @@ def test_folder_that_cannot_be_used_is_the_hosts_error(tmp_path):
     with pytest.raises(HostError, match="me") as caught:
         RelayBook(tmp_path / "me")
     assert caught.value.exit_code == 5
-
-
-@pytest.mark.parametrize(
-    ("address", "private"),
-    [
-        ("tls://relay.example:1", False),
-        ("tls://8.8.8.8:1", False),
-        ("tls://[2606:4700::1]:1", False),
-        ("tls://relay.example.:1", False),
-        ("tls://localhost.:1", True),
-        ("tls://a.localhost:1", True),
-        ("tls://printer.LOCAL:1", True),
-        ("tls://8.8.8.8.:1", False),
-        ("tls://0:1", True),
-        ("tls://1.2.3.0x4:1", True),
-        ("tls://100.64.0.1:1", True),
-        ("tls://[fe80::1]:1", True),
-        ("tls://[64:ff9b::7f00:1]:1", True),
-    ],
-)
-def test_private_places_are_told_by_their_text(address, private):
-    """Addresses of one machine, one link or one site, in any spelling that a resolver takes."""
-    assert is_private(address) is private

@@ -19,8 +19,9 @@ from waystation.crypto.certificates import make_local_certificates
 from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.extension_messages import RelaysRequest, Where
 from waystation.protocols.bhumi.messages import Feature, FrameType
+from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.protocols.bhumi.signed_records import is_signed, sign_presence
-from waystation.server.bhumi_links import BhumiOutlet
+from waystation.server.bhumi_links import BhumiOutlet, warn_of_private_advert
 from waystation.server.dialler import Dialler
 from waystation.transport.listen import Listener
 from waystation.transport.tls import server_context
@@ -236,6 +237,26 @@ def test_admin_says_when_there_is_no_relay(tmp_path):
         node.stop()
 
     assert answer == (404, {"ok": False, "error": "[bhumi] is not enabled", "status": 404})
+
+
+@pytest.mark.parametrize(
+    ("advertise", "options", "count"),
+    [
+        ("tls://127.0.0.1:8443", {}, 1),
+        ("tls://relay.lan:8443", {}, 1),
+        ("tls://127.0.0.1:8443", {"dials_private": True}, 0),
+        ("tls://127.0.0.1:8443", {"gossip": False}, 0),
+        ("tls://relay.example:8443", {}, 0),
+        ("", {}, 0),
+    ],
+)
+def test_private_advert_is_warned_of(advertise, options, count):
+    """Others leave such an address out; the log says so at the start, and names the setting."""
+    with structlog.testing.capture_logs() as lines:
+        warn_of_private_advert(BhumiSettings(advertise=advertise, **options))
+
+    assert [(line["event"], line["log_level"]) for line in lines] == [("bhumi.advertise_private", "warning")] * count
+    assert all("dials_private = true" in line["error"] for line in lines)
 
 
 def test_upstream_door_shows_the_preimage(tmp_path):

@@ -3,7 +3,6 @@
 Results go to stdout (with --json one object a line), everything else to stderr.
 """
 
-import asyncio
 import io
 import os
 import random
@@ -31,6 +30,7 @@ from waystation.cli.bhumi_ways import (
     look_around,
     open_ways,
 )
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
 from waystation.cli.program import own_program
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
@@ -118,7 +118,7 @@ def listen(
     handler = handler_of(echo, execute)
     with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
         state = BhumiState(home)
-        listener = Listener(state, count, as_json=as_json)
+        listener = Listener(state, count, as_json=as_json, hidden=hidden)
         device = Device(
             state,
             ways.relays,
@@ -150,18 +150,20 @@ def invite(
 ) -> None:
     """Make a token that lets one person pair with this identity, once.
 
-    Works while ``listen`` runs. Hand the token over by a way that others cannot read.
+    Works while ``listen`` runs; the line for the other side names the relay of the last ``listen``.
+    Hand the token over by a way that others cannot read.
 
     Example: waystation bhumi invite --alias bob
     """
-    relays = [str(RelayUrl.parse(text)) for text in relay or [DEFAULT_RELAY]]
+    named = [str(RelayUrl.parse(text)) for text in relay or ()]
     state = BhumiState(home)
     try:
         token = encode_invite(Invite(state.identity, state.add_invite(alias, random.SystemRandom())))
         id52 = encode_id52(state.identity)
+        place = named[0] if named else state.place_of(state.identity) or DEFAULT_RELAY
     finally:
         state.close()
-    line = shlex.join([*own_program(), "bhumi", "accept", token, "--relay", relays[0], *_ca_words(ca)])
+    line = shlex.join([*own_program(), "bhumi", "accept", token, "--relay", place, *_ca_words(ca)])
     if as_json:
         print_json({"token": token, "id52": id52, "alias": alias, "accept": line})
         return
@@ -351,6 +353,6 @@ def _command_content(text: str) -> bytes:
 
 def _run(state: BhumiState, work: Coroutine[Any, Any, None]) -> None:
     try:
-        asyncio.run(work)
+        run_loop(work)
     finally:
         state.close()

@@ -1,6 +1,7 @@
 """A listening Bhumi device on the command line: how it answers, what is shown of it, and when it ends."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -13,7 +14,7 @@ import typer
 
 from waystation.cli.bhumi_show import document_of, sentence_of, visible
 from waystation.cli.output import EXIT_INTERRUPTED, print_json
-from waystation.core.errors import LocalError
+from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import encode_id52
 from waystation.sdk.bhumi import (
     BhumiState,
@@ -22,6 +23,7 @@ from waystation.sdk.bhumi import (
     DeviceEvent,
     Handled,
     Handler,
+    Listening,
     PresenceAsserted,
     Request,
 )
@@ -42,7 +44,9 @@ def handler_of(echo: bool, execute: str | None) -> Handler:
 class Listener:
     """Shows a device's events and ends it after enough requests, or on SIGTERM or SIGINT."""
 
-    def __init__(self, state: BhumiState, count: int, *, as_json: bool) -> None:
+    def __init__(self, state: BhumiState, count: int, *, as_json: bool, hidden: bool = False) -> None:
+        self._state = state
+        self._hidden = hidden
         self._id52 = encode_id52(state.identity)
         self._count = count
         self._handled_count = 0
@@ -82,6 +86,8 @@ class Listener:
             if event.relay == self._told:  # the same again every few minutes is no news
                 return
             self._told = event.relay
+        if isinstance(event, Listening):
+            self._remember(event.relay)
         document = document_of(event, self._id52)
         if self._as_json:
             print_json(document)
@@ -89,11 +95,18 @@ class Listener:
         elif isinstance(event, Handled):
             typer.echo(visible(f"{event.request.alias}: {event.request.text}"))
         else:
-            typer.echo(sentence_of(document), err=True)
+            unseen = "; nobody can look this device up" if self._hidden and isinstance(event, Listening) else ""
+            typer.echo(sentence_of(document) + unseen, err=True)
         if isinstance(event, Handled):
             self._handled_count += 1
             if self._handled_count == self._count:
                 self._enough.set()
+
+    def _remember(self, relay: str) -> None:
+        """Keep where this device listens, for whom it invites; a disk that fails stops no device."""
+        with contextlib.suppress(HostError):
+            if self._state.place_of(self._state.identity) != relay:
+                self._state.remember_place(self._state.identity, relay)
 
 
 async def _echo(request: Request) -> bytes | str:

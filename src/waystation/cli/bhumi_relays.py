@@ -1,6 +1,5 @@
 """What ``waystation bhumi relays`` does with the book of relays."""
 
-import asyncio
 import contextlib
 import random
 import ssl
@@ -13,13 +12,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
+from waystation.protocols.bhumi.places import is_open_place
 from waystation.sdk.bhumi_guide import Guide
 from waystation.sdk.bhumi_lan import look_on_lan
 from waystation.sdk.bhumi_quality import RelayQuality
 from waystation.sdk.bhumi_relay_book import RelayBook, RelayEntry
+from waystation.transport.dial import RelayUrl
 
 __all__ = ["Wishes", "show_relays"]
 
@@ -42,10 +44,13 @@ def show_relays(home: Path, wishes: Wishes, tls: ssl.SSLContext | None, *, as_js
     """Carry the wishes out and print the book; a book that is not there is made for something to keep.
 
     Raises:
-        LocalError: An address is none, a relay to be removed is not known, or there is nobody to ask.
+        LocalError: An address is none, a relay to be removed is not known or to be added, or there is nobody to ask.
         HostError: The book cannot be used, or the local network cannot be searched.
         typer.Exit: Code 1, after a refresh that nobody answered.
     """
+    both = {str(RelayUrl.parse(text)) for text in wishes.add} & {str(RelayUrl.parse(text)) for text in wishes.remove}
+    if both:
+        raise LocalError(f"--add and --remove name the same relay: {', '.join(sorted(both))}")
     if wishes._replace(allow_private=False) == Wishes() and not (home / "bhumi.db").exists():
         _print_all([], as_json=as_json)
         return
@@ -59,9 +64,9 @@ def show_relays(home: Path, wishes: Wishes, tls: ssl.SSLContext | None, *, as_js
                 raise LocalError(f"{address} is not known; `waystation bhumi relays` lists those that are")
         for address in wishes.add:
             book.add_seed(address)
-        answered = asyncio.run(_look(book, quality, wishes, tls))
+        answered = run_loop(_look(book, quality, wishes, tls))
         now_s = int(time.time())
-        documents = [_document(entry, quality) for entry in book.entries()]
+        documents = [_document(entry, quality) for entry in book.entries(with_private=True)]
         documents.sort(key=lambda document: (not document["local"], -document["score"], document["relay"]))
         _print_all(documents, as_json=as_json, now_s=now_s)
     if not answered:
@@ -81,6 +86,8 @@ async def _look(book: RelayBook, quality: RelayQuality, wishes: Wishes, tls: ssl
         raise LocalError("no relay is known that could be asked; name one with --add, or look for one with --lan 3")
     for trouble in refreshed.troubles.values():
         typer.echo(f"waystation: {trouble}", err=True)
+    if refreshed.private:
+        typer.echo(f"{len(refreshed.private)} left out: private addresses, see --dials-private", err=True)
     return bool(refreshed.asked)
 
 
@@ -91,6 +98,7 @@ def _document(entry: RelayEntry, quality: RelayQuality) -> dict[str, Any]:
         "id": None if entry.relay_id is None else encode_id52(entry.relay_id),
         "source": entry.source.value,
         "local": entry.is_local,
+        "private": not entry.may_be_private and not is_open_place(entry.address),
         "score": round(quality.score(entry.address), 4),
         "standing": _UNTRIED if met is None else met.standing.state.value,
         "expires": entry.expires_s,
@@ -107,14 +115,15 @@ def _print_all(documents: list[dict[str, Any]], *, as_json: bool, now_s: int = 0
         typer.echo("no relays yet: `waystation bhumi relays --add tls://host:8443`, or --lan 3", err=True)
         return
     table = Table(box=None, pad_edge=False)
-    for column in ("relay", "known from", "score", "standing", "for"):
+    for column in ("relay", "known from", "own score", "standing", "kept"):
         table.add_column(column, overflow="fold")
     for document in documents:
         source = (
             f"{document['source']}, lan" if document["local"] and document["source"] != "lan" else document["source"]
         )
+        source += ", private" if document["private"] else ""
         expires_s = document["expires"]
-        left = "good" if expires_s is None else _span(expires_s - now_s)
+        left = "until removed" if expires_s is None else _span(expires_s - now_s)
         table.add_row(document["relay"], source, f"{document['score']:.2f}", document["standing"], left)
     Console(highlight=False, markup=False).print(table)
 

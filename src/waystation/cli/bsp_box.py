@@ -1,6 +1,5 @@
 """``waystation bsp box``: the blind box of a node, for its operator, for owners, and for their contacts."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,6 +9,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 
 from waystation.cli.bsp_place import refuse_elsewhere
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import ConfigOption, HomeOption, JsonOption, print_json
 from waystation.cli.trust import CaOption, InsecureOption, ca_or_local
 from waystation.core.errors import HostError, LocalError
@@ -266,7 +266,7 @@ def _run(
     async def main() -> _Result:
         return await work(box)
 
-    return asyncio.run(main())
+    return run_loop(main())
 
 
 async def _folder(box: BoxClient, text: str | None, *, writes: bool) -> str:

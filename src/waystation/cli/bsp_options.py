@@ -1,6 +1,5 @@
 """Options that several ``waystation bsp`` commands have, and how their work is run."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Collection, Coroutine
@@ -10,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from waystation.cli.bsp_chat_format import FORMATS_KNOWN
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE
 from waystation.cli.signals import until_signal
 from waystation.core.errors import LocalError
@@ -51,7 +51,7 @@ ModeOption = Annotated[
 
 def run(work: Coroutine[Any, Any, _Result], *, ended_exit_code: int = EXIT_FAILURE) -> _Result:
     """Do a command's work until it ends or a signal comes; see ``until_signal``."""
-    return asyncio.run(until_signal(work, ended_exit_code=ended_exit_code))
+    return run_loop(until_signal(work, ended_exit_code=ended_exit_code))
 
 
 def peer_of(home: Path, *, dials: bool = False, mode: Mode = Mode.AUTO, owners: Collection[PublicKey] = ()) -> BspPeer:

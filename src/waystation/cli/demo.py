@@ -29,6 +29,7 @@ from waystation.cli.demo_mcu import McuThermometer
 from waystation.cli.demo_merk import MerkDemo
 from waystation.cli.demo_policy import PolicyDemo
 from waystation.cli.demo_strata import StrataDemo
+from waystation.cli.loop import run as run_loop
 from waystation.cli.mcu_folder import Relay
 from waystation.core.errors import HostError, WaystationError
 from waystation.protocols.bhumi.client_base import Greeted
@@ -72,7 +73,7 @@ def demo(
     """
     folder = _folder(keep)
     began = time.monotonic()
-    failures = asyncio.run(_Demo(folder, stay=stay, report=report).run())
+    failures = run_loop(_Demo(folder, stay=stay, report=report).run())
     _console.print(f"\nEverything is in {folder}  ({time.monotonic() - began:.0f} s)", soft_wrap=True)
     if failures:
         for failure in failures:

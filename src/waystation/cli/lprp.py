@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from waystation.cli.loop import run as run_loop
 from waystation.cli.lprp_show import (
     HostNews,
     WorkBars,
@@ -339,4 +340,4 @@ def _message_id(text: str | None) -> bytes:
 
 
 def _run(work: Coroutine[Any, Any, _Result], *, ended_exit_code: int = EXIT_FAILURE) -> _Result:
-    return asyncio.run(until_signal(work, ended_exit_code=ended_exit_code))
+    return run_loop(until_signal(work, ended_exit_code=ended_exit_code))

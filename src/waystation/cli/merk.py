@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from waystation.cli.loop import run as run_loop
 from waystation.cli.merk_keys import KeyAction, ServerAction, act_on_keys, act_on_servers
 from waystation.cli.merk_show import ConnectionNews, ProgressBars, show_message, show_servers
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json, visible
@@ -93,7 +94,7 @@ def listen(
             ) as merk:
                 await until_signal(_print_messages(merk, save, count, as_json=as_json))
 
-        asyncio.run(main())
+        run_loop(main())
 
 
 @app.command()
@@ -272,7 +273,7 @@ def _run(
                 typer.echo(f"note: {merk.waiting_count} messages arrived meanwhile and are not shown", err=True)
             return outcome, relay
 
-    return asyncio.run(main())
+    return run_loop(main())
 
 
 def _show_outcome(outcome: Outcome, recipient: bytes, mode: Mode, relay: str | None, *, as_json: bool) -> None:

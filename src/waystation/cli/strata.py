@@ -3,7 +3,6 @@
 Results go to stdout (with --json one object a line), everything else to stderr.
 """
 
-import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
 from waystation.cli.strata_input import TIME_HELP, parse_authors, parse_content, parse_since, parse_until
 from waystation.cli.strata_keys import KeyAction, act_on_key
@@ -351,6 +351,6 @@ def _run(
             await work(many)
 
     try:
-        asyncio.run(main())
+        run_loop(main())
     finally:
         scores.close()

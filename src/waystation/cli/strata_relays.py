@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.core.errors import HostError, LocalError, RemoteError
 from waystation.rules.relay_score import explain
@@ -114,7 +115,7 @@ def _act(action: RelayAction, url: str, scores: RelayScores, tls: TlsContext) ->
     if action is RelayAction.PIN:
         return scores.pin(url), True
     if action is RelayAction.PROBE:
-        entry, answered = asyncio.run(_probe(known or RelayEntry.new(url, int(time.time())), tls))
+        entry, answered = run_loop(_probe(known or RelayEntry.new(url, int(time.time())), tls))
         if known is not None or answered:
             scores.save(entry)
         return entry, answered

@@ -50,6 +50,8 @@ __all__ = ["LEAVE_S", "Device"]
 
 LEAVE_S: Final = 10.0
 """How long a relay that the device has left is kept for the requests under way there."""
+STANDS_S: Final = 30.0
+"""How long a connection must have stood before the next break is the first one again."""
 _LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
 _NEXT_RELAY_S: Final = 1.0  # ours: no reason to wait long for one relay because another failed
 _NO_FEATURES: Final = Feature(0)
@@ -285,7 +287,6 @@ class Device:
             self._on_probe_asked(connection, event)
 
     def _on_registered(self, connection: Listener, event: Registered) -> None:
-        self._backoff.reset()
         self._choice.worked()
         self._on_event(Listening(str(connection.relay), event.confirmed))
         if connection is self._connection:  # while moving, ``move`` does it in its own order
@@ -362,6 +363,8 @@ class Device:
         self._observe(lambda quality: quality.failed(str(relay)))
 
     def _note_end(self, connection: Listener) -> None:
+        if connection.stood_s() >= STANDS_S:
+            self._backoff.reset()
         if not connection.registered.done():
             self._note_failure(connection.relay)
             return

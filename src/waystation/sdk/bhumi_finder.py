@@ -14,8 +14,9 @@ from typing import Final
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.places import is_open_place
 from waystation.sdk.bhumi_guide import Guide, Place
-from waystation.sdk.bhumi_relay_book import RelayBook, is_private
+from waystation.sdk.bhumi_relay_book import RelayBook
 from waystation.transport.dial import RelayUrl
 
 __all__ = ["BOOK_ASKS", "SILENT_S", "Finder", "Findings"]
@@ -86,9 +87,10 @@ class Finder:
     def judge(self, address: str) -> RelayUrl | None:
         """Return a place that somebody named, if it may be dialled; None for no address, or a private one."""
         try:
-            return RelayUrl.parse(address) if self.dials_private or not is_private(address) else None
+            relay = RelayUrl.parse(address)
         except LocalError:
             return None
+        return relay if self.dials_private or is_open_place(str(relay)) else None
 
     async def _ask(self, addresses: Iterable[str], identity: PublicKey) -> Findings:
         now_s = asyncio.get_running_loop().time()
@@ -106,7 +108,7 @@ class Finder:
 
     async def _where(self, address: str, identity: PublicKey) -> tuple[Place, ...]:
         try:
-            is_open = self.dials_private or address in self._named
+            is_open = self.dials_private or address in self._named or self._has_as_own(address)
             return await self._guide.where(address, identity, only_public=not is_open)
         except HostError:
             self._silent.pop(address, None)
@@ -114,6 +116,12 @@ class Finder:
                 del self._silent[next(iter(self._silent))]
             self._silent[address] = asyncio.get_running_loop().time() + SILENT_S
             return ()
+
+    def _has_as_own(self, address: str) -> bool:
+        """Return whether the book has a relay from the user or the local network, so that it may lead anywhere."""
+        if self._book is None:
+            return False
+        return any(entry.address == address and entry.may_be_private for entry in self._book.entries())
 
     def _addresses_of(self, place: Place) -> list[str]:
         """Return where a relay is: first by its own signed word, if the book has it, then by hearsay."""

@@ -18,6 +18,7 @@ from waystation.core.instant import Instant
 from waystation.protocols.bhumi.client_base import Greeted, Unsent
 from waystation.protocols.bhumi.extension_messages import Presence, RelayAd, WhereEntry
 from waystation.protocols.bhumi.guide_client import Found, GuideClient, Heard, NoGuide
+from waystation.protocols.bhumi.places import is_open_place
 from waystation.protocols.bhumi.signed_records import is_signed, untimely
 from waystation.sdk.bhumi_relay_book import RelayBook, RelayEntry
 from waystation.sdk.errors import RelayUnreachableError
@@ -52,6 +53,8 @@ class Refreshed:
     """Relays that answered."""
     learnt: int = 0
     """Adverts that were believed."""
+    private: set[str] = field(default_factory=set)
+    """Addresses that were left out because they are private."""
     troubles: dict[str, str] = field(default_factory=dict)
     """Why another did not answer, by address."""
 
@@ -135,6 +138,8 @@ class Guide:
             else:
                 refreshed.asked.append(entry.address)
                 refreshed.learnt += sum(book.learn(advert) for advert in answer)
+                if not book.allows_private:
+                    refreshed.private.update(each.address for each in answer if not is_open_place(each.address))
         return refreshed
 
     async def _tried(self, entry: RelayEntry, book: RelayBook) -> tuple[RelayAd, ...] | WaystationError:

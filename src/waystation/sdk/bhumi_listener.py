@@ -100,6 +100,7 @@ class Listener:
         self._greeted = False
         self._began_s = 0.0
         self._heard_adverts = asyncio.Event()
+        self._registered_s = math.inf
         self.greeting_s = 0.0
         """Seconds from dialling to HELLO."""
         self.presence_due_s = math.inf
@@ -125,6 +126,10 @@ class Listener:
     def has_ended(self) -> bool:
         """Whether the connection is over."""
         return self.link.ended.done()
+
+    def stood_s(self) -> float:
+        """Return for how many seconds the relay has had us; 0 when it has not taken us."""
+        return max(asyncio.get_running_loop().time() - self._registered_s, 0.0)
 
     def reason(self) -> str:
         """Return why the connection ended, for people."""
@@ -251,5 +256,6 @@ class Listener:
         elif isinstance(event, RelaysTold):
             self._find_name(event.adverts, int(self._clock()))
         elif isinstance(event, Registered):
+            self._registered_s = asyncio.get_running_loop().time()
             self.registered.set_result(event)
         self._on_event(self, event)

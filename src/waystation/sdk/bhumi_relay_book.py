@@ -3,13 +3,12 @@
 The book is a table of the participant's ``bhumi.db``, so that what was found outlives the program (spec section 9). An
 address may be known from several sources, each with an end of its own; ``entries`` shows it once. What others say is
 bounded source by source, so that no flood of one kind displaces another, and seeds are never displaced. Nothing
-private (``is_private``) is believed from afar; only the local network itself may show such an address (BHUMI-BOOK).
+private (``is_open_place``) is believed from afar; only the local network itself may show such an address (BHUMI-BOOK).
 """
 
 import ipaddress
 import math
 import random
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -18,11 +17,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from waystation.core.addresses import is_public
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.extension_messages import RelayAd
 from waystation.protocols.bhumi.extension_wire import is_address
+from waystation.protocols.bhumi.places import is_open_place
 from waystation.protocols.bhumi.signed_records import CLOCK_TOLERANCE_S, expires_at_s, is_signed, untimely
 from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 from waystation.transport.dial import RelayUrl
@@ -36,7 +35,6 @@ __all__ = [
     "RelayBook",
     "RelayEntry",
     "Source",
-    "is_private",
 ]
 
 ENTRIES_MAX: Final = 256
@@ -52,7 +50,6 @@ LAN_TTL_MAX_S: Final = 4_500  # RFC 6762 10: the longest that it recommends
 _PEER_PLACE_TTL_S: Final = 604_800  # ours: a place that no peer has named for a week is no news
 _LAN_SCORE_MIN: Final = 0.25  # ours: one that mostly failed is preferred no longer
 _UNTRIED_CHANCE: Final = 4  # ours: one place in four goes to a relay never tried while good ones are left
-_NUMBER_AT_END: Final = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)", re.IGNORECASE)
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS relay_book (
     address TEXT NOT NULL, source TEXT NOT NULL, relay_id BLOB, issued INTEGER NOT NULL, expires INTEGER,
@@ -207,10 +204,14 @@ class RelayBook(PrivateDatabase):
         with self.transaction():
             return self.run("DELETE FROM relay_book WHERE address = ?", _canonical(address)) > 0
 
-    def entries(self) -> list[RelayEntry]:
-        """Return every relay that is known now, by address; raises HostError."""
+    def entries(self, *, with_private: bool = False) -> list[RelayEntry]:
+        """Return every relay that is known now, by address; raises HostError.
+
+        Args:
+            with_private: Those, too, that are not to be used because they are private.
+        """
         known: dict[str, list[_Row]] = {}
-        for row in self._live():
+        for row in self._live(with_private=with_private):
             known.setdefault(row.address, []).append(row)
         return [_merged(known[address]) for address in sorted(known)]
 
@@ -248,7 +249,7 @@ class RelayBook(PrivateDatabase):
         return int(self._clock())
 
     def _is_allowed(self, address: str) -> bool:
-        return self.allows_private or not is_private(address)
+        return self.allows_private or is_open_place(address)
 
     def _is_superseded(self, advert: RelayAd, address: str) -> bool:
         known = self.first(
@@ -274,7 +275,7 @@ class RelayBook(PrivateDatabase):
     def _drop_expired(self, now_s: int) -> None:
         self.run("DELETE FROM relay_book WHERE expires <= ?", now_s)
 
-    def _live(self) -> list[_Row]:
+    def _live(self, *, with_private: bool = False) -> list[_Row]:
         # A clock that was set back may have left what is from the future now; an advert's owner did not say that.
         now_s = self._now_s()
         rows = self.all(
@@ -283,21 +284,8 @@ class RelayBook(PrivateDatabase):
             now_s, now_s + CLOCK_TOLERANCE_S,
         )  # fmt: skip
         read = [_Row(row[0], Source(row[1]), row[2] and PublicKey(row[2]), row[3], row[4]) for row in rows]
-        return [row for row in read if row.source in (Source.SEED, Source.LAN) or self._is_allowed(row.address)]
-
-
-def is_private(address: str) -> bool:
-    """Return whether a relay's address leads, as far as its text tells, to somewhere that is not the open internet.
-
-    An IP address must be public; a name must have a dot and be none of those kept for one machine or one link. What is
-    read as an address by the C library though it is not written like one ("127.1", "0x7f000001") is private, too.
-    What a name stands for is not looked up.
-    """
-    host = RelayUrl.parse(address).host.rstrip(".").lower()
-    labels = host.split(".")
-    if ":" in host or _NUMBER_AT_END.fullmatch(labels[-1]):
-        return not is_public(host)
-    return len(labels) == 1 or labels[-1] in ("localhost", "local")
+        own = (Source.SEED, Source.LAN)
+        return [row for row in read if with_private or row.source in own or self._is_allowed(row.address)]
 
 
 def _spelled(address: str) -> str | None:

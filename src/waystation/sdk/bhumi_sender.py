@@ -33,6 +33,7 @@ from waystation.protocols.bhumi.payloads import (
     ResponseStatus,
     encode_command,
 )
+from waystation.protocols.bhumi.places import is_open_place
 from waystation.protocols.bhumi.suites import SharedSecrets
 from waystation.sdk.bhumi_answers import SPARES_COMMAND
 from waystation.sdk.bhumi_delivery import Deliveries, Ended
@@ -40,7 +41,7 @@ from waystation.sdk.bhumi_dialect import Answer, Dialect, command_result, dialec
 from waystation.sdk.bhumi_finder import Finder
 from waystation.sdk.bhumi_guide import Guide
 from waystation.sdk.bhumi_quality import RelayQuality, neutral_score
-from waystation.sdk.bhumi_relay_book import RelayBook, is_private
+from waystation.sdk.bhumi_relay_book import RelayBook
 from waystation.sdk.bhumi_retry import Patience, Verdict
 from waystation.sdk.bhumi_state import BhumiState, HandshakeFacts, PeerRecord, Pending, PendingKind
 from waystation.sdk.errors import (
@@ -153,7 +154,7 @@ class Sender:
         finder = None
         if find:
             guide = Guide(tls=tls, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
-            dials_private = dials_private or any(is_private(str(url)) for url in trusted)
+            dials_private = dials_private or not all(is_open_place(str(url)) for url in trusted)
             finder = Finder(guide, book, score, self._rng, named=trusted, dials_private=dials_private)
         only_public = frozenset() if dials_private else frozenset(hearsay)
         self._deliveries = Deliveries(state, urls, finder, quality, self._rng, tls, connect_timeout_s, only_public)

@@ -365,12 +365,12 @@ class BhumiState(PrivateDatabase):
         raise UnknownPeerError(f"no peer is called {name!r} in {self.home}; accept an invite first")
 
     def place_of(self, peer: bytes) -> str:
-        """Return the relay at which a peer answered last; empty for the usual one."""
+        """Return the relay at which a peer answered last, or we listened last; empty for the usual one."""
         row = self.first("SELECT url FROM places WHERE peer = ?", peer)
         return "" if row is None else str(row[0])
 
     def remember_place(self, peer: bytes, url: str) -> None:
-        """Keep at which relay a peer answered; it is tried there first from now on."""
+        """Keep at which relay a peer answered, or we listen; a peer is tried there first from now on."""
         with self.transaction():
             self.run("INSERT OR REPLACE INTO places VALUES (?, ?)", peer, url)
 

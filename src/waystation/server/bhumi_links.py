@@ -12,16 +12,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from waystation.core.errors import HostError
+from waystation.protocols.bhumi.places import is_open_place
+from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.server.hub import Hub
 from waystation.transport.dial import STREAM_SCHEMES, RelayUrl, dial
 from waystation.transport.pipe import Pipe, Sink
 from waystation.transport.tls import client_context
 
-__all__ = ["BhumiExit", "BhumiOutlet"]
+__all__ = ["BhumiExit", "BhumiOutlet", "warn_of_private_advert"]
 
 ADDRESSES_MAX: Final = 4
 """Addresses of one host that are tried: two of each family."""
+
+_log = structlog.get_logger("waystation.server")
+
+
+def warn_of_private_advert(settings: BhumiSettings) -> None:
+    """Say in the log that nobody will believe the address that this relay tells of itself, if that is so."""
+    if settings.gossip and settings.advertise and not (settings.dials_private or is_open_place(settings.advertise)):
+        _log.warning(
+            "bhumi.advertise_private",
+            address=settings.advertise,
+            error="[bhumi] advertise names a private place, which relays and clients leave out; in a network of one's "
+            "own set [bhumi] dials_private = true on every relay, and call clients with --dials-private",
+        )
 
 
 class BhumiExit:

@@ -44,6 +44,7 @@ LOOK_MS: Final = 5  # deadlines are asked for at most this often, and so rung fo
 PROGRESS_MS: Final = 1_000  # how often we look whether a waiting peer takes anything
 
 _LOOK_US: Final = LOOK_MS * MICROSECONDS_PER_MS
+_DOUBLE_LINK: Final = "double_link"
 
 _log = structlog.get_logger("waystation.server")
 
@@ -422,7 +423,8 @@ class Hub:
         if pipe is None:
             return
         self._waiting.pop(effect.peer, None)
-        _log.info("peer.closed", peer=effect.peer, reason=effect.reason.value)
+        say = _log.debug if effect.reason.value == _DOUBLE_LINK else _log.info  # the other of the two links stands
+        say("peer.closed", peer=effect.peer, reason=effect.reason.value)
         if effect.abort:
             pipe.abort()
         else:

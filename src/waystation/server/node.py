@@ -39,7 +39,7 @@ from waystation.protocols.strata.relay import StrataRelay
 from waystation.protocols.strata.settings import read_upstreams
 from waystation.server.admin import AdminServer
 from waystation.server.bhumi_discovery import BhumiDiscovery
-from waystation.server.bhumi_links import BhumiOutlet
+from waystation.server.bhumi_links import BhumiOutlet, warn_of_private_advert
 from waystation.server.box_store import BoxLimits, BoxStore
 from waystation.server.bsp_box import BoxServer
 from waystation.server.bsp_outlet import BspOutlet
@@ -154,6 +154,8 @@ class NodeServer:
             await self._open_box()
             await self._open_admin()
             self._on_signals()
+            if self._bhumi is not None:
+                warn_of_private_advert(self._config.bhumi)
             self._discovery.start(self._listeners.urls())
             if self._upstreams is not None:
                 self._upstreams.start()

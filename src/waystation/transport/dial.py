@@ -54,7 +54,8 @@ class RelayUrl:
         except ValueError as error:
             raise LocalError(f"not a relay address: {text!r} ({error})") from error
         extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
-        if parts.scheme not in schemes or not parts.hostname or extra:
+        is_number = (parts.hostname or "").isdecimal()  # a port alone, most likely; no host is called that
+        if parts.scheme not in schemes or not parts.hostname or extra or is_number:
             expected = " or ".join(f"{scheme}://host:port" for scheme in schemes)
             raise LocalError(f"not a relay address: {text!r}; expected {expected}")
         default = DEFAULT_UDP_PORT if parts.scheme in DATAGRAM_SCHEMES else DEFAULT_PORT
@@ -139,11 +140,13 @@ def _reason(target: RelayUrl, error: Exception, timeout_s: float) -> str:
             )
         return f"{target} shows a certificate that is not trusted ({why}); name its authority with --ca FILE"
     if isinstance(error, TimeoutError):
-        return f"{target} did not answer within {timeout_s:g} s"
+        hint = "; is it a plain tcp:// listener?" if target.scheme == "tls" else ""
+        return f"{target} did not answer within {timeout_s:g} s{hint}"
     if isinstance(error, ConnectionRefusedError):
         return f"nobody listens on {target}; is the relay running?"
     if isinstance(error, socket.gaierror | UnicodeError):
         return f"cannot find the host of {target}: {error}"
     if isinstance(error, ssl.SSLError | ConnectionResetError):
-        return f"{target} did not complete the TLS handshake ({error}); is it a plain tcp:// listener?"
+        why = f" ({error})" if str(error) else ""
+        return f"{target} did not complete the TLS handshake{why}; is it a plain tcp:// listener?"
     return f"cannot reach {target}: {error}"
