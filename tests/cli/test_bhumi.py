@@ -286,7 +286,7 @@ def test_terminals_are_not_steered_by_peers(run, relay):
     process.stderr.readline()
     run("accept", token, "--home", "bob", "--alias", "alice", "--relay", relay)
     run("send", "alice", "red \x1b[31m\x07 alert\nnext", "--home", "bob", "--relay", relay)
-    shown, _ = process.communicate(timeout=5)
+    shown, _ = process.communicate(timeout=30)
 
     assert shown == "bob: red \\x1b[31m\\x07 alert\nnext\n"
 

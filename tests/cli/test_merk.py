@@ -51,7 +51,7 @@ class Listening:
 
     def end(self):
         """Wait for its end and return its exit code."""
-        self.process.communicate(timeout=5)
+        self.process.communicate(timeout=30)
         return self.process.returncode
 
 

@@ -81,7 +81,7 @@ class Desk:
 
     async def until(self, holds):
         """Wait until something holds of this desk."""
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(25):
             while not holds(self):
                 self._changed.clear()
                 await self._changed.wait()
@@ -100,7 +100,7 @@ def _size(body):
     return HEADER_BYTES + MESSAGE_HEAD_BYTES + len(body)
 
 
-def run(scenario, timeout_s=20):
+def run(scenario, timeout_s=60):
     """Run a scenario, give up on one that hangs, and see that it leaves no task behind."""
 
     async def bounded():
