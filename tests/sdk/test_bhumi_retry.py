@@ -74,6 +74,16 @@ def test_spent_settles():
     assert tries.after(Outcome.SPENT, 7) is Verdict.SPENT
 
 
+@pytest.mark.parametrize("elsewhere", [Outcome.OFFLINE, Outcome.NOT_SENT])
+def test_commit_settles_at_one_relay_whatever_others_say(elsewhere):
+    """Who is at the second relay is not offline because the first has not got them; then the last word counts."""
+    tries = retry(patience=Patience(wait_s=0, doubt_s=60, settle_s=2), relays_count=2)
+    waits = [tries.after(outcome, 0.1 * number) for number, outcome in enumerate([elsewhere, Outcome.SPENT, elsewhere])]
+
+    assert all(isinstance(wait, float) for wait in waits)
+    assert isinstance(tries.after(elsewhere, 3.0), Verdict)
+
+
 def test_every_relay_is_asked_once():
     """Without patience each relay still gets one try, at once."""
     tries = retry(patience=Patience(), relays_count=3)

@@ -138,8 +138,6 @@ def invite(folder: FolderArgument, alias: AliasOption = "", as_json: JsonOption 
 def _relay(text: str) -> RelayUrl:
     """Return an address that a board can read, too; raises LocalError."""
     url = RelayUrl.parse(text)
-    if url.host.isdigit():
-        raise LocalError(f"not a relay address: {text!r} is a port without a host; expected tls://host:port")
     if not is_address(str(url)):
         raise LocalError(f"not an address that a board can read: {text!r}; a host is letters, digits, dots and dashes")
     return url

@@ -113,6 +113,8 @@ class Retry:
         self.in_doubt = self.in_doubt or outcome is Outcome.IN_DOUBT
         if outcome is Outcome.SPENT:
             return self._after_spent(elapsed_s)
+        if self._spent_since_s is not None and elapsed_s - self._spent_since_s < self._patience.settle_s:
+            return self._backoff.next_s()  # the peer is at one of the relays; that it is not at another ends nothing
         patience_s = self._patience.doubt_s if self.in_doubt else self._patience.wait_s
         if elapsed_s < patience_s:
             return self._backoff.next_s()
