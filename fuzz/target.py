@@ -1,9 +1,7 @@
-"""What a fuzz target is."""
+"""The interface of a fuzz target, and ``expect``, which reports a violated check as a ``FindingError``."""
 
 import random
 from typing import Protocol
-
-__all__ = ["FindingError", "Target", "expect"]
 
 
 class FindingError(Exception):

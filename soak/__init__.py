@@ -1,1 +1,1 @@
-"""Long runs of a Strata node: ``python -m soak.run`` tries every law, ``--only`` some of them."""
+"""Long tests of real node processes: ``python -m soak.run`` runs all of them, ``--only`` some."""

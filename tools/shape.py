@@ -1,7 +1,8 @@
-"""Measures the code against the aims of the style guide: ``python -m tools.shape``.
+"""Measures the code against the targets of the style guide: ``python -m tools.shape``.
 
-Aims, not gates. Code lines are lines that hold a statement and are neither blank, nor comment, nor docstring. The last
-line printed belongs into ARCHITECTURE.md under "Shape"; ``--write`` puts it there.
+tests/test_layout.py and tests/test_tidy.py enforce some of the targets. A code line contains a statement and is not
+blank, comment or docstring. The last printed line belongs in ARCHITECTURE.md under "Shape"; ``--write`` stores it
+there.
 """
 
 import argparse
@@ -16,7 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Function", "Source", "main", "mirror_of", "read_sources", "render_line", "render_table"]
+from tools.layout import circles, crowded, import_graph, lost_paths, prefixed, tracked
+from tools.words import metaphors_in
+
+__all__ = ["Function", "Source", "main", "mirror_of", "read_sources", "render_layout", "render_line", "render_table"]
 
 ROOT: Final = Path(__file__).parents[1]
 _MARK: Final = "<!-- shape -->"
@@ -101,10 +105,10 @@ def _functions(tree: ast.AST) -> Iterator[Function]:
             yield Function(node.name, size, asserts, documented)
 
 
-def mirror_of(path: Path) -> Path:
+def mirror_of(path: Path, root: Path = ROOT) -> Path:
     """Return where the tests of a source file of the package stand."""
-    below = path.relative_to(ROOT / "src" / "waystation")
-    return ROOT / "tests" / below.parent / f"test_{below.name}"
+    below = path.relative_to(root / "src" / "waystation")
+    return root / "tests" / below.parent / f"test_{below.name}"
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -186,11 +190,11 @@ def _row(name: str, of: Totals) -> tuple[str, ...]:
     return (name, *(str(count) for count in counts), *(f"{ratio:.2f}" for ratio in ratios))
 
 
-def render_line(package: Sequence[Source], tests: Sequence[Source]) -> str:
+def render_line(package: Sequence[Source], tests: Sequence[Source], root: Path = ROOT) -> str:
     """Return what ARCHITECTURE.md shows."""
     whole = totals(package)
     modules = [source.path for source in package if source.path.name != "__init__.py"]
-    mirrored = sum(mirror_of(path).exists() for path in modules)
+    mirrored = sum(mirror_of(path, root).exists() for path in modules)
     cases = [function for source in tests for function in source.functions if function.name.startswith("test_")]
     largest = max(package, key=lambda source: source.code)
     code = {room: sum(source.code for source in package if source.room == room) for room in sorted(_rooms(package))}
@@ -206,6 +210,38 @@ def render_line(package: Sequence[Source], tests: Sequence[Source]) -> str:
     )
 
 
+def render_layout(package: Sequence[Source], root: Path = ROOT) -> str:
+    """Return one line per figure of the layout: names, folders, circles, cited paths, metaphors, lines of rooms."""
+    files = tracked(root)
+    folder, size = crowded(files)
+    lines: dict[str, int] = {}
+    for path in files:
+        room = "/".join(path.parts[: 3 if path.parts[:2] == ("src", "waystation") else 2])
+        lines[room] = lines.get(room, 0) + _lines_of(root / path)
+        lines[path.parts[0]] = lines.get(path.parts[0], 0) + _lines_of(root / path)
+    texts = {source.path: source.path.read_text() for source in package}
+    names = {path.relative_to(root / "src").with_suffix("").as_posix().replace("/", "."): path for path in texts}
+    graph = import_graph({name.removesuffix(".__init__"): texts[path] for name, path in names.items()})
+    protocols = totals([source for source in package if source.room == "protocols"])
+    figures = {
+        "file names with their folder's or protocol's name as prefix": len(prefixed(files)),
+        "largest folder of code": f"{size} files ({folder})",
+        "import circles": len(circles(graph)),
+        "cited paths that do not exist": len(lost_paths(files, root)),
+        "lines of sim": lines.get("src/waystation/sim", 0),
+        "lines of sdk": lines.get("src/waystation/sdk", 0),
+        "lines of fuzz, soak and bench": sum(lines.get(room, 0) for room in ("fuzz", "soak", "bench")),
+        "lines of tests/sim": lines.get("tests/sim", 0),
+        "comment/code in protocols": f"{protocols.comment_ratio:.3f}",
+        "metaphors in src": sum(1 for text in texts.values() for _ in metaphors_in(text)),
+    }
+    return "\n".join(f"{name}: {figure}" for name, figure in figures.items())
+
+
+def _lines_of(path: Path) -> int:
+    return path.read_text().count("\n") if path.suffix == ".py" else 0
+
+
 def _rooms(package: Sequence[Source]) -> set[str]:
     return {source.room for source in package}
 
@@ -214,16 +250,16 @@ def _median_case(cases: Sequence[Function]) -> int:
     return int(statistics.median([case.body_lines for case in cases])) if cases else 0
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table and the line; with ``--write`` also put the line into ARCHITECTURE.md."""
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Print the table, the layout and the line of the repository at ``root``; see ``--write``."""
     parser = argparse.ArgumentParser(prog="python -m tools.shape", description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the line into ARCHITECTURE.md")
     chosen = parser.parse_args(arguments)
-    package, tests = read_sources(ROOT / "src" / "waystation"), read_sources(ROOT / "tests")
-    line = render_line(package, tests)
-    sys.stdout.write(f"{render_table(package, tests)}\n\n{line}\n")
+    package, tests = read_sources(root / "src" / "waystation"), read_sources(root / "tests")
+    line = render_line(package, tests, root)
+    sys.stdout.write(f"{render_table(package, tests)}\n\n{render_layout(package, root)}\n\n{line}\n")
     if chosen.write:
-        page = ROOT / "ARCHITECTURE.md"
+        page = root / "ARCHITECTURE.md"
         kept = re.sub(rf"({_MARK}\n).*", r"\1", page.read_text(), flags=re.DOTALL)
         page.write_text(f"{kept}{line}\n")
     return 0

@@ -5,7 +5,7 @@ import json
 from typer.testing import CliRunner
 
 from waystation.cli import app
-from waystation.server.reference import render_docs, render_sample
+from waystation.server.config.reference import render_docs, render_sample
 
 RUNNER = CliRunner()
 

@@ -8,13 +8,16 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
+from tests.server.certificates.build import write_pair
 from waystation.cli import app
-from waystation.cli.doctor import check_certificate, check_home, check_java, check_ports, check_store
+from waystation.cli.doctor import check_certificates, check_home, check_java, check_ports
+from waystation.cli.machine_checks import Finding
+from waystation.cli.serve_checks import check_store
 from waystation.core.records import Record
-from waystation.crypto.certificates import make_local_certificates
 from waystation.pipeline.java import choose_java
+from waystation.server.config.load import load_config
+from waystation.server.config.settings import Address
 from waystation.server.home import Home
-from waystation.server.settings import Address
 from waystation.store.sqlite import SqliteStore
 
 RUNNER = CliRunner()
@@ -51,9 +54,10 @@ def test_healthy_machine_has_no_failure_and_exits_0(home):
     document = json.loads(result.stdout)
 
     assert [finding for finding in document["findings"] if not finding["good"] and finding["name"] != "java"] == []
-    assert {"python", "event loop", "sqlite", "home", "store", "certificate", "port", "java"} == {
-        finding["name"] for finding in document["findings"]
-    }
+    assert {
+        *("python", "event loop", "sqlite", "home", "store", "certificate", "start", "port", "address", "disk"),
+        *("clock", "java"),
+    } == {finding["name"] for finding in document["findings"]}
     assert result.exit_code == (0 if document["good"] else 1)
 
 
@@ -81,25 +85,25 @@ def test_damaged_key_is_a_failure(home):
     assert not check_home(home).good
 
 
-@pytest.mark.parametrize(("days", "good"), [(0, True), (794, True), (796, False), (900, False)])
-def test_certificate_must_last_another_month(tmp_path, days, good):
-    """A local certificate lives 825 days; within 30 days of its end the doctor complains."""
-    path = tmp_path / "cert.pem"
-    path.write_bytes(make_local_certificates(["localhost"], NOW).cert_pem)
+def test_certificate_of_every_listener_is_looked_at(home, tmp_path):
+    """A node's own certificate, and that of the one table that names another, have a finding each."""
+    files = write_pair(tmp_path / "own", names=["own.example"])
+    named = {"bsp.cert": str(files.cert), "bsp.key": str(files.key)}
+    found = [*check_certificates(load_config(None, {}, named), home, NOW)]
 
-    assert check_certificate(path, NOW + datetime.timedelta(days=days)).good is good
-
-
-def test_certificate_that_is_not_made_is_no_failure(tmp_path):
-    """Both init and serve make it."""
-    assert check_certificate(tmp_path / "cert.pem", NOW).good
+    assert [(finding.name, finding.good) for finding in found] == [("certificate", True), ("certificate", False)]
+    assert [finding.says.partition(":")[0] for finding in found] == ["bhumi.tls", "bsp.tls"]
 
 
-def test_file_that_is_no_certificate_is_a_failure(tmp_path):
-    """Junk is named."""
-    (tmp_path / "cert.pem").write_text("junk")
+def test_remedy_for_an_own_certificate_is_not_init(tmp_path):
+    """What ``waystation init`` makes is shown by no listener that has a certificate of its own."""
+    files = write_pair(tmp_path / "own", now=datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=360))
+    flags = ["--set", f"node.cert={files.cert}", "--set", f"node.key={files.key}"]
+    result = RUNNER.invoke(app, ["doctor", "--home", str(tmp_path / "home"), *FREE, *flags])
+    (line,) = [line for line in result.stdout.splitlines() if "certificate" in line]
 
-    assert "cannot be read" in check_certificate(tmp_path / "cert.pem", NOW).says
+    assert line.startswith("FAIL")
+    assert "have it renewed where it was issued" in line and "init" not in line
 
 
 def test_store_of_a_node_is_whole_and_stays_as_it_is(home):
@@ -130,6 +134,22 @@ def test_taken_port_is_a_failure_that_names_the_way_out(home, taken):
 
     assert not finding.good
     assert f"bhumi.tls {taken}: Address already in use" in finding.says
+
+
+@pytest.mark.parametrize("name", ["bhumi.tls", "lprp.udp"])
+def test_port_of_both_families_is_probed_as_the_node_binds_it(home, name):
+    """NODE-DUAL: with "*" one family that is taken is enough to refuse, and the port that is free is free."""
+    kind = socket.SOCK_DGRAM if name == "lprp.udp" else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as other:
+        other.bind(("0.0.0.0", 0))
+        if kind == socket.SOCK_STREAM:
+            other.listen()
+        port = other.getsockname()[1]
+        (taken,), (free,) = ([*check_ports({name: Address("*", each)}, home)] for each in (port, 0))
+
+    assert (taken.good, free.good) == (False, True)
+    assert f"{name} *:{port}: Address already in use" in taken.says
+    assert free.says == f"{name} *:0 is free"
 
 
 def test_port_taken_by_the_own_node_is_right(home, taken):
@@ -187,7 +207,11 @@ def test_ports_of_bsp_are_looked_at_when_it_is_on(home):
     """TLS and plain have a line each."""
     plain = ["--set", "bsp.plain=127.0.0.1:0", "--set", f"bsp.plain_peer={'ab' * 32}"]
     said = [
-        [finding["says"] for finding in json.loads(result.output)["findings"] if "bsp." in finding["says"]]
+        [
+            finding["says"]
+            for finding in json.loads(result.output)["findings"]
+            if finding["name"] == "port" and "bsp." in finding["says"]
+        ]
         for flags in (plain, ["--set", "bsp.enabled=false"])
         for result in [RUNNER.invoke(app, ["doctor", "--json", "--home", str(home.path), *FREE, *flags])]
     ]
@@ -214,9 +238,46 @@ def test_java_is_the_one_the_pipeline_would_take():
     """The doctor asks the pipeline's own rule and passes its words on."""
     choice = choose_java(os.environ)
 
-    assert check_java(os.environ, has_spark=True) == ("java", True, f"{choice.version}: {choice.why}")
+    assert check_java(os.environ, has_spark=True) == Finding("java", good=True, says=f"{choice.version}: {choice.why}")
 
 
 def test_java_is_not_needed_without_spark():
     """The node never needs a JVM."""
     assert check_java({}, has_spark=False).good
+
+
+def test_config_that_is_refused_is_a_finding(home):
+    """The doctor reports what serve would refuse, in place of ending."""
+    result = _doctor(home, *FREE, "--set", "journal.segment_seconds=0", "--json")
+    document = json.loads(result.stdout)
+
+    assert result.exit_code == 1
+    assert [finding["name"] for finding in document["findings"]] == ["python", "config"]
+    assert "journal.segment_seconds" in document["findings"][1]["says"]
+
+
+def test_half_a_pair_of_tls_files_is_a_failure(home):
+    """Serve would refuse it, so the doctor does."""
+    home.tls_key_path.unlink()
+
+    assert not check_home(home).good
+    assert "needs both cert.pem and key.pem" in check_home(home).says
+
+
+def test_lock_that_cannot_be_opened_is_reported(home, taken):
+    """On a disk that cannot be written the doctor reports, and goes on to the ports."""
+    home.lock_path.unlink(missing_ok=True)
+    home.lock_path.mkdir()
+    (port,) = check_ports({"merk.ws": taken}, home)
+
+    assert not check_home(home).good and "read-only" in check_home(home).says
+    assert not port.good
+
+
+def test_note_is_marked_and_is_no_failure(home):
+    """Something worth a look does not change the exit code."""
+    home.ensure()
+    result = _doctor(home, *FREE)
+
+    assert "note  address" in result.stdout
+    assert "every listener is on the loopback address" in result.stdout

@@ -200,3 +200,11 @@ def test_interpreter_is_tuned_before_a_command_runs(capsys):
 
     assert capsys.readouterr().out.startswith("waystation ")
     assert tuned == (pytest.approx(0.0005), (20_000, 20, 20))
+
+
+def test_mistyped_command_gets_a_suggestion():
+    """As in every group below."""
+    result = RUNNER.invoke(app, ["serv"])
+
+    assert result.exit_code == 2
+    assert "No such command 'serv'. Did you mean 'serve'?" in result.output

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from waystation.cli.output import exit_code_of, print_json, report_error, split_settings
+from waystation.cli.output import exit_code_of, print_json, print_result, report_error, split_settings, visible
 from waystation.core.cursor import ShortError
 from waystation.core.errors import ConfigError, HostError, LocalError
 
@@ -72,3 +72,17 @@ def test_json_of_others_steers_no_terminal(capsys):
     assert line.isprintable()
     assert "é\u65e5" in line
     assert json.loads(line) == texts
+
+
+def test_control_characters_are_shown():
+    """What a peer sends is printed, not obeyed; where one line is printed, it stays one."""
+    assert visible("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\n"
+    assert visible("a\n\tb", kept="") == "a\\n\\tb"
+
+
+@pytest.mark.parametrize(("as_json", "printed"), [(False, "one\ntwo\n"), (True, '{"count": 2}\n')])
+def test_result_is_printed_for_people_or_for_programs(capsys, as_json, printed):
+    """People get the lines, programs one line of JSON, and nobody gets both."""
+    print_result({"count": 2}, "one", "two", as_json=as_json)
+
+    assert capsys.readouterr().out == printed

@@ -11,9 +11,10 @@ import pytest
 from tests.console.build import linked_nodes
 from tools.browser import NODE_MISSING, node
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.merk import messages, sealing, wire
-from waystation.protocols.merk.contents import Extended, File, FilePart, Json, Raw, Text
+from waystation.protocols.merk import messages, wire
 from waystation.protocols.merk.keys import Keys
+from waystation.protocols.merk.payload import sealing
+from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Json, Raw, Text
 
 WEB = Path(__file__).parent / "web"
 TESTS_AT_LEAST = 231

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.core.addresses import is_public
+from waystation.core.addresses import is_dns_name, is_ip, is_public
 
 PUBLIC = [
     "8.8.8.8",
@@ -74,3 +74,22 @@ def test_everything_else_is_not(case):
 def test_text_that_is_no_address_is_not_public(text):
     """Names and sloppy notations are never guessed at."""
     assert not is_public(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "address"),
+    [
+        ("relay.example.org", True, False),
+        ("a_b.C-1", True, False),
+        ("192.0.2.1", True, True),
+        ("2001:db8::1", False, True),
+        ("fe80::1%lo", False, True),
+        (".".join(["a" * 63] * 3 + ["a" * 61]), True, False),
+        (".".join(["a" * 63] * 3 + ["a" * 62]), False, False),
+        ("a" * 64, False, False),
+        *((text, False, False) for text in ("", "a.", ".a", "-a", "a b", "*.a", "[::1]", "192.0.2.0/24", "\u00e9")),
+    ],
+)
+def test_names_and_addresses_are_told_apart(text, name, address):
+    """By RFC 1035 2.3.4 a label has 63 characters and a name 253; an IPv4 address has the form of a name, too."""
+    assert (is_dns_name(text), is_ip(text)) == (name, address)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.core.errors import LocalError
-from waystation.core.ids import decode_id52, decode_key, decode_key_hex, encode_id52, node_id_of
+from waystation.core.ids import PublicKey, decode_id52, decode_key_hex, encode_did, encode_id52, node_id_of
 
 FACTS = json.loads((Path(__file__).parent.parent / "vectors" / "bhumi.json").read_text())["facts"]
 KEY_A = bytes.fromhex("bc7cbcb5636375fa1d82434d466724d92377f53b980695dd49d26d0ce12205a5")
@@ -80,13 +80,27 @@ def test_node_is_called_by_the_beginning_of_its_key():
     assert node_id_of(KEY_A) == "bc7cbcb5636375fa"
 
 
-def test_key_is_read_in_both_writings():
-    """64 digits or 52 characters, the same key."""
-    assert decode_key(KEY_A.hex()) == decode_key(encode_id52(KEY_A)) == KEY_A
+@pytest.mark.parametrize("spell", [bytes, bytes.hex, encode_id52, encode_did, lambda key: f" {key.hex().upper()}\n"])
+def test_key_is_read_in_every_spelling(spell):
+    """Bytes, hexadecimal digits, id52 and did:strata name the same key, with white space around."""
+    parsed = PublicKey.parse(spell(KEY_A))
+
+    assert parsed == KEY_A
+    assert isinstance(parsed, PublicKey)
 
 
-@pytest.mark.parametrize("text", ["", "x", "01" * 31, "01" * 33, "z" * 52, "zz" * 32])
+def test_key_gives_its_texts_back():
+    """A key knows its id52 and its DID, and both lead back to it."""
+    key = PublicKey(KEY_A)
+
+    assert PublicKey.parse(key.id52) == PublicKey.parse(key.did) == key
+    assert hash(key) == hash(KEY_A)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "01" * 31, "01" * 33, "z" * 52, "v" * 52, "zz" * 32, "did:strata:zero_cool", b"short"]
+)
 def test_text_that_is_no_key_is_refused(text):
-    """Neither length nor digits of another."""
-    with pytest.raises(LocalError):
-        decode_key(text)
+    """Neither length nor digits of another, nor a DID that needs a resolver."""
+    with pytest.raises(LocalError, match="a key has"):
+        PublicKey.parse(text)

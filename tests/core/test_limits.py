@@ -1,10 +1,11 @@
 """Laws of core.limits."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 
 
 def test_burst_is_all_there_is_at_once():
@@ -79,3 +80,9 @@ def test_never_more_than_rate_and_burst_allow(rate, burst, steps):
         taken += bucket.take(Instant(now))
 
     assert taken <= burst + rate * now // MICROSECONDS_PER_SECOND
+
+
+@pytest.mark.parametrize(("count", "count_max", "dropped"), [(3, 4, 0), (4, 4, 0), (5, 4, 1), (6, 4, 2), (99, 4, 2)])
+def test_surplus_of_a_table(count, count_max, dropped):
+    """One entry makes room for one; after a lower limit two go at a time."""
+    assert surplus(count, count_max) == dropped

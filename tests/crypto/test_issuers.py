@@ -147,3 +147,12 @@ def test_issuer_keys():
     """An operator may name 32 bytes, or a point that lies on P-256 or P-384."""
     assert all(is_issuer_key(raw(key)) for key in (ED, P256, P384))
     assert not any(is_issuer_key(key) for key in (b"", bytes(31), b"\x04" + bytes(64), bytes(97)))
+
+
+def test_name_of_an_unknown_kind_is_no_certificate():
+    """A peer sends chains: a kind of name that the library does not read must not raise."""
+    der = issue("device", "maker", ED, P256, uri="did:device:1")
+    party = der.replace(b"\x86\x0cdid:device:1", b"\xa5\x0c\xa1\x0a\x0c\x08device:1")
+
+    assert party != der
+    assert read_certificate(party) is None

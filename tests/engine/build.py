@@ -10,7 +10,7 @@ from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.policy import Policy, Stance
 from waystation.engine.recorder import Recorder
-from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.store.memory import MemoryStore
 

@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waystation.core.settings import InForce
 from waystation.engine.admission import (
-    ADDRESSLESS_MAX,
-    CONNECTIONS_MAX,
-    HANDSHAKES_MAX,
-    HANDSHAKES_PER_ADDRESS_MAX,
-    PER_ADDRESS_MAX,
+    DEFAULT_LIMITS,
+    KNOWN_MAX,
     Admission,
+    AdmissionLimits,
     AdmissionRefusal,
     Handshakes,
     address_key,
@@ -19,7 +18,9 @@ from waystation.engine.admission import (
 
 def test_ceilings_are_those_of_the_digest():
     """10 000 in all, 64 an address, 256 without one (section 4)."""
-    assert (CONNECTIONS_MAX, PER_ADDRESS_MAX, ADDRESSLESS_MAX) == (10_000, 64, 256)
+    limits = DEFAULT_LIMITS
+    assert (limits.connections, limits.connections_per_address, limits.connections_addressless) == (10_000, 64, 256)
+    assert (limits.handshakes, limits.handshakes_per_address) == (256, 16)
 
 
 @pytest.mark.parametrize(
@@ -104,32 +105,135 @@ def test_counts_are_those_of_a_plain_list(steps):
 def test_one_address_gets_a_share_of_the_handshakes():
     """16 silent handshakes of one address leave room for others, and one that ended makes room."""
     handshakes = Handshakes()
-    refused = [handshakes.begin("192.0.2.1") for _ in range(HANDSHAKES_PER_ADDRESS_MAX + 1)]
+    refused = [handshakes.begin("192.0.2.1")[0] for _ in range(17)]
     other = handshakes.begin("192.0.2.2")
     handshakes.end("192.0.2.1")
 
-    assert refused == [None] * HANDSHAKES_PER_ADDRESS_MAX + [AdmissionRefusal.ADDRESS_HANDSHAKES_FULL]
-    assert other is None
-    assert handshakes.begin("192.0.2.1") is None
+    assert refused == [None] * 16 + [AdmissionRefusal.ADDRESS_HANDSHAKES_FULL]
+    assert other == (None, None)
+    assert handshakes.begin("192.0.2.1") == (None, None)
+
+
+def spread(handshakes, count, network="10.{}.0.1"):
+    """Begin handshakes, each of a network of its own; return whom they displaced."""
+    return [handshakes.begin(network.format(number))[1] for number in range(count)]
 
 
 @pytest.mark.parametrize("per_address", [True, False])
 def test_pool_of_handshakes_is_bounded_whoever_begins_them(per_address):
-    """256 are the end for everybody, with and without rate limits (BHUMI-POOL)."""
+    """Of unknown addresses 192 are under way at the most, with and without rate limits (BHUMI-POOL)."""
     handshakes = Handshakes(per_address=per_address)
-    for number in range(HANDSHAKES_MAX):
-        assert handshakes.begin(f"198.51.100.{number}") is None
+    displaced = spread(handshakes, 192)
 
-    assert handshakes.begin("203.0.113.1") is AdmissionRefusal.HANDSHAKES_FULL
-    assert handshakes.total == HANDSHAKES_MAX
+    assert displaced == [None] * 192
+    assert handshakes.begin("203.0.113.1") == (None, "10.0.0.1")
+    assert handshakes.total == 192
+
+
+def test_largest_network_gives_way_first():
+    """Sixteen addresses of one network with silent handshakes do not keep others out (NODE-HANDSHAKES)."""
+    handshakes = Handshakes()
+    early = handshakes.begin("198.51.100.1")
+    for address in range(1, 17):
+        for _ in range(12):
+            handshakes.begin(f"203.0.113.{address}")
+    later = [handshakes.begin(f"192.0.{number}.1")[1] for number in range(13)]
+
+    assert early == (None, None)
+    assert later == ["203.0.113.1"] * 11 + ["203.0.113.2"] * 2
+
+
+def test_known_addresses_keep_a_reserve():
+    """Those that completed a handshake before come in whoever else is waiting, and are not displaced by the others."""
+    handshakes = Handshakes()
+    for number in range(80):
+        handshakes.begin(f"192.0.{number}.1")
+        handshakes.end(f"192.0.{number}.1", established=True)
+    spread(handshakes, 300)
+    known = [handshakes.begin(f"192.0.{number}.1")[1] for number in range(64)]
+    beyond = [handshakes.begin(f"192.0.{number}.1")[1] for number in range(64, 80)]
+    unknown = handshakes.begin("203.0.113.1")
+
+    assert known == [None] * 64
+    assert all(each.startswith("10.") for each in [*beyond, unknown[1]])
+    assert handshakes.total == 256
+
+
+def test_unknown_address_is_refused_when_all_are_known():
+    """Nobody who is known gives way to somebody who is not."""
+    handshakes = Handshakes(InForce(AdmissionLimits(handshakes=16)))
+    for number in range(17):
+        handshakes.begin(f"192.0.{number}.1")
+        handshakes.end(f"192.0.{number}.1", established=True)
+    known = [handshakes.begin(f"192.0.{number}.1") for number in range(16)]
+
+    assert known == [(None, None)] * 16
+    assert handshakes.begin("203.0.113.1") == (AdmissionRefusal.HANDSHAKES_FULL, None)
+    assert handshakes.begin("192.0.16.1") == (None, "192.0.0.1")
+
+
+def test_known_addresses_are_bounded():
+    """The one that completed a handshake longest ago is forgotten."""
+    handshakes = Handshakes()
+    for number in range(KNOWN_MAX + 1):
+        address = f"10.{number // 256}.{number % 256}.1"
+        handshakes.begin(address)
+        handshakes.end(address, established=True)
+
+    assert next(iter(handshakes._known)) == "10.0.1.1"
+    assert len(handshakes._known) == KNOWN_MAX
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["begin", "end", "established"]), st.integers(0, 11)), min_size=1, max_size=300)
+)
+def test_handshakes_are_counted_as_by_a_plain_list(steps):
+    """Every begun one ends once, displaced or not; the count is those under way, and nothing is kept of the others."""
+    handshakes = Handshakes(InForce(AdmissionLimits(handshakes=16, handshakes_per_address=4)))
+    begun = []
+    displaced = []
+    for what, number in steps:
+        address = f"10.{number // 3}.0.{number}"
+        if what == "begin":
+            refusal, gave_way = handshakes.begin(address)
+            if refusal is None:
+                begun.append(address)
+            if gave_way is not None:
+                displaced.append(gave_way)
+        elif address in begun:
+            begun.remove(address)
+            if address in displaced:
+                displaced.remove(address)
+            handshakes.end(address, established=what == "established")
+        assert handshakes.total == len(begun) - len(displaced) <= 16
+    for address in begun:
+        handshakes.end(address)
+    assert handshakes.total == 0
+    assert not (handshakes._entries or handshakes._displaced or handshakes._counts)
+    assert handshakes._of_known.count == handshakes._of_others.count == 0
 
 
 def test_ceilings_can_be_others():
     """A smaller place has smaller ones, on the total and on each address."""
-    admission = Admission(connections_max=3, per_address_max=2)
+    admission = Admission(AdmissionLimits(connections=3, connections_per_address=2))
     fill(admission, "192.0.2.1", 2)
     second = admission.admit("192.0.2.1")
     fill(admission, "192.0.2.2", 1)
     third = admission.admit("192.0.2.3")
 
     assert (second, third) == (AdmissionRefusal.ADDRESS_FULL, AdmissionRefusal.FULL)
+
+
+def test_exempt_connection_counts_in_the_total_alone():
+    """NODE-ACCESS: it leaves its place under the address to another one, and the total has its ceiling still."""
+    admission = Admission(AdmissionLimits(connections=3, connections_per_address=2))
+    fill(admission, "192.0.2.1", 2)
+    admission.exempt("192.0.2.1")
+    fill(admission, "192.0.2.1", 1)
+    full = admission.admit("192.0.2.2")
+    admission.release("192.0.2.1", is_exempt=True)
+    for _ in range(2):
+        admission.release("192.0.2.1")
+
+    assert full is AdmissionRefusal.FULL
+    assert (admission.total, admission._counts) == (0, {})

@@ -7,9 +7,10 @@ import pytest
 from waystation.core.dids import encode_did
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
+from waystation.core.network_set import place_of
 from waystation.crypto.signing import KeyPair
 from waystation.engine import bans
-from waystation.engine.bans import Ban, BanList, parse_subject
+from waystation.engine.bans import Ban, BanList, parse_subject, why_force
 from waystation.store.memory import MemoryStore
 
 KEY = KeyPair.from_seed(bytes(32)).public
@@ -26,6 +27,13 @@ KEY = KeyPair.from_seed(bytes(32)).public
         ("192.0.2.9", "address:192.0.2.9"),
         ("address:192.0.2.9", "address:192.0.2.9"),
         ("2001:db8::77", "address:2001:db8::/64"),
+        ("2001:db8::77/128", "address:2001:db8::/64"),
+        ("address:2001:db8::/64", "address:2001:db8::/64"),
+        ("192.0.2.9/32", "address:192.0.2.9"),
+        ("192.0.2.0/24", "network:192.0.2.0/24"),
+        ("network:192.0.2.0/24", "network:192.0.2.0/24"),
+        ("2001:DB8::/32", "network:2001:db8::/32"),
+        ("::ffff:192.0.2.0/120", "network:192.0.2.0/24"),
     ],
 )
 def test_subject_has_one_form(text, subject):
@@ -69,9 +77,9 @@ def test_lifting_nobody_is_nothing():
     assert BanList(MemoryStore()).lift("address:192.0.2.9") is None
 
 
-@pytest.mark.parametrize("reason", ["", "x" * 201])
-def test_reason_has_words_and_an_end(reason):
-    """A ban without a reason cannot be judged later."""
+@pytest.mark.parametrize("reason", ["", "x" * 201, "\ud800", "two\nlines", "\x1b[2J", "\u202eback"])
+def test_reason_is_one_line_that_can_be_shown(reason):
+    """A ban without a reason cannot be judged later, and one that cannot be encoded would end every listing."""
     with pytest.raises(LocalError):
         BanList(MemoryStore()).add(Ban("address:192.0.2.9", reason, 1, None))
 
@@ -127,3 +135,62 @@ def test_addresses_are_counted_by_themselves():
 
     assert counts == [1, 1, 1, 2, 2, 1, 1]
     assert BanList(store).addresses == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("192.0.2.1/24", "host bits"), ("2001:db8::/96", "one household"), ("192.0.2.0/33", "no network")],
+)
+def test_networks_that_are_none_are_refused_in_words(text, why):
+    """Bits of a host, and less than a household, are slips."""
+    with pytest.raises(LocalError, match=why):
+        parse_subject(text)
+
+
+def test_network_bans_all_its_addresses():
+    """Each address of it, until the end, and none beside it; other entries stay as they are."""
+    listed = BanList(MemoryStore())
+    listed.add(Ban("network:203.0.113.0/24", "abuse", 1, 100))
+    listed.add(Ban("address:203.0.113.7", "abuse", 1, None))
+    listed.add(Ban("network:2001:db8::/32", "abuse", 1, None))
+    listed.add(Ban("address:2001:db9::/64", "abuse", 1, None))
+
+    def banned(wall_us):
+        hosts = ("203.0.113.1", "203.0.113.7", "203.0.114.1", "2001:db8:5::1", "2001:db9::9", "2001:dba::1")
+        return [listed.refuses_place(place_of(host), wall_us) for host in hosts]
+
+    assert banned(99) == [True, True, False, True, True, False]
+    assert banned(100) == [False, True, False, True, True, False]
+    assert listed.addresses == 4
+
+
+def test_lifted_network_is_gone_whole():
+    """Its prefix length is not even looked at any more; what it covered by itself stays banned."""
+    store = MemoryStore()
+    listed = BanList(store)
+    for subject in ("network:203.0.113.0/24", "address:203.0.113.7"):
+        store.commit([listed.add(Ban(subject, "abuse", 1, None))])
+    store.commit([listed.lift("network:203.0.113.0/24")])
+
+    for each in (listed, BanList(store)):
+        assert each.refuses_place(place_of("203.0.113.7"), 5)
+        assert not each.refuses_place(place_of("203.0.113.8"), 5)
+        assert len(each._networks) == 1
+
+
+@pytest.mark.parametrize(
+    ("subject", "asks"),
+    [
+        ("0.0.0.0/0", True),
+        ("::/0", True),
+        ("127.0.0.1", True),
+        ("126.0.0.0/7", True),
+        ("::1", True),
+        ("192.0.2.0/24", False),
+        ("2001:db8::1", False),
+        (KEY.hex(), False),
+    ],
+)
+def test_bans_that_are_slips_ask_for_force(subject, asks):
+    """Everybody, and this machine itself with the proxy on it."""
+    assert (why_force(parse_subject(subject)) is not None) is asks

@@ -10,7 +10,7 @@ from waystation.core.effects import Append, Close, Commit, Dial, Hold, Peer, Sen
 from waystation.core.facts import PeerLeft, Refused
 from waystation.core.machine import AsksNothing
 from waystation.crypto.hashing import keyed_reference
-from waystation.engine.admission import Admission
+from waystation.engine.admission import Admission, AdmissionLimits
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
@@ -258,6 +258,40 @@ def test_silent_newcomers_are_refused_by_name_and_counted():
     assert (before["handshakes"], before["connections"]) == (16, 16)
     assert rig.node.sizes()["node"] == {"connections": 0, "handshakes": 0, "bans": 0}
     assert rig.recorder.totals()["refusals"] == {("bhumi", "address_handshakes_full"): 1}
+
+
+def test_connection_without_a_handshake_counts_none():
+    """A bare listener establishes connections at once, however many come in one turn (NODE-HANDSHAKES)."""
+    rig = Rig()
+    opened = [rig.node.open("bhumi", "192.0.2.9", WALL, rig.now, has_handshake=False) for _ in range(20)]
+    counted = rig.node.sizes()["node"]
+    rig.node.connect("bhumi", "192.0.2.9", rig.now, has_handshake=False)
+    for _ in range(19):
+        rig.node.release("192.0.2.9", has_handshake=False)
+
+    assert opened == [True] * 20
+    assert (counted["handshakes"], counted["connections"]) == (0, 20)
+    assert (rig.node.sizes()["node"]["handshakes"], rig.node.sizes()["node"]["connections"]) == (0, 1)
+
+
+def test_displaced_handshake_is_named_once_and_counted():
+    """The server learns whose connection to close; the operator sees that it gave way."""
+    rig = Rig()
+    for number in range(193):
+        assert rig.node.open("bhumi", f"10.{number}.0.1", WALL, rig.now)
+
+    assert (rig.node.displaced(), rig.node.displaced()) == (["10.0.0.1"], [])
+    assert rig.recorder.totals()["refusals"] == {("bhumi", "handshake_displaced"): 1}
+
+
+def test_new_limits_hold_from_now_on():
+    """Connections that stand stay, and a further one meets the new ceiling."""
+    rig = Rig()
+    opened = [rig.node.open("bhumi", "192.0.2.9", WALL, rig.now) for _ in range(3)]
+    rig.node.use_limits(AdmissionLimits(connections_per_address=3))
+
+    assert opened == [True] * 3
+    assert not rig.node.open("bhumi", "192.0.2.9", WALL, rig.now)
 
 
 class Asker:

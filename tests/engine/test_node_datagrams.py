@@ -8,8 +8,9 @@ from tests.engine.build import KEY, SECOND, WALL
 from waystation.core.effects import Commit, SendTo, SignatureCheck, Verify
 from waystation.core.facts import Refused
 from waystation.core.instant import Instant
+from waystation.core.network_set import place_of
 from waystation.crypto.hashing import keyed_reference
-from waystation.engine import node as module
+from waystation.engine import access as module
 from waystation.engine.admission import Admission
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
@@ -62,6 +63,9 @@ class Saying:
 
     def expel(self, identity, now):
         self.told.append(("expel", identity))
+
+    def review(self, now):
+        self.told.append(("review", None))
 
     def sizes(self):
         return {"things": 3}
@@ -170,7 +174,7 @@ def test_without_banned_addresses_nobody_is_looked_up(monkeypatch):
     """Bans of identities cost a datagram nothing, and hosts are looked at once while there are bans of addresses."""
     node, relay, bans, _ = rig()
     looked = []
-    monkeypatch.setattr(module, "address_key", lambda host: looked.append(host) or host)
+    monkeypatch.setattr(module, "place_of", lambda host: looked.append(host) or place_of(host))
     bans.add(Ban(f"id:{'00' * 32}", "abuse", WALL, None))
     node.receive_datagrams("saying", [(b"a", HERE)], WALL, NOW)
     before = list(looked)
@@ -184,12 +188,12 @@ def test_without_banned_addresses_nobody_is_looked_up(monkeypatch):
 
 def test_memory_of_hosts_is_bounded(monkeypatch):
     """However many addresses speak, at most so many are remembered."""
-    monkeypatch.setattr(module, "KEYS_MAX", 4)
+    monkeypatch.setattr(module, "PLACES_MAX", 4)
     node, _, bans, _ = rig()
     bans.add(Ban("address:198.51.100.1", "abuse", WALL, None))
     node.receive_datagrams("saying", [(b"a", (f"192.0.2.{number}", 1)) for number in range(11)], WALL, NOW)
 
-    assert len(node._address_keys) <= 4
+    assert len(node._access._places) <= 4
 
 
 def test_it_is_a_relay_in_everything_else():

@@ -69,7 +69,7 @@ def test_source_is_named_as_the_recorder_names_it():
     events = []
     recorder = Recorder(events.append, random.Random(1))
     recorder.use_key(KEY)
-    recorder.refused_at_door("bhumi", AdmissionRefusal.FULL, NOW, HOST)
+    recorder.refused_by_admission("bhumi", AdmissionRefusal.FULL, NOW, HOST)
     recorder.node_stopped(NOW)
 
     assert source_ref() in [getattr(event, "source_ref", None) for event in events]

@@ -11,8 +11,10 @@ from waystation.core.facts import Outcome
 from waystation.core.instant import Instant
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine import recorder as module
+from waystation.engine import references
 from waystation.engine.admission import AdmissionRefusal
-from waystation.engine.recorder import Recorder, Traffic
+from waystation.engine.connections import Connection, Traffic
+from waystation.engine.recorder import Recorder
 from waystation.journal import events
 from waystation.journal.contract import kind_of
 from waystation.journal.segment import encode_lines
@@ -61,7 +63,7 @@ def test_identified_connection_has_a_beginning_and_an_end():
     """Both events share a connection reference that is drawn, and the end counts the bytes."""
     recorder, written = make()
     traffic = Traffic()
-    recorder.connected("bhumi", 4, traffic, Instant(0))
+    recorder.connected(Connection("bhumi", 4, traffic, Instant(0)))
     recorder.note(facts.PeerIdentified("bhumi", 4, ALICE), Instant(1))
     traffic.bytes_in, traffic.bytes_out = 100, 200
     recorder.note(facts.PeerLeft("bhumi", 4, ALICE, "replaced"), Instant(2))
@@ -70,15 +72,15 @@ def test_identified_connection_has_a_beginning_and_an_end():
     assert came.conn_ref == left.conn_ref
     assert len(came.conn_ref) == 8
     assert left == events.PeerLeft(WALL + 2, "bhumi", came.conn_ref, came.peer_ref, "replaced", 100, 200)
-    assert not recorder._traffic
-    assert not recorder._connections
+    assert not recorder.connections
+    assert not recorder._references.is_identified(4)
 
 
 def test_anonymous_connections_are_counted_by_the_minute():
     """One row a minute, whatever came and went; no row for a minute in which nothing did."""
     recorder, written = make()
     for peer in range(5):
-        recorder.connected("bhumi", peer, Traffic(), Instant(3))
+        recorder.connected(Connection("bhumi", peer, Traffic(), Instant(3)))
     for peer in range(2):
         recorder.note(facts.PeerLeft("bhumi", peer, None, "disconnected"), Instant(4))
     due = recorder.deadline()
@@ -98,7 +100,7 @@ def test_refusals_of_a_second_are_one_row_each_kind():
     for _ in range(10_000):
         recorder.note(facts.Refused("bhumi", None, "oversize"), Instant(5))
     recorder.note(facts.Refused("bhumi", ALICE, "unknown_extension", 7), Instant(6))
-    recorder.refused_at_door("bhumi", AdmissionRefusal.FULL, Instant(7))
+    recorder.refused_by_admission("bhumi", AdmissionRefusal.FULL, Instant(7))
     nothing_yet = list(written)
     recorder.wake(Instant(SECOND + 5))
 
@@ -128,7 +130,7 @@ def test_who_is_turned_away_at_the_door_leaves_the_network():
     """Refusals of one network are one row under its keyed hash; without an address there is none."""
     recorder, written = make()
     for address in ("203.0.113.7", "203.0.113.8", "2001:db8:7:1::/64", "2001:db8:7:2::/64", ""):
-        recorder.refused_at_door("bhumi", AdmissionRefusal.ADDRESS_FULL, Instant(1), address)
+        recorder.refused_by_admission("bhumi", AdmissionRefusal.ADDRESS_FULL, Instant(1), address)
     recorder.note(facts.Refused("bhumi", ALICE, "address_full"), Instant(1))
     recorder.wake(Instant(2 * SECOND))
     v4, v6 = (keyed_reference(KEY, name) for name in (b"net:203.0.113.0/24", b"net:2001:db8:7::/48"))
@@ -142,7 +144,7 @@ def test_refusals_of_too_many_networks_lose_the_network_and_not_the_count(monkey
     monkeypatch.setattr(module, "REFUSAL_KEYS_MAX", 3)
     recorder, written = make()
     for number in range(8):
-        recorder.refused_at_door("merk", AdmissionRefusal.FULL, Instant(1), f"10.0.{number}.1")
+        recorder.refused_by_admission("merk", AdmissionRefusal.FULL, Instant(1), f"10.0.{number}.1")
     recorder.wake(Instant(2 * SECOND))
 
     assert [(event.times, event.source_ref is None) for event in written] == [(1, False)] * 3 + [(5, True)]
@@ -153,7 +155,7 @@ def test_no_address_is_in_a_line_about_the_door():
     lines = []
     for key in (KEY, b"other" * 6):
         recorder, written = make(key=key)
-        recorder.refused_at_door("bhumi", AdmissionRefusal.FULL, Instant(1), "203.0.113.7")
+        recorder.refused_by_admission("bhumi", AdmissionRefusal.FULL, Instant(1), "203.0.113.7")
         recorder.wake(Instant(2 * SECOND))
         lines.append(encode_lines(written, 0))
 
@@ -162,11 +164,23 @@ def test_no_address_is_in_a_line_about_the_door():
         assert address not in lines[0] + lines[1]
 
 
+def test_refused_get_is_counted_and_not_written():
+    """A public page belongs to no protocol, so its refusals are in the totals and in memory, and in no row."""
+    recorder, written = make()
+    for host in ("203.0.113.7", "203.0.113.8", ""):
+        recorder.refused_get(AdmissionRefusal.GETS_RATE, Instant(1), host)
+    recorder.wake(Instant(2 * SECOND))
+
+    assert recorder.totals()["refusals"] == {("web", "gets_rate"): 3}
+    assert recorder.refused_peers.of("web", "gets_rate") == [("net:203.0.113.0/24", 2, Instant(1))]
+    assert (written, recorder.deadline()) == ([], None)
+
+
 def test_bytes_carried_outlive_their_connections():
     """Connections that stand and those that are over count alike."""
     recorder, _ = make()
     for peer, traffic in ((1, Traffic()), (2, Traffic()), (3, Traffic())):
-        recorder.connected("bhumi", peer, traffic, Instant(0))
+        recorder.connected(Connection("bhumi", peer, traffic, Instant(0)))
         traffic.bytes_in, traffic.bytes_out = peer, 10 * peer
     recorder.note(facts.PeerIdentified("bhumi", 1, ALICE), Instant(1))
     before = recorder.carried()
@@ -182,7 +196,7 @@ def test_totals_count_what_is_noted_even_without_a_journal():
     for outcome in (Outcome.OK, Outcome.OK, Outcome.TIMEOUT):
         recorder.note(facts.DeliveryFinished("bhumi", 1, ALICE, outcome, 1, 0, 1), Instant(1))
     recorder.note(facts.DeliveryAccepted("bhumi", 1, ALICE, 1), Instant(1))
-    recorder.refused_at_door("bhumi", AdmissionRefusal.FULL, Instant(1))
+    recorder.refused_by_admission("bhumi", AdmissionRefusal.FULL, Instant(1))
 
     assert recorder.totals() == {
         "deliveries": {("bhumi", "ok"): 2, ("bhumi", "timeout"): 1},
@@ -209,7 +223,7 @@ def test_end_of_the_node_writes_what_was_gathered_first():
     """Nothing that was counted is lost in a good end."""
     recorder, written = make()
     recorder.node_started(Instant(0), "0.1.0")
-    recorder.connected("bhumi", 1, Traffic(), Instant(1))
+    recorder.connected(Connection("bhumi", 1, Traffic(), Instant(1)))
     recorder.note(facts.Refused("bhumi", None, "oversize"), Instant(1))
     recorder.node_stopped(Instant(5))
 
@@ -241,12 +255,12 @@ def test_references_of_two_boots_differ():
 
 def test_cached_references_are_bounded(monkeypatch):
     """Whoever is named in a flood of SENDs does not stay in memory."""
-    monkeypatch.setattr(module, "REFERENCES_CACHED_MAX", 4)
+    monkeypatch.setattr(references, "REFERENCES_CACHED_MAX", 4)
     recorder, written = make()
     for number in range(100):
         recorder.note(facts.DeliveryAccepted("bhumi", 1, number.to_bytes(32, "big"), 1), Instant(1))
 
-    assert len(recorder._references) <= 4
+    assert len(recorder._references._cache) <= 4
     assert len({event.peer_ref for event in written}) == 100
 
 

@@ -11,12 +11,12 @@ import sys
 import threading
 from pathlib import Path
 
-from waystation.cli.mcu_folder import STATE_FILE, Relay, write_folder
-from waystation.cli.mcu_package import copy_package, device_module, micropython
+from waystation.cli.mcu.folder import STATE_FILE, Relay, write_folder
+from waystation.cli.mcu.package import copy_package, device_module, micropython
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.payloads import ContentType, DeviceMessage, decode_payload, encode_payload
-from waystation.protocols.bhumi.suites import Direction, SharedSecrets, Suite, open_static, seal_static
+from waystation.protocols.bhumi.payload.contents import ContentType, DeviceMessage, decode_payload, encode_payload
+from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, open_static, seal_static
 
 HERE = Path(__file__).parent
 CPYTHON = "cpython"

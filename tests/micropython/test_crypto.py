@@ -8,7 +8,7 @@ import pytest
 
 from tests.crypto.test_signing import RFC_8032
 from tests.micropython.build import INTERPRETERS, on_board
-from waystation.cli.mcu_package import device_module, package_folder
+from waystation.cli.mcu.package import device_module, package_folder
 
 pytestmark = pytest.mark.parametrize("interpreter", INTERPRETERS)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, Board, connected, delivery_of, on_board
-from waystation.cli.mcu_folder import MAIN, Relay
-from waystation.cli.mcu_package import device_module
+from waystation.cli.mcu.folder import MAIN, Relay
+from waystation.cli.mcu.package import device_module
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import verify
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.payloads import (
+from waystation.protocols.bhumi.payload.contents import (
     Command,
     ContentType,
     HandshakeComplete,
@@ -22,7 +22,7 @@ from waystation.protocols.bhumi.payloads import (
     encode_command,
     encode_payload,
 )
-from waystation.protocols.bhumi.suites import Direction, SharedSecrets, Suite, open_static, seal_handshake
+from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, open_static, seal_handshake
 
 
 def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):

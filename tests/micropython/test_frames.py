@@ -12,7 +12,7 @@ from waystation.core.ids import PublicKey
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.payloads import (
+from waystation.protocols.bhumi.payload.contents import (
     ContentType,
     DeviceMessage,
     HandshakeComplete,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.micropython.build import INTERPRETERS, words_of
-from waystation.cli.mcu_package import copy_package, device_module
+from waystation.cli.mcu.package import copy_package, device_module
 
 KEEPER = """
 import sys

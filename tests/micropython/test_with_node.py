@@ -6,11 +6,11 @@ import contextlib
 import pytest
 
 from tests.micropython.build import INTERPRETERS, Board, described
-from tests.sdk.test_bhumi_with_node import Node
+from tests.sdk.bhumi.test_with_node import Node
 from waystation.core.ids import decode_id52
 from waystation.crypto.signing import KeyPair
-from waystation.sdk.bhumi import BhumiState, ContentType, Dialect, Patience, Sender
-from waystation.sdk.bhumi_guide import Guide
+from waystation.sdk.bhumi import BhumiState, ContentType, Dialect, Sender, Timeouts
+from waystation.sdk.bhumi.guide import Guide
 from waystation.sdk.errors import InviteRefusedError
 from waystation.transport.tls import authority_der
 
@@ -45,7 +45,7 @@ while awake:
 one.close()
 print("asleep")
 """
-PATIENCE = Patience(wait_s=30, doubt_s=30, settle_s=2)
+TIMEOUTS = Timeouts(wait_s=30, doubt_s=30, settle_s=2)
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,13 @@ def board(request, tmp_path, node):
 
 
 @contextlib.asynccontextmanager
-async def paired(tmp_path, node, board, dialect, patience=PATIENCE):
+async def paired(tmp_path, node, board, dialect, timeouts=TIMEOUTS):
     """Give a sender that has used the board's invite."""
     board.start()
     await asyncio.to_thread(board.until, "listening")
     state = BhumiState(tmp_path / "bob")
     try:
-        async with Sender(state, node.url, tls=node.tls, dialect=dialect, patience=patience) as bob:
+        async with Sender(state, node.url, tls=node.tls, dialect=dialect, timeouts=timeouts) as bob:
             await bob.accept(board.token, alias="board")
             yield bob, state
     finally:
@@ -146,7 +146,7 @@ def test_answer_survives_a_power_cut(node, tmp_path, board):
         board.start()
         await asyncio.to_thread(board.until, "listening")
         state = BhumiState(tmp_path / "bob")
-        async with Sender(state, node.url, tls=node.tls, patience=PATIENCE) as bob:
+        async with Sender(state, node.url, tls=node.tls, timeouts=TIMEOUTS) as bob:
             (recovered,) = await bob.recover()
         pending = state.pending()
         state.close()

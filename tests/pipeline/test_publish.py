@@ -180,9 +180,9 @@ def test_kill_at_any_moment_leaves_a_whole_snapshot(tmp_path):
 
 
 def test_local_parts_go_nowhere_else(tmp_path):
-    """How good relays are stays in the lake's own folder; anything else may go to another one."""
+    """Scores of relays stay in the lake's own folder; anything else may go to another one."""
     lake, elsewhere = tmp_path / "lake", tmp_path / "elsewhere"
-    with pytest.raises(LocalError, match="scores tells how good relays are"):
+    with pytest.raises(LocalError, match="scores rates other relays"):
         publish(lake, part("a"), part("b", "scores", is_local=True), folder=elsewhere)
     refused = elsewhere.exists()
     publish(lake, part("a"), folder=elsewhere)

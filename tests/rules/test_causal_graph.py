@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.protocols.bsp import graph_facts
 from waystation.protocols.bsp.refusals import Refusal
+from waystation.protocols.bsp.relay import facts
 from waystation.rules import causal_graph
 from waystation.rules.causal_graph import Cause, Closure, close, converge_us
 
@@ -172,7 +172,7 @@ def test_long_chains_need_no_stack(cycle: bool) -> None:
 def test_words_are_those_of_the_protocol() -> None:
     """States and the reason are spelled as nodes record them."""
     for name in ("DELETED", "DELIVERED", "INVALID", "WAITING"):
-        assert getattr(causal_graph, name) == getattr(graph_facts, name)
+        assert getattr(causal_graph, name) == getattr(facts, name)
     assert Refusal.INVALID_DEPENDENCY.value == causal_graph.INVALID_DEPENDENCY
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from waystation.rules.consistency import (
     EXPECTED_MIN,
     SUSPICIOUS_MAX,
-    Habits,
+    Behaviour,
     Sighting,
     Terms,
     expected,
@@ -23,10 +23,10 @@ from waystation.rules.consistency import (
 HOUR_US = 3_600_000_000
 TERMS = Terms(2, HOUR_US, 100 * HOUR_US)
 TYPES = frozenset({"POST"})
-HABITS = Habits("a", TYPES, 91 * HOUR_US)
+BEHAVIOUR = Behaviour("a", TYPES, 91 * HOUR_US)
 
 nodes = st.sampled_from("abcde")
-habits = st.builds(Habits, relay=nodes, type_names=st.just(TYPES), since_us=st.integers(0, 101 * HOUR_US))
+behaviours = st.builds(Behaviour, relay=nodes, type_names=st.just(TYPES), since_us=st.integers(0, 101 * HOUR_US))
 sightings = st.builds(
     Sighting,
     packet_id=st.binary(min_size=2, max_size=2),
@@ -107,33 +107,33 @@ def test_more_evidence_narrows() -> None:
 )
 def test_what_is_expected(packet: Sighting, wanted: bool) -> None:
     """Enough others, old enough, not before its time, alive at that age, of a known type; to the microsecond."""
-    assert expected(packet, HABITS, TERMS) is wanted
+    assert expected(packet, BEHAVIOUR, TERMS) is wanted
 
 
 @settings(max_examples=200)
-@given(st.lists(sightings, max_size=80), habits, st.randoms(use_true_random=False))
-def test_tally_counts_each_packet_once(packets: list[Sighting], habit: Habits, rng) -> None:
+@given(st.lists(sightings, max_size=80), behaviours, st.randoms(use_true_random=False))
+def test_tally_counts_each_packet_once(packets: list[Sighting], behaviour: Behaviour, rng) -> None:
     """Served and missing add up, whatever the order, and the smallest missing ids are named."""
-    result = tally(packets, habit, TERMS)
-    wanted = [packet for packet in packets if expected(packet, habit, TERMS)]
-    missing = sorted(packet.packet_id for packet in wanted if habit.relay not in packet.nodes)
+    result = tally(packets, behaviour, TERMS)
+    wanted = [packet for packet in packets if expected(packet, behaviour, TERMS)]
+    missing = sorted(packet.packet_id for packet in wanted if behaviour.relay not in packet.nodes)
     shuffled = list(packets)
     rng.shuffle(shuffled)
 
     assert result.n_expected == len(wanted)
     assert result.n_expected - result.n_served == len(missing)
     assert list(result.suspicious) == missing[:SUSPICIOUS_MAX]
-    assert tally(shuffled, habit, TERMS) == result
+    assert tally(shuffled, behaviour, TERMS) == result
 
 
 @settings(max_examples=200)
-@given(sightings, habits)
-def test_own_sighting_is_no_witness(packet: Sighting, habit: Habits) -> None:
+@given(sightings, behaviours)
+def test_own_sighting_is_no_witness(packet: Sighting, behaviour: Behaviour) -> None:
     """Whether a relay stored a packet does not change whether it was expected to."""
-    without, having = packet.nodes - {habit.relay}, packet.nodes | {habit.relay}
+    without, having = packet.nodes - {behaviour.relay}, packet.nodes | {behaviour.relay}
 
-    assert expected(packet._replace(nodes=without), habit, TERMS) == expected(
-        packet._replace(nodes=having), habit, TERMS
+    assert expected(packet._replace(nodes=without), behaviour, TERMS) == expected(
+        packet._replace(nodes=having), behaviour, TERMS
     )
 
 

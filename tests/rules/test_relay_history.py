@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from waystation.protocols.strata.client_events import Authenticated, Limited, PublishUnknown, RelayError, Violation
+from waystation.protocols.strata.client.events import Authenticated, Limited, PublishUnknown, RelayError, Violation
 from waystation.rules.relay_history import TIMES_MAX, RelayFold, fold
 from waystation.rules.relay_observation import FAILED, MISSING, OK, Observation, Probe
 from waystation.rules.relay_score import explain
 from waystation.rules.relay_state import Incident, Reason, Standing, State
 from waystation.rules.relay_window import observations, window_to_plain
+from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry
-from waystation.sdk.strata_connection import Connected, Disconnected
-from waystation.sdk.strata_watch import RelayWatch
+from waystation.sdk.strata.watch import RelayWatch
 
 T0 = 1_699_999_980
 """The first second of a minute."""
@@ -62,13 +62,13 @@ class Client:
         """Let something happen and keep it."""
         kind = self._rng.choices(range(7), [8 * mood, 9 - 9 * mood, 3 * mood, 2 - 2 * mood, 0.05, 0.2, 0.2])[0]
         if kind == 0:
-            self.watch.note(Connected(1.0))
+            self.watch.note(Connected("r", 1.0))
             self._keep(Probe.CONNECT)
             if self._met:
                 self._keep(Probe.RECONNECT)
             self._met = True
         elif kind == 1:
-            self.watch.note(Disconnected("no", None, 1.0))
+            self.watch.note(Disconnected("r", "no", None, 1.0))
             self._keep(Probe.CONNECT, FAILED)
         elif kind == 2:
             latency_us = self._rng.randrange(10**6)

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from waystation.protocols.strata.client_events import Authenticated, Limited, PublishUnknown, RelayError, Violation
+from waystation.protocols.strata.client.events import Authenticated, Limited, PublishUnknown, RelayError, Violation
 from waystation.rules.relay_observation import FAILED, MISSING, OK, OUTCOMES, Observation, Probe, record
 from waystation.rules.relay_state import Incident, Standing, State
 from waystation.rules.relay_window import RelayWindow, observations, window_to_plain
+from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry
-from waystation.sdk.strata_connection import Connected, Disconnected, Pinged
-from waystation.sdk.strata_watch import RelayWatch
+from waystation.sdk.strata.watch import Pinged, RelayWatch
 
 T0 = 1_700_000_000
 NEW = Standing(State.PROBATION, T0)
@@ -49,9 +49,9 @@ def after(*observed, standing=NEW):
 
 
 EVENTS = [
-    ((Connected(1.0),), (seen(Probe.CONNECT),)),
-    ((Connected(1.0), Connected(1.0)), (seen(Probe.CONNECT), seen(Probe.RECONNECT), seen(Probe.CONNECT))),
-    ((Disconnected("no", None, 1.0),) * 3, (seen(Probe.CONNECT, FAILED),) * 3),
+    ((Connected("r", 1.0),), (seen(Probe.CONNECT),)),
+    ((Connected("r", 1.0), Connected("r", 1.0)), (seen(Probe.CONNECT), seen(Probe.RECONNECT), seen(Probe.CONNECT))),
+    ((Disconnected("r", "no", None, 1.0),) * 3, (seen(Probe.CONNECT, FAILED),) * 3),
     ((Authenticated((), 250_000),), (seen(Probe.RTT, latency_us=250_000),)),
     ((Authenticated((), 9_000),), (seen(Probe.SELF_SEND, latency_us=9_000),)),
     ((Pinged(12.5),), (seen(Probe.RTT, latency_us=12_500),)),

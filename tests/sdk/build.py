@@ -8,15 +8,15 @@ from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages, wire
-from waystation.protocols.bhumi.invite import Invite, encode_invite
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.payloads import HandshakeInit
-from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.payload.contents import HandshakeInit
+from waystation.protocols.bhumi.payload.invite import Invite, encode_invite
+from waystation.protocols.bhumi.payload.suites import SharedSecrets
+from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
-from waystation.protocols.bhumi.suites import SharedSecrets
-from waystation.sdk.bhumi import Backoff, BhumiState, Device, Dialect, Listening, Patience, Sender
-from waystation.sdk.bhumi_dialect import write_request
-from waystation.sdk.bhumi_state import HandshakeFacts
+from waystation.sdk.bhumi import Backoff, BhumiState, Device, Dialect, Listening, Sender, Timeouts
+from waystation.sdk.bhumi.dialect import write_request
+from waystation.sdk.bhumi.state import HandshakeFacts
 from waystation.transport.listen import Listener
 
 UNTIL_S = 10
@@ -26,7 +26,7 @@ ALICE = KeyPair.from_seed(bytes([0xA1]) * 32)
 PREIMAGE = bytes([0x10]) * 32
 BOB = KeyPair.from_seed(bytes([0xB2]) * 32)
 BACK = bytes([0x77]) * 32
-QUICK = Patience(doubt_s=3.0, settle_s=0.0)
+QUICK = Timeouts(doubt_s=3.0, settle_s=0.0)
 
 
 class _Relay:
@@ -235,14 +235,14 @@ async def echo(request):
 
 
 @contextlib.asynccontextmanager
-async def paired(tmp_path, relay, handler=echo, patience=QUICK, **options):
+async def paired(tmp_path, relay, handler=echo, timeouts=QUICK, **options):
     """Give a listening device "alice", and a sender "bob" that has accepted its invite."""
     async with RunningDevice(tmp_path / "alice", relay.url, handler, **options) as alice:
         token = alice.token()
         await alice.listening()
         state = BhumiState(tmp_path / "bob")
         dialect = {"dialect": options["dialect"]} if "dialect" in options else {}
-        async with Sender(state, relay.url, patience=patience, **dialect) as bob:
+        async with Sender(state, relay.url, timeouts=timeouts, **dialect) as bob:
             await bob.accept(token, alias="alice")
             yield alice, bob, state
         state.close()
@@ -252,7 +252,7 @@ async def paired(tmp_path, relay, handler=echo, patience=QUICK, **options):
 async def sender(tmp_path, relays, **options):
     """Give a sender with its own state, patient for a moment only."""
     state = BhumiState(tmp_path / "bob")
-    options.setdefault("patience", QUICK)
+    options.setdefault("timeouts", QUICK)
     async with Sender(state, relays, **options) as opened:
         yield opened, state
     state.close()

@@ -8,7 +8,7 @@ import pytest
 
 from waystation.core.errors import HostError
 from waystation.sdk import private_database
-from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase, open_private_database
+from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS t (x); CREATE TABLE IF NOT EXISTS u (y)"
 
@@ -18,7 +18,7 @@ def test_only_the_owner_may_read_it(tmp_path):
     fresh, loose = tmp_path / "a.db", tmp_path / "b.db"
     loose.touch(0o644)
     for path in (fresh, loose):
-        open_private_database(path, SCHEMA).close()
+        PrivateDatabase(path, SCHEMA).close()
 
     assert [stat.S_IMODE(path.stat().st_mode) for path in (fresh, loose)] == [0o600, 0o600]
 
@@ -27,12 +27,12 @@ def test_only_the_owner_may_read_it(tmp_path):
 def test_what_was_written_is_there_again(tmp_path, synchronous, level):
     """The schema may run on a file that has it; WAL and the asked-for sync are in force."""
     path = tmp_path / "a.db"
-    first = open_private_database(path, SCHEMA, synchronous=synchronous)
-    first.execute("INSERT INTO t VALUES (1)")
+    first = PrivateDatabase(path, SCHEMA, synchronous=synchronous)
+    insert(first, 1)
     first.close()
-    again = open_private_database(path, SCHEMA, synchronous=synchronous)
-    pragmas = [again.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
-    rows = again.execute("SELECT x FROM t").fetchall()
+    again = PrivateDatabase(path, SCHEMA, synchronous=synchronous)
+    pragmas = [again.first(f"PRAGMA {name}")[0] for name in ("journal_mode", "synchronous")]
+    rows = again.all("SELECT x FROM t")
     again.close()
 
     assert (pragmas, rows) == (["wal", level], [(1,)])
@@ -47,8 +47,8 @@ def test_another_program_that_makes_it_is_waited_for(tmp_path, lock):
     other.execute("CREATE TABLE t (x)")
     commit = threading.Timer(0.2, other.execute, ["COMMIT"])
     commit.start()
-    ours = open_private_database(path, SCHEMA)
-    tables = ours.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
+    ours = PrivateDatabase(path, SCHEMA)
+    tables = ours.all("SELECT name FROM sqlite_master ORDER BY name")
     ours.close()
     commit.join()
     other.close()
@@ -62,18 +62,19 @@ def test_a_lock_for_ever_is_an_error(tmp_path, monkeypatch):
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        open_private_database(tmp_path / "a.db", SCHEMA)
+    with pytest.raises(HostError, match="locked"):
+        PrivateDatabase(tmp_path / "a.db", SCHEMA)
     other.close()
 
 
 def test_what_is_no_database_is_refused(tmp_path):
-    """A file of another kind stays as it is."""
+    """A file of another kind stays as it is; a folder is no database either."""
     path = tmp_path / "a.db"
     path.write_bytes(b"not a database, and longer than a header of sixteen bytes" * 20)
 
-    with pytest.raises(sqlite3.DatabaseError):
-        open_private_database(path, SCHEMA)
+    for each in (path, tmp_path):
+        with pytest.raises(HostError, match="cannot use"):
+            PrivateDatabase(each, SCHEMA)
     assert path.read_bytes().startswith(b"not a database")
 
 

@@ -62,15 +62,6 @@ def test_file_is_private(table):
     assert {stat.S_IMODE(path.stat().st_mode) for path in table.path.parent.iterdir()} == {0o600}
 
 
-def test_open_file_is_made_private(tmp_path):
-    """A file that others could read is closed to them when it is opened."""
-    path = tmp_path / "relays.db"
-    path.touch(mode=0o644)
-    RelayScores(path).close()
-
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
 def test_entry_comes_back_after_reopening(table, clock):
     """Everything saved is there again for the next program, stamped with the whole second of the save."""
     saved = entry()
@@ -202,14 +193,3 @@ def test_failed_save_changes_nothing(table):
     table.save(entry("wss://next"))
 
     assert [each.score for each in table.list()] == [0.71, 0.71]
-
-
-def test_what_is_no_database_is_refused(tmp_path):
-    """A file of something else and a folder are HostErrors, not overwritten."""
-    path = tmp_path / "relays.db"
-    path.write_bytes(b"something else entirely" * 50)
-
-    for each in (path, tmp_path):
-        with pytest.raises(HostError, match="cannot use"):
-            RelayScores(each)
-    assert path.read_bytes() == b"something else entirely" * 50

@@ -6,15 +6,14 @@ import http.client
 import json
 import os
 import random
-import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
+from tools.served import ServedNode
 from waystation.core.effects import Append, Close, Hold, Send, SendMany
 from waystation.core.facts import PeerLeft
 from waystation.core.instant import Instant
@@ -27,7 +26,8 @@ from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.protocols.bhumi import messages, wire
 from waystation.server.commit import GroupCommit
-from waystation.server.hub import Entrance, Hub, monotonic_now
+from waystation.server.hub import Hub, monotonic_now
+from waystation.server.sinks import ListenerSink
 from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.listen import Listener
@@ -157,6 +157,9 @@ class Echo:
     def expel(self, identity, now):
         pass
 
+    def review(self, now):
+        pass
+
     def sizes(self):
         return {"peers": len(self._partial)}
 
@@ -175,8 +178,8 @@ class Rig:
         self.node = Node({protocol: relay}, Admission(), BanList(self.store), recorder)
         self.commits = GroupCommit(self.store, self._release, self.failures.append)
         self.hub = Hub(self.node, self.commits, dialler=dialler)
-        self.entrance = entrance = Entrance(self.hub, protocol)
-        self._listener = Listener(entrance, entrance.admit, self.hub.release, None)
+        self.sink = ListenerSink(self.hub, protocol)
+        self._listener = Listener(self.sink, self.sink.admit, self.hub.release, None)
         self._dialled = []
         self.port = 0
 
@@ -222,44 +225,17 @@ def serve_echo(path, said):
     asyncio.run(main())
 
 
-class NodeProcess:
-    """``waystation serve`` in a process of its own, on free ports."""
+class NodeProcess(ServedNode):
+    """``waystation serve`` with all protocols in a process of its own, on free ports."""
 
     def __init__(self, home, **settings):
         """Describe a node; settings are given as ``bhumi__plain="127.0.0.1:0"``."""
-        self.home = Path(home)
-        chosen = {
-            "bhumi__tls": "127.0.0.1:0",
-            "bhumi__plain": "127.0.0.1:0",
-            "bsp__tls": "127.0.0.1:0",
-            "lprp__udp": "127.0.0.1:0",
-            "merk__ws": "127.0.0.1:0",
-            "strata__ws": "127.0.0.1:0",
-            "admin__listen": "127.0.0.1:0",
-        }
-        self.settings = {key.replace("__", "."): value for key, value in (chosen | settings).items()}
-        self.process = None
-        self.ready = {}
-
-    def start(self):
-        """Start and wait for the ready line."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        self._log = (self.home / "stderr.log").open("a")
-        self.process = subprocess.Popen(
-            serve_command(self.home, self.settings), stdout=subprocess.PIPE, stderr=self._log, text=True
-        )
-        line = self.process.stdout.readline()
-        assert line, self.log()
-        self.ready = json.loads(line)
-        return self
-
-    def log(self):
-        """Return everything the node has logged."""
-        return (self.home / "stderr.log").read_text()
+        listeners = ("bhumi__tls", "bhumi__plain", "bsp__tls", "lprp__udp", "merk__ws", "strata__ws", "admin__listen")
+        super().__init__(home, **(dict.fromkeys(listeners, "127.0.0.1:0") | settings))
 
     def url(self, name="bhumi_plain"):
         """Return the address of a listener."""
-        return self.ready["listeners"][name]
+        return self.address_of(name)
 
     def client(self, name="bhumi_plain", context=None):
         """Return a connected client."""
@@ -267,32 +243,12 @@ class NodeProcess:
             self.url(name), context or (client_context(self.home / "tls/ca.pem") if name == "bhumi" else None)
         )
 
-    def signal(self, number):
-        """Send a signal."""
-        self.process.send_signal(number)
-
-    def stop(self):
-        """Ask the node to end, and return its exit code."""
-        self.signal(signal.SIGTERM)
-        return self.wait()
-
-    def kill(self):
-        """End the node as a power cut would."""
-        self.signal(signal.SIGKILL)
-        return self.wait()
-
-    def wait(self):
-        """Wait for the end; return the exit code."""
-        code = self.process.wait(PATIENCE_S)
-        self.process.stdout.close()
-        self._log.close()
-        return code
-
     def ask(self, method, path, body=None, token=None):
-        """Ask the admin port; return status and parsed body."""
+        """Ask the admin port with the home's token, another one, or "" for none; return status and parsed body."""
         place = urlsplit(self.url("admin"))
         connection = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE_S)
         try:
+            token = self.token if token is None else token
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()

@@ -5,8 +5,12 @@ import contextlib
 
 from tests.server.build import eventually
 from waystation.core.errors import HostError
-from waystation.server.config import load_config
+from waystation.server.bhumi.tables import BhumiListenSettings
+from waystation.server.bsp.tables import BspListenSettings
+from waystation.server.config.load import load_config
+from waystation.server.config.web_ports import shared_web_ports
 from waystation.server.home import Home
+from waystation.server.lprp.tables import LprpListenSettings
 from waystation.server.node import NodeServer
 
 OFF = {
@@ -17,6 +21,7 @@ OFF = {
     "merk.ws": "",
     "strata.ws": "",
     "admin.listen": "",
+    "admin.socket": "",
 }
 
 
@@ -28,19 +33,17 @@ def configured(home, config_path=None, **settings):
 
 def listeners_of(config):
     """Return the names of the listeners that a configuration asks for."""
-    bhumi, merk, strata = config.bhumi_listen, config.merk_listen, config.strata_listen
-    bsp, lprp = config.bsp_listen, config.lprp_listen
+    bhumi, bsp, lprp = config.of(BhumiListenSettings), config.of(BspListenSettings), config.of(LprpListenSettings)
+    web = [port.table for group in shared_web_ports(config) for port in group]
     asked = {
         "bhumi": bhumi.enabled and bhumi.tls,
         "bhumi_plain": bhumi.enabled and bhumi.plain,
         "bsp": bsp.enabled and bsp.tls,
         "bsp_plain": bsp.enabled and bsp.plain,
         "lprp": lprp.enabled and lprp.udp,
-        "merk": merk.enabled and merk.ws,
-        "strata": strata.enabled and strata.ws,
         "admin": config.admin.listen,
     }
-    return {name for name, address in asked.items() if address}
+    return {name for name, address in asked.items() if address} | set(web)
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +55,12 @@ async def serving(home, config=None, kind=Home, static=None):
         config = config or configured(home)
         server = NodeServer(config, place, static)
         task = asyncio.create_task(server.serve())
-        await eventually(lambda: task.done() or listeners_of(config) <= server.status()["listeners"].keys())
+
+        def all_open():
+            urls = server.operations.status()["listeners"]  # the blind box has "" until it is open
+            return listeners_of(config) <= urls.keys() and all(urls.values())
+
+        await eventually(lambda: task.done() or all_open())
         try:
             yield server, task
         finally:

@@ -47,6 +47,7 @@ def test_ensure_makes_everything_and_says_so(tmp_path):
         home.archive_path,
         home.key_path,
         home.ca_path,
+        home.ca_key_path,
         home.cert_path,
         home.tls_key_path,
     ]
@@ -59,7 +60,7 @@ def test_ensure_again_changes_nothing(home):
 
     assert home.ensure(NOW, NAMES) == []
     assert _files(home) == before
-    assert len(before) == 4
+    assert len(before) == 5
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
@@ -71,7 +72,9 @@ def test_secrets_are_for_the_owner_only(tmp_path, umask):
     home.reference_key(NOW)
     os.umask(before)
 
-    assert [_mode(path) for path in (home.key_path, home.tls_key_path, home.references_path)] == [0o600] * 3
+    assert {_mode(path) for path in (home.key_path, home.ca_key_path, home.tls_key_path, home.references_path)} == {
+        0o600
+    }
     assert _mode(home.path) == 0o700
     assert _mode(home.cert_path) == 0o644
 
@@ -137,7 +140,7 @@ def test_key_that_others_may_read_is_refused(home, mode):
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize("name", ["key_path", "tls_key_path", "references_path", "token_path"])
+@pytest.mark.parametrize("name", ["key_path", "ca_key_path", "tls_key_path", "references_path", "token_path"])
 def test_check_secrets_looks_at_all_of_them(home, name):
     """Each secret file is looked at."""
     home.reference_key(NOW)
@@ -238,7 +241,7 @@ def test_damaged_reference_key_is_refused(home, text):
 
 def test_second_node_on_one_home_is_refused(home, monkeypatch):
     """The lock tells who holds it, and lets go at the end of the block."""
-    monkeypatch.setattr(home_module, "LOCK_PATIENCE_S", 0.0)
+    monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.0)
     with home.lock():
         assert home.locked_by() == os.getpid()
         with pytest.raises(HostError, match=rf"another node \(process {os.getpid()}\) runs on the home") as caught:

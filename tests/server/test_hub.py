@@ -5,7 +5,7 @@ import contextlib
 
 from tests.server.build import Echo, Rig, eventually, i_am, key_pair
 from waystation.protocols.bhumi import messages, session, wire
-from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.server import hub
 from waystation.server.entropy import SystemEntropy

@@ -9,7 +9,7 @@ from functools import partial
 from structlog.testing import capture_logs
 
 from tests.server.build import eventually
-from tests.transport.build_udp import address_of, port
+from tests.transport.datagrams.build_udp import address_of, port
 from waystation.core.effects import Append, Commit, SendTo, SignatureCheck, Verify
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair, sign
@@ -20,7 +20,7 @@ from waystation.engine.recorder import Recorder
 from waystation.server.commit import GroupCommit
 from waystation.server.hub import Hub, monotonic_now
 from waystation.store.sqlite import SqliteStore
-from waystation.transport.udp import UdpSocket
+from waystation.transport.datagrams.udp import UdpSocket
 
 PAIR = KeyPair.from_seed(b"k" * 32)
 
@@ -89,6 +89,9 @@ class Host:
         pass
 
     def expel(self, identity, now):
+        pass
+
+    def review(self, now):
         pass
 
     def sizes(self):

@@ -5,14 +5,14 @@ import asyncio
 from structlog.testing import capture_logs
 
 from tests.server.build import Echo, Rig, eventually, key_pair
-from tests.transport.build import Site
+from tests.transport.build import Sink, Site
 from waystation.core.effects import Append, Close, Commit, Dial, Peer, Send, SignatureCheck, Verify
 from waystation.core.records import Record
 from waystation.crypto.signing import sign
 from waystation.protocols.bhumi import messages
 from waystation.server import verifier
 from waystation.store.sqlite import SqliteStore
-from waystation.transport.websocket_dial import LinkPipe, dial_websocket
+from waystation.transport.websocket.dial import WebSocketDialler
 
 PAIR = key_pair()
 
@@ -190,13 +190,15 @@ def test_status_of_a_close_reaches_the_pipe(tmp_path):
 
     async def story(rig):
         async with Site() as site:
-            site.site._endpoints["/text"] = site.site._endpoints["/text"]._replace(sink=rig.entrance)
-            site.listener._admit, site.listener._release = rig.entrance.admit, rig.hub.release
-            link = await dial_websocket(site.url())
-            await link.send(b"hello\nleave 1013\n")
-            return [await link.receive() for _ in range(2)], link.status, rig.relay.addresses
+            site.site._endpoints["/text"] = site.site._endpoints["/text"]._replace(sink=rig.sink)
+            site.listener._admit, site.listener._release = rig.sink.admit, rig.hub.release
+            sink = Sink()
+            pipe = await WebSocketDialler(message_bytes_max=1_000, text=True).dial(site.url(), sink)
+            pipe.write([b"hello\nleave 1013\n"])
+            await sink.until(lambda: "lost" in sink.reports)
+            return sink.heard, pipe.close_status, rig.relay.addresses
 
-    assert run(story, tmp_path) == ([b"hello\n", None], 1013, ["127.0.0.1"])
+    assert run(story, tmp_path) == ([b"hello\n"], 1013, ["127.0.0.1"])
 
 
 def test_dial_without_a_dialler_fails(tmp_path):
@@ -223,8 +225,9 @@ def test_upstream_is_driven_like_any_peer(tmp_path):
 
     async def story(rig):
         async with Site() as site:
-            pipe = LinkPipe(Outgoing(rig.hub), await dial_websocket(site.url("/quiet")))
-            pipe.stand()
+            pipe = await WebSocketDialler(message_bytes_max=1_000, text=True).dial(
+                site.url("/quiet"), Outgoing(rig.hub)
+            )
             theirs = await site.quiet.stood()
             theirs.write([b"one\n", b"two\n"])
             await site.quiet.until(lambda: len(site.quiet.heard) == 2)

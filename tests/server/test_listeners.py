@@ -12,25 +12,28 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.server.build import eventually
+from tests.server.build_hosts import context_of
 from waystation.core.answers import HttpAnswer
 from waystation.core.errors import HostError
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
-from waystation.server import listeners
+from waystation.server.certificates.in_force import Certificates
 from waystation.server.commit import GroupCommit
-from waystation.server.config import load_config
+from waystation.server.config.load import load_config
 from waystation.server.home import Home
+from waystation.server.hosted import build_hosts
+from waystation.server.http.public_pages import PublicPages
+from waystation.server.http.well_known import WellKnown
 from waystation.server.hub import Hub, monotonic_now
-from waystation.server.listeners import Listeners, merk_message_bytes
-from waystation.server.public_pages import PublicPages
-from waystation.server.relays import build_relays
-from waystation.server.well_known import WellKnown
+from waystation.server.listeners import Listeners
+from waystation.server.merk import host as merk_host
+from waystation.server.proxy_rules import ProxyRules
 from waystation.store.memory import MemoryStore
 from waystation.transport.http_get import http_get
-from waystation.transport.tls import client_context, leaf_sha256
-from waystation.transport.websocket_liveness import Patience
+from waystation.transport.tls import client_context
+from waystation.transport.websocket.liveness import LivenessTimeouts
 
 PATIENCE_S = 5
 QUIET = {"bhumi.tls": "", "bsp.tls": "", "lprp.udp": "", "merk.ws": "", "strata.ws": ""}
@@ -50,19 +53,22 @@ async def listening(home, **flags):
     place = Home(home)
     place.ensure()
     store = MemoryStore()
-    relays = build_relays(config, place.key_pair(), store, random.Random(1), lambda _identity: True)
+    hosts = build_hosts(context_of(config, home, place.key_pair()))
+    relays = {name: host.relay for name, host in hosts.items()}
     recorder = Recorder(lambda _event: None, random.Random(1))
     recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
     recorder.use_key(b"k" * 32)
     commits = GroupCommit(store, lambda: None, lambda _error: None)
     hub = Hub(Node(relays, Admission(), BanList(store), recorder), commits)
     pages = PublicPages(
-        WellKnown(config, {}, dict),
+        WellKnown("node", {}, dict, hosts),
         monotonic_now,
         static=lambda path: HttpAnswer(200, (), b"page") if path == "/" else None,
-        strata=lambda path, _address, _now: HttpAnswer(200, (), f"strata {path}".encode()),
+        fallback=lambda path, _address, _now: HttpAnswer(200, (), f"strata {path}".encode()),
     )
-    listeners = Listeners(config, place, hub, pages)
+    certificates = Certificates(config, place, lambda: None)
+    certificates.use(config)
+    listeners = Listeners(config, certificates.context, hosts, hub, pages, ProxyRules(config.node))
     try:
         await listeners.open()
         yield listeners
@@ -244,14 +250,13 @@ def test_merk_takes_its_frames_and_their_envelope_and_no_more(tmp_path):
 
     flags = {"merk__ws": "127.0.0.1:0", "merk__max_frame_bytes": "1024"}
 
-    assert merk_message_bytes(load_config(None, {}, {"merk.max_frame_bytes": "1024"})) == 1_280
     assert told(tmp_path, story, **flags) == [1009, 1003]
 
 
 def test_merk_asks_who_is_silent(tmp_path, monkeypatch):
     """A connection gets a ping once it has been silent for as long as MERK allows: 30 s, and 10 s for the pong."""
-    reference = listeners.MERK_PATIENCE
-    monkeypatch.setattr(listeners, "MERK_PATIENCE", Patience(0.02, PATIENCE_S))
+    reference = merk_host.MERK_TIMEOUTS
+    monkeypatch.setattr(merk_host, "MERK_TIMEOUTS", LivenessTimeouts(0.02, PATIENCE_S))
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"
     request = f"GET /merk HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}\r\n\r\n"
 
@@ -265,7 +270,7 @@ def test_merk_asks_who_is_silent(tmp_path, monkeypatch):
         writer.close()
         return asked
 
-    assert reference == Patience(ping_after_s=30.0, pong_within_s=10.0)
+    assert reference == LivenessTimeouts(ping_after_s=30.0, pong_within_s=10.0)
     assert told(tmp_path, story, merk__ws="127.0.0.1:0") == b"\x89\x00"
 
 
@@ -284,27 +289,19 @@ def test_strata_keeps_its_own_limit_on_a_shared_port(tmp_path):
     assert told(tmp_path, story, merk__ws=address, strata__ws=address) == 1009
 
 
-def test_wss_shows_the_certificate_of_its_table(tmp_path):
-    """With tls the port speaks wss, and a reload changes what newcomers are shown."""
+def test_wss_shows_the_certificate_of_the_node(tmp_path):
+    """With tls the port speaks wss; tests/server/certificates/ has what becomes of a new certificate."""
 
     async def story(listeners):
         url = listeners.urls()["merk"]
         context = client_context(tmp_path / "tls/ca.pem")
         async with dial(f"{url}/merk", ssl=context) as client:
-            challenge = await client.recv()
-            first = client.transport.get_extra_info("peercert")["serialNumber"]
-        for name in ("cert", "key"):
-            (tmp_path / "tls" / f"{name}.pem").write_bytes((tmp_path / "new/tls" / f"{name}.pem").read_bytes())
-        listeners.reload_certificates(load_config(None, {}, {}))
-        async with dial(f"{url}/merk", ssl=client_context(tmp_path / "new/tls/ca.pem")) as client:
-            second = client.transport.get_extra_info("peercert")["serialNumber"]
-        return url, len(challenge), first != second
+            return url, len(await client.recv())
 
-    Home(tmp_path / "new").ensure()
-    url, challenge_bytes, changed = told(tmp_path, story, merk__ws="127.0.0.1:0", merk__tls="true")
+    url, challenge_bytes = told(tmp_path, story, merk__ws="127.0.0.1:0", merk__tls="true")
 
     assert url.startswith("wss://127.0.0.1:")
-    assert (challenge_bytes, changed) == (CHALLENGE_BYTES, True)
+    assert challenge_bytes == CHALLENGE_BYTES
 
 
 def test_taken_port_is_refused(tmp_path):
@@ -346,28 +343,6 @@ def test_web_port_without_tls_of_ours_does_not_carry_bsp(tmp_path, flags):
 
     assert "bsp_wss" not in urls
     assert status == 200  # what a plain GET of an unknown path gets here
-
-
-def test_each_door_of_bsp_has_the_hash_of_its_own_certificate(tmp_path):
-    """Tables may name different certificates; behind a foreign proxy it is the one that the operator tells."""
-    for name in ("merk", "new"):
-        Home(tmp_path / name).ensure()
-    merk, new = (Home(tmp_path / name) for name in ("merk", "new"))
-
-    async def story(listeners):
-        ours = load_config(None, {}, {"bsp.cert": str(new.cert_path), "bsp.key": str(new.tls_key_path)})
-        return listeners.bsp_certificates(listeners._config), listeners.bsp_certificates(ours)[""]
-
-    flags = dict.fromkeys(("bsp__tls", "merk__ws", "strata__ws"), "127.0.0.1:0")
-    flags |= {"merk__tls": "true", "merk__cert": str(merk.cert_path), "merk__key": str(merk.tls_key_path)}
-    hashes, reloaded = told(tmp_path, story, **flags, bsp__terminator_certificate="ab" * 32)
-
-    assert hashes == {
-        "": leaf_sha256(tmp_path / "tls/cert.pem"),
-        "wss_merk": leaf_sha256(merk.cert_path),
-        "wss_strata": b"\xab" * 32,
-    }
-    assert reloaded == leaf_sha256(new.cert_path)
 
 
 @pytest.mark.parametrize(("where", "scheme"), [("127.0.0.1:0", "tcp"), ("0.0.0.0:0", "tls")])

@@ -136,3 +136,15 @@ def test_traceback_never_shows_a_local(log_format, logger):
 
     assert "IndexError: index out of range" in stream.getvalue()
     assert "abcdefgh" not in stream.getvalue()
+
+
+def test_debug_log_has_no_line_of_a_library():
+    """Below a warning other libraries speak of their sockets, which tells an operator nothing."""
+    stream = io.StringIO()
+    configure_logs("json", "debug", stream)
+    logging.getLogger("aiofastnet").debug("[fd=29 SSLTransport_Socket server #0]: KTLS SEND: disabled")
+    logging.getLogger("asyncio").info("a remark")
+    logging.getLogger("asyncio").warning("a warning")
+    structlog.get_logger().debug("peer.connected")
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["a warning", "peer.connected"]

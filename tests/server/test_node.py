@@ -13,6 +13,7 @@ import structlog
 
 from tests.server.build import PREIMAGE, NodeProcess, eventually, key_pair
 from tests.server.build_node import configured, serving
+from tests.transport.datagrams.build_udp import HAS_IPV6
 from waystation.core.answers import HttpAnswer
 from waystation.core.errors import HostError
 from waystation.core.ids import encode_id52
@@ -40,7 +41,7 @@ def test_status_names_the_node(tmp_path, capsys):
 
     async def story():
         async with serving(tmp_path) as (server, _):
-            return server.status(), server.ready()
+            return server.operations.status(), server.operations.ready()
 
     status, ready = asyncio.run(story())
     (line,) = [
@@ -65,7 +66,7 @@ def test_public_port_tells_about_the_node(tmp_path):
         async with serving(tmp_path, config, static={"/": page}.get) as (server, _):
             paths = ("/", "/.well-known/waystation.json", "/.well-known/merk-mesh.json", "/strata/descriptor", "/x")
             replies = [await http_get(f"http://{address}{path}") for path in paths]
-            return replies, server.status(), address
+            return replies, server.operations.status(), address
 
     (page, info, mesh, *others), status, address = asyncio.run(story())
     info, mesh = json.loads(info.body), json.loads(mesh.body)
@@ -80,20 +81,24 @@ def test_public_port_tells_about_the_node(tmp_path):
     assert [reply.status for reply in others] == [404, 404]
 
 
-def test_ready_line_of_the_log_names_the_page(tmp_path):
+@pytest.mark.parametrize(
+    ("ws", "page_host"),
+    [("*:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.1"), *([("[::]:0", "[::1]")] if HAS_IPV6 else [])],
+)
+def test_ready_line_of_the_log_names_the_page(tmp_path, ws, page_host):
     """Where a browser on this machine finds it, whatever address is bound; without a page nothing is named."""
     page = {"/": HttpAnswer(200, (), b"a page")}.get
 
     async def story(static):
-        config = configured(tmp_path, merk__ws="0.0.0.0:0")
+        config = configured(tmp_path, merk__ws=ws)
         async with serving(tmp_path, config, static=static) as (server, _):
-            return server.status()["listeners"]["merk"].rpartition(":")[2]
+            return server.operations.status()["listeners"]["merk"].rpartition(":")[2]
 
     with structlog.testing.capture_logs() as lines:
         ports = [asyncio.run(story(static)) for static in (page, None)]
     ready = [line for line in lines if line["event"] == "node.ready"]
 
-    assert [line.get("page") for line in ready] == [f"http://127.0.0.1:{ports[0]}/", None]
+    assert [line.get("page") for line in ready] == [f"http://{page_host}:{ports[0]}/", None]
 
 
 def test_node_without_merk_has_no_mesh(tmp_path):
@@ -102,8 +107,8 @@ def test_node_without_merk_has_no_mesh(tmp_path):
     async def story():
         config = configured(tmp_path, merk__enabled="false", strata__ws="127.0.0.1:0")
         async with serving(tmp_path, config) as (server, _):
-            url = server.status()["listeners"]["strata"].replace("ws:", "http:").removesuffix("/strata")
-            return (await http_get(f"{url}/.well-known/merk-mesh.json")).status, server.status()["mesh"]
+            url = server.operations.status()["listeners"]["strata"].replace("ws:", "http:").removesuffix("/strata")
+            return (await http_get(f"{url}/.well-known/merk-mesh.json")).status, server.operations.status()["mesh"]
 
     assert asyncio.run(story()) == (404, {})
 
@@ -126,7 +131,7 @@ def test_stop_ends_with_0_and_seals_the_journal(tmp_path):
     async def story():
         async with serving(tmp_path) as (server, task):
             server.stop()
-            return await task, server.ready()
+            return await task, server.operations.ready()
 
     code, ready = asyncio.run(story())
     (segment,) = (tmp_path / "journal").glob("event_date=*/*.jsonl")
@@ -144,8 +149,8 @@ def test_memory_store_and_no_journal_leave_no_files(tmp_path):
             server,
             _,
         ):
-            await server.ban(Ban("address:192.0.2.1", "floods", 1, None))
-            return [ban.subject for ban in server.bans()]
+            await server.operations.ban(Ban("address:192.0.2.1", "floods", 1, None))
+            return [ban.subject for ban in server.operations.bans()]
 
     assert asyncio.run(story()) == ["address:192.0.2.1"]
     assert not (tmp_path / "store.sqlite").exists()
@@ -159,8 +164,8 @@ def test_disk_that_refuses_ends_the_node_with_5(tmp_path):
         async with serving(tmp_path) as (server, task):
             server._store._writer.execute("PRAGMA query_only = ON")
             with pytest.raises(HostError, match="did not take a write"):
-                await server.ban(Ban("address:192.0.2.1", "floods", 1, None))
-            ready = server.ready()
+                await server.operations.ban(Ban("address:192.0.2.1", "floods", 1, None))
+            ready = server.operations.ready()
             async with asyncio.timeout(5):
                 return ready, await task
 
@@ -173,12 +178,14 @@ def test_bans_outlive_the_process(tmp_path):
     async def first():
         async with serving(tmp_path) as (server, _):
             for number in range(3):
-                await server.ban(Ban(f"address:192.0.2.{number}", "floods", number + 1, None))
-            return await server.lift_ban("address:192.0.2.1"), await server.lift_ban("address:192.0.2.9")
+                await server.operations.ban(Ban(f"address:192.0.2.{number}", "floods", number + 1, None))
+            return await server.operations.lift_ban("address:192.0.2.1"), await server.operations.lift_ban(
+                "address:192.0.2.9"
+            )
 
     async def second():
         async with serving(tmp_path) as (server, _):
-            return [ban.subject for ban in server.bans()]
+            return [ban.subject for ban in server.operations.bans()]
 
     assert asyncio.run(first()) == (True, False)
     assert asyncio.run(second()) == ["address:192.0.2.0", "address:192.0.2.2"]
@@ -201,6 +208,27 @@ def test_reload_applies_what_can_change(tmp_path):
     assert asyncio.run(story()) == (2_000, 2_000)
 
 
+def test_refused_reload_is_in_the_status_until_one_succeeds(tmp_path):
+    """The log line scrolls away, and the operator believes that the new file is in force."""
+    path = tmp_path / "node.toml"
+    path.write_text("[node]\ndrain_ms = 1000\n")
+
+    async def story():
+        async with serving(tmp_path / "home", configured(tmp_path / "home", path)) as (server, _):
+            seen = []
+            for drain_ms in (-1, 2_000):
+                path.write_text(f"[node]\ndrain_ms = {drain_ms}\n")
+                server.reload()
+                seen.append([each for each in server.operations.status()["trouble"] if "reload" in each])
+            return seen
+
+    refused, after = asyncio.run(story())
+
+    assert len(refused) == 1
+    assert "drain_ms" in refused[0]
+    assert after == []
+
+
 def test_reload_names_what_waits_for_a_restart_every_time(tmp_path, capsys):
     """What the running node does not use yet is named after each reload, until the file says what runs again."""
     path = tmp_path / "node.toml"
@@ -211,7 +239,7 @@ def test_reload_names_what_waits_for_a_restart_every_time(tmp_path, capsys):
             path.write_text("[node]\nname = 'two'\nlog_format = 'json'\n")
             server.reload()
             server.reload()
-            name = server.status()["name"]
+            name = server.operations.status()["name"]
             path.write_text("[node]\nname = 'one'\nlog_format = 'json'\n")
             server.reload()
             return name
@@ -296,8 +324,8 @@ def test_ban_is_logged_with_the_names_operators_search_for(tmp_path, subject, sh
     async def story():
         async with serving(tmp_path) as (server, _):
             with structlog.testing.capture_logs() as lines:
-                await server.ban(Ban(parse_subject(subject), "floods", 1, None))
-                await server.lift_ban(parse_subject(subject))
+                await server.operations.ban(Ban(parse_subject(subject), "floods", 1, None))
+                await server.operations.lift_ban(parse_subject(subject))
         return [
             (line["event"], line["subject"].removeprefix("address:"), line.get("id52"))
             for line in lines
@@ -405,7 +433,7 @@ def test_disabled_protocol_is_not_started(tmp_path):
         )
         task = asyncio.create_task(server.serve())
         await asyncio.sleep(0)
-        status = server.status()
+        status = server.operations.status()
         server.stop()
         return status["listeners"], set(status["sizes"]), await task
 
@@ -419,7 +447,7 @@ def test_run_refuses_a_taken_port_and_leaves_the_loop_clean(tmp_path):
 
     async def story():
         async with serving(tmp_path / "first") as (server, _):
-            taken = server.status()["listeners"]["bhumi_plain"].removeprefix("tcp://")
+            taken = server.operations.status()["listeners"]["bhumi_plain"].removeprefix("tcp://")
             config = configured(tmp_path / "second", bhumi__plain=taken)
             return await asyncio.get_running_loop().run_in_executor(None, refusal_of, config, place)
 

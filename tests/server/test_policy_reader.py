@@ -27,9 +27,9 @@ from waystation.rules.snapshot import (
     encode_snapshot,
     signed_bytes,
 )
+from waystation.server.config.settings import PolicySettings
 from waystation.server.home import Home
 from waystation.server.policy_reader import PolicyReader, read_published
-from waystation.server.settings import PolicySettings
 from waystation.store.memory import MemoryStore
 
 HOST = "192.0.2.7"

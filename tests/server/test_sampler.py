@@ -11,9 +11,9 @@ from waystation.core import facts
 from waystation.core.facts import Outcome
 from waystation.journal.events import NodeSampled
 from waystation.journal.segment import read_rows
+from waystation.server.config.settings import JournalSettings
 from waystation.server.home import Home
-from waystation.server.sampler import Reading, Sampler, messages_judged, sample, seconds_to_next, size_below
-from waystation.server.settings import JournalSettings
+from waystation.server.sampler import Reading, Sampler, messages_judged, sample, seconds_to_next
 from waystation.server.written import Written
 
 MINUTE = 60_000_000
@@ -51,16 +51,6 @@ def test_messages_are_what_was_judged():
     assert messages_judged(totals) == 15
 
 
-def test_sizes_are_of_everything_below(tmp_path):
-    """Folders count all that they hold; what does not exist counts nothing."""
-    (tmp_path / "box" / "deep").mkdir(parents=True)
-    for number, name in enumerate(("one", "box/two", "box/deep/three")):
-        (tmp_path / name).write_bytes(bytes(10**number))
-
-    assert size_below(tmp_path / "one", tmp_path / "box", tmp_path / "gone") == 111
-    assert size_below() == 0
-
-
 class Minute:
     """A node in an empty home, its sampler, and what happens while it waits."""
 
@@ -69,7 +59,7 @@ class Minute:
         self.home.ensure()
         self.rig = Rig()
         self.written = Written(JournalSettings(**settings), self.home, bytes(8))
-        self.sampler = Sampler(self.rig.node, self.rig.recorder, self.written, self.home)
+        self.sampler = Sampler(self.rig.node, self.rig.recorder, self.written, self.home, lambda: 5_000)
         self.looks = 0
 
     async def pause(self, seconds):
@@ -110,7 +100,7 @@ def test_a_minute_of_a_node_is_one_row(tmp_path):
     (row,) = minute.run()
     told = {name: int(text) for name, text in row["attrs"].items()}
 
-    assert [told[name] for name in ("connections", "messages", "bytes_in", "store_bytes")] == [1, 1, 3, 550]
+    assert [told[name] for name in ("connections", "messages", "bytes_in", "store_bytes")] == [1, 1, 3, 5_550]
     assert told["bytes_out"] > 0
     assert told["cpu_us"] >= 0
     assert told["memory_bytes"] > os.sysconf("SC_PAGE_SIZE")

@@ -7,8 +7,8 @@ import pytest
 from tests.protocols.strata.build import ALICE, NOW, post
 from waystation.journal.archive import ArchivedPacket, read_packets
 from waystation.journal.events import NodeStarted
+from waystation.server.config.settings import JournalSettings
 from waystation.server.home import Home
-from waystation.server.settings import JournalSettings
 from waystation.server.written import Written
 
 NODE_ID = bytes(8)

@@ -3,7 +3,7 @@
 import random
 
 from waystation.core.instant import Instant
-from waystation.sim.chance import HOUR_US, Trouble, fork, spread
+from waystation.sim.chance import HOUR_US, Recurring, fork, spread
 from waystation.sim.schedule import Schedule
 
 
@@ -27,11 +27,11 @@ def test_spread_has_its_mean():
     assert 900_000 < mean < 1_100_000
 
 
-def test_trouble_comes_as_often_as_it_should_until_the_calm():
-    """The rate is kept on average, and nothing happens behind the calm."""
+def test_action_recurs_as_often_as_it_should_until_the_phase_ends():
+    """The rate is kept on average, and nothing happens after the phase."""
     schedule, happened = Schedule(), []
-    trouble = Trouble(schedule, random.Random(7), lambda: schedule.now < 2 * HOUR_US)
-    trouble.often(300.0, lambda: happened.append(schedule.now))
+    recurring = Recurring(schedule, random.Random(7), lambda: schedule.now < 2 * HOUR_US)
+    recurring.often(300.0, lambda: happened.append(schedule.now))
     schedule.run(Instant(4 * HOUR_US))
 
     assert 500 < len(happened) < 700
@@ -39,17 +39,17 @@ def test_trouble_comes_as_often_as_it_should_until_the_calm():
     assert len(schedule) == 0
 
 
-def test_trouble_that_never_comes_draws_nothing():
+def test_action_that_never_comes_draws_nothing():
     """A rate of zero leaves the generator alone."""
     rng, schedule = random.Random(7), Schedule()
-    Trouble(schedule, rng, lambda: True).often(0.0, lambda: None)
+    Recurring(schedule, rng, lambda: True).often(0.0, lambda: None)
 
     assert len(schedule) == 0
     assert rng.random() == random.Random(7).random()
 
 
 def test_whatever_lasts_lasts_a_microsecond_at_least():
-    """A draw of zero would be no trouble."""
-    trouble = Trouble(Schedule(), random.Random(7), lambda: True)
+    """A draw of zero would last no time."""
+    recurring = Recurring(Schedule(), random.Random(7), lambda: True)
 
-    assert min(trouble.duration(1) for _ in range(200)) == 1
+    assert min(recurring.duration(1) for _ in range(200)) == 1

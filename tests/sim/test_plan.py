@@ -1,53 +1,84 @@
-"""Plans are drawn from the seed, and trouble is switched off as often as it should be."""
+"""Plans of every protocol are drawn from one generator, make every choice both ways, and say everything."""
 
 import random
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 
-from waystation.sim.plan import HOSTILE_KINDS, draw_plan
+import pytest
 
+from waystation.sim.bsp.plan import HOSTILE_KINDS as BSP_KINDS
+from waystation.sim.bsp.plan import draw_bsp_plan
+from waystation.sim.lprp.plan import HOSTILE_KINDS as LPRP_KINDS
+from waystation.sim.lprp.plan import draw_lprp_plan
+from waystation.sim.merk.plan import HOSTILE_CLIENTS, HOSTILE_NODES, draw_merk_plan
+from waystation.sim.plan import Plan, chance, draw_link, draw_rates
+from waystation.sim.strata.plan import HOSTILE_KINDS as STRATA_KINDS
+from waystation.sim.strata.plan import draw_strata_plan
 
-def plans(count=300):
-    return [draw_plan(random.Random(seed)) for seed in range(count)]
+PLANS = {
+    draw_bsp_plan: {"hostiles": BSP_KINDS},
+    draw_lprp_plan: {"hostiles": LPRP_KINDS},
+    draw_merk_plan: {"hostiles": HOSTILE_CLIENTS, "hostile_nodes": HOSTILE_NODES},
+    draw_strata_plan: {"hostiles": STRATA_KINDS},
+}
+"""What draws a plan, and the kinds of hostile actors in it by field."""
 
-
-def test_one_seed_draws_one_plan():
-    """The same seed draws the same plan."""
-    assert draw_plan(random.Random(4)) == draw_plan(random.Random(4))
-    assert draw_plan(random.Random(4)) != draw_plan(random.Random(5))
-
-
-def test_every_trouble_is_on_and_off():
-    """Swarm: each kind takes part in some plans and not in others."""
-    for part in ("faults", "sender", "device"):
-        drawn = [asdict(getattr(plan, part)) for plan in plans()]
-        for name, value in drawn[0].items():
-            if isinstance(value, float) and name != "keeps_connection":
-                absent = sum(1 for habits in drawn if habits[name] == 0.0)
-                assert 0.25 < absent / len(drawn) < 0.55, name
-
-
-def test_every_hostile_kind_appears():
-    """All tricks are played by some seed, and some seeds are without any."""
-    drawn = plans()
-
-    assert {kind for plan in drawn for kind in plan.hostiles} == set(HOSTILE_KINDS)
-    assert any(not plan.hostiles for plan in drawn)
+SEEDS = 400
+CONSTANT = {"framed", "pieces", "verify_delay_us", "rebind_on_relay", "byte_order"}
+"""Choices that a protocol does not make."""
 
 
-def test_largest_frame_passes_within_the_frame_timer():
-    """No plan has a link on which an honest device could not send its largest I_AM within 10 s."""
-    for plan in plans():
-        link = plan.link
-        frame_bytes = 256 * 32 + 16 * (plan.payload_bytes[1] + 100)
-        window_us = 2 * (link.latency_us + link.jitter_us)
-        needed_us = frame_bytes * window_us // link.window_bytes
-        if link.bytes_per_second:
-            needed_us += frame_bytes * 1_000_000 // link.bytes_per_second
-        assert needed_us < 10_000_000
+def leaves(plan, path=""):
+    """Yield every choice of a plan with its path."""
+    for field in fields(plan):
+        value = getattr(plan, field.name)
+        if is_dataclass(value):
+            yield from leaves(value, f"{path}{field.name}.")
+        else:
+            yield f"{path}{field.name}", value
 
 
-def test_description_names_every_choice():
-    """A trace begins with all that was drawn."""
-    plan = plans(1)[0]
+@pytest.mark.parametrize("draw", PLANS)
+def test_same_generator_draws_the_same_plan(draw):
+    """A plan is a function of its seed."""
+    assert draw(random.Random(7)) == draw(random.Random(7)) != draw(random.Random(8))
 
-    assert all(f"{name}=" in plan.describe() for name in asdict(plan))
+
+@pytest.mark.parametrize("draw", PLANS)
+def test_every_choice_is_made_in_several_ways(draw):
+    """Over many seeds every choice differs, and every kind of hostile actor takes part."""
+    drawn = [draw(random.Random(seed)) for seed in range(SEEDS)]
+    chosen = {}
+    for plan in drawn:
+        for path, value in leaves(plan):
+            chosen.setdefault(path, set()).add(value)
+
+    same = {path for path, values in chosen.items() if len(values) == 1}
+    assert {path for path in same if path.rpartition(".")[2] not in CONSTANT} == set()
+    for name, kinds in PLANS[draw].items():
+        assert {kind for plan in drawn for kind in getattr(plan, name)} == set(kinds)
+
+
+@pytest.mark.parametrize("draw", PLANS)
+def test_description_names_every_field(draw):
+    """The first line of a trace says what the plan is."""
+    plan = draw(random.Random(1))
+    assert isinstance(plan, Plan)
+    assert plan.describe().count("=") >= len(list(leaves(plan)))
+
+
+def test_rates_are_off_or_below_their_limit():
+    """Each kind of fault is switched off in a good part of the plans, and stays below its limit in the others."""
+    rng = random.Random(1)
+    rates = [draw_rates(rng, cuts=10.0)["cuts"] for _ in range(SEEDS)]
+
+    assert SEEDS / 4 < rates.count(0.0) < SEEDS / 2
+    assert 5.0 < max(rates) < 10.0
+    assert chance(rng, 0.0) == 0.0
+
+
+def test_framed_links_are_never_cut_in_pieces():
+    """A message arrives whole; for bytes it is drawn how often they do not."""
+    rng = random.Random(1)
+
+    assert {draw_link(rng, framed=True).pieces for _ in range(50)} == {0.1}
+    assert {draw_link(rng).pieces for _ in range(50)} == {0.0, 0.1, 0.5}

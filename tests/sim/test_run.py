@@ -7,16 +7,21 @@ import sys
 
 import pytest
 
-from tests.sim import build
+from tests.sim.bhumi.build import run_with
+from tests.sim.bhumi.core_mutants import SwapsResults
 from waystation.core.errors import LocalError
 from waystation.sim.run import LARGE, SCENARIOS, run_seed, scenario_of
 
-PROGRAM = "from waystation.sim.run import run_seed; print(run_seed('bhumi', 13, 0.02).trace_hash)"
+HOURS = {"bhumi": 0.02, "bhumi-open": 0.01, "bsp": 0.005, "lprp": 0.005, "merk": 0.01, "strata": 0.01}
+"""Simulated hours of a short run that still has something of everything."""
+
+PROGRAM = "from waystation.sim.run import run_seed; print(*(run_seed(*each).trace_hash for each in {}))"
 
 
-def test_one_seed_has_one_trace():
+@pytest.mark.parametrize("protocol", SCENARIOS)
+def test_one_seed_has_one_trace(protocol):
     """Twice the same seed is twice the same result; another seed is another trace."""
-    first, again, other = (run_seed("bhumi", seed, 0.02) for seed in (3, 3, 4))
+    first, again, other = (run_seed(protocol, seed, HOURS[protocol]) for seed in (3, 3, 4))
 
     assert first == again
     assert first.trace_hash != other.trace_hash
@@ -26,9 +31,21 @@ def test_one_seed_has_one_trace():
 def test_trace_does_not_depend_on_the_process(hash_seed):
     """No order of a set and no address of an object reaches a trace."""
     environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    said = subprocess.run([sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=True)
+    runs = [(protocol, 6, hours) for protocol, hours in HOURS.items()]
+    program = [sys.executable, "-c", PROGRAM.format(runs)]
+    printed = subprocess.run(program, env=environ, capture_output=True, text=True, check=True)
 
-    assert said.stdout.strip() == run_seed("bhumi", 13, 0.02).trace_hash
+    assert printed.stdout.split() == [run_seed(*each).trace_hash for each in runs]
+
+
+@pytest.mark.parametrize("protocol", SCENARIOS)
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_drawn_plan_breaks_no_invariant(protocol, seed):
+    """Our machines keep every invariant in plans drawn from seeds, and get something done."""
+    result = run_seed(protocol, seed, HOURS[protocol])
+
+    assert result.failure is None
+    assert sum(result.exchanges.values()) > 0
 
 
 def test_result_is_plain_json():
@@ -46,7 +63,7 @@ def test_result_is_plain_json():
 def test_failure_tells_law_time_and_last_lines():
     """A failed run stops where it failed, with the end of its trace."""
     lines = []
-    result = build.run_with(build.SwapsResults, 0)
+    result = run_with(SwapsResults, 0, hours=0.1, protocol="bhumi")
     run_seed("bhumi", 0, 0.02, sink=lines.append)
 
     assert result.failure.invariant == "one-result"

@@ -4,13 +4,13 @@ from enum import Enum
 
 import pytest
 
-from tests.sim.build import Remembering, fixed_rng
+from tests.sim.build import NotingStreams, Remembering, fixed_rng
 from waystation.core.effects import Append, Close, Commit, Dial, Hold, Send, SendMany, SignatureCheck, Verify
 from waystation.core.instant import Instant
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair, sign
 from waystation.journal.events import NodeStarted, NodeStopped
-from waystation.sim.link import LinkSettings
+from waystation.sim.net.link import LinkSettings
 from waystation.sim.schedule import Schedule
 from waystation.sim.trace import Trace
 from waystation.sim.world import World, WorldSettings
@@ -30,20 +30,11 @@ CHECKS = (
 )
 
 
-class Scripted:
+class Scripted(NotingStreams):
     """A relay that does what the first letter of its input says, and notes its inputs."""
 
-    def __init__(self):
-        self.inputs = []
-        self.effects = []
-        self.wake_at = None
-
-    def connect(self, peer, now, address=""):
-        self.inputs.append("connect")
-        self.address = address
-
     def receive(self, peer, data, now):
-        self.inputs.append(data)
+        super().receive(peer, data, now)
         self.effects += {
             b"e": [Send(peer, b"echo")],
             b"a": [Append(Record("t", b"k", b"v")), Send(peer, b"after the record")],
@@ -61,48 +52,12 @@ class Scripted:
         if data[:1] == b"w":
             self.wake_at = Instant(now + SECOND)
 
-    def disconnect(self, peer, now):
-        self.inputs.append("disconnect")
-
-    def congested(self, peer, now):
-        self.inputs.append("congested")
-
-    def drained(self, peer, now):
-        self.inputs.append("drained")
-
     def committed(self, ticket, now):
         self.inputs.append(("committed", ticket))
         self.effects.append(Append(Record("t", b"after", b"v")))
 
     def verified(self, ticket, answers, now):
         self.inputs.append(("verified", ticket, answers))
-
-    def wake(self, now):
-        if self.wake_at is not None and self.wake_at <= now:
-            self.wake_at = None
-            self.inputs.append(("wake", now))
-
-    def deadline(self):
-        return self.wake_at
-
-    def take(self):
-        effects, self.effects = self.effects, []
-        return effects
-
-    def retire(self):
-        self.inputs.append("retire")
-
-    def settled(self):
-        return True
-
-    def shut(self, now):
-        self.inputs.append("shut")
-
-    def expel(self, identity, now):
-        self.inputs.append("expel")
-
-    def sizes(self):
-        return {}
 
 
 class Stage:

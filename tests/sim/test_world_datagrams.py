@@ -1,6 +1,6 @@
 """A node with a network of datagrams around it keeps the contract of the real hub."""
 
-from tests.sim.build import fixed_rng
+from tests.sim.build import Noting, fixed_rng
 from waystation.core.effects import Commit, SendTo
 from waystation.core.instant import Instant
 from waystation.core.records import Record
@@ -11,52 +11,30 @@ from waystation.sim.world import World, WorldSettings
 HERE, THERE = ("10.0.0.1", 1), ("10.0.0.2", 2)
 
 
-class Echo:
+class Echo(Noting):
     """A relay of datagrams that commits what it hears, and sends it back at once and once more when it is on disk."""
 
     def __init__(self):
-        self.heard, self.effects, self.answers = [], [], {}
-        self.wake_at = None
+        super().__init__()
+        self.answers = {}
 
     def receive_datagrams(self, datagrams, now):
-        self.heard.append(list(datagrams))
+        self.inputs.append(list(datagrams))
         for data, address in datagrams:
             ticket = len(self.answers) + 1
             self.answers[ticket] = SendTo(b"kept " + data, address)
             self.effects += [SendTo(data, address), Commit(ticket, (Record("t", data, data),))]
 
-    def committed(self, ticket, now):
-        self.effects.append(self.answers[ticket])
-
     def verified(self, ticket, answers, now):
         raise AssertionError
 
+    def committed(self, ticket, now):
+        self.effects.append(self.answers[ticket])
+
     def wake(self, now):
         if self.wake_at is not None and self.wake_at <= now:
-            self.wake_at = None
             self.effects.append(SendTo(b"awake", THERE))
-
-    def deadline(self):
-        return self.wake_at
-
-    def take(self):
-        effects, self.effects = self.effects, []
-        return effects
-
-    def retire(self):
-        pass
-
-    def settled(self):
-        return True
-
-    def shut(self, now):
-        pass
-
-    def expel(self, identity, now):
-        pass
-
-    def sizes(self):
-        return {}
+        super().wake(now)
 
 
 class Stage:
@@ -89,7 +67,7 @@ def test_datagrams_of_one_moment_come_together():
 
     stage.world.receive_datagrams("p", both)
 
-    assert stage.relays[0].heard == [both]
+    assert stage.relays[0].inputs == [both]
 
 
 def test_datagram_is_sent_with_its_turn_and_its_promise_with_the_disk():
@@ -113,7 +91,7 @@ def test_crash_forgets_what_was_not_on_disk():
     assert [data for _, _, data in stage.sent] == [b"data"]
     assert stage.world.store.get("t", b"data") is None
     assert len(stage.relays) == 2
-    assert stage.relays[1].heard == []
+    assert stage.relays[1].inputs == []
 
 
 def test_relay_of_datagrams_has_a_timer():

@@ -54,13 +54,22 @@ def test_mirror_of_a_module():
     assert mirror_of(ROOT / "src/waystation/server/hub.py") == ROOT / "tests/server/test_hub.py"
 
 
-def test_program_prints_a_table_and_a_line(capsys):
-    """The program prints one row per room, the package and the tests, and one line for ARCHITECTURE.md."""
-    code = main([])
-    table, _, line = capsys.readouterr().out.partition("\n\n")
-    rooms = [row.split()[0] for row in table.splitlines()]
+def test_program_prints_table_layout_and_line(tmp_path, capsys):
+    """The program prints a row per room, then the layout, then one line, which it writes if asked."""
+    for name in (
+        "src/waystation/core/cursor.py",
+        "src/waystation/protocols/" + "merk/merk_wire.py",
+        "tests/core/test_cursor.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(SOURCE)
+    (tmp_path / "ARCHITECTURE.md").write_text("<!-- shape -->\nold\n")
+
+    code = main(["--write"], tmp_path)
+    table, layout, line = capsys.readouterr().out.split("\n\n")
 
     assert code == 0
-    assert rooms[0] == "room" and rooms[-2:] == ["package", "tests"]
-    assert {"core", "protocols", "server"} <= set(rooms)
+    assert [row.split()[0] for row in table.splitlines()] == ["room", "core", "protocols", "package", "tests"]
+    assert "as prefix: 1\n" in layout and "import circles: 0\n" in layout and "lines of sdk: 0\n" in layout
     assert line.startswith("function body median ") and line.count("\n") == 1
+    assert (tmp_path / "ARCHITECTURE.md").read_text() == f"<!-- shape -->\n{line}"

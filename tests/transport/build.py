@@ -10,7 +10,7 @@ import websockets
 from waystation.core.answers import HttpAnswer
 from waystation.crypto.certificates import make_local_certificates
 from waystation.transport.listen import Listener
-from waystation.transport.websocket import Endpoint, WebSocketSite
+from waystation.transport.websocket.site import Endpoint, WebSocketSite
 
 PATIENCE_S = 5
 UPGRADE_HEADERS = (

@@ -178,6 +178,21 @@ def test_plain_listener_is_recognised():
         asyncio.run(scenario())
 
 
+def test_address_that_is_refused_is_named_as_a_reason():
+    """A node closes a banned or full address before TLS; the sentence says that it may be that."""
+
+    async def scenario():
+        listener = Listener(Greeter(), lambda _: False, lambda _: None, None)
+        await listener.open("127.0.0.1", 0)
+        try:
+            await dial(f"tls://127.0.0.1:{listener.port}", Side(), client_context(), 5)
+        finally:
+            listener.close()
+
+    with pytest.raises(HostError, match="refuse this address: banned, or too many connections"):
+        asyncio.run(scenario())
+
+
 def test_impossible_host():
     """A name that can be no host is named, without asking anybody."""
     with pytest.raises(HostError, match=r"cannot find the host of tcp://a\.\.b:1"):
@@ -208,7 +223,7 @@ def test_udp_pipe_stands_at_once():
             pipe.write([b"one", b"two"])
             said = other.recv(100), other.recv(100)
             pipe.abort()
-            return pipe.stood, said
+            return pipe.is_established, said
 
     assert asyncio.run(scenario()) == (True, (b"one", b"two"))
 

@@ -9,6 +9,7 @@ import ssl
 import pytest
 import uvloop
 
+from tests.transport.datagrams.build_udp import HAS_IPV6
 from waystation.core.errors import HostError
 from waystation.crypto.certificates import make_local_certificates
 from waystation.transport import listen
@@ -100,6 +101,49 @@ def client_hello(folder):
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
     return outgoing.read()
+
+
+@pytest.mark.parametrize("host", ["*", "0.0.0.0", "::"])
+def test_listener_takes_the_families_that_were_asked(host):
+    """NODE-DUAL: "*" is both families, an address its own; a peer over IPv4 has its IPv4 address everywhere."""
+
+    async def story():
+        door = Door()
+        listener = Listener(door, door.admit, door.release, None)
+        await listener.open(host, 0)
+        reached = {}
+        for asked in ("127.0.0.1", "::1"):
+            try:
+                _, writer = await asyncio.open_connection(asked, listener.port)
+            except OSError:
+                reached[asked] = False
+            else:
+                reached[asked] = True
+                await door.until(lambda: len(door.pipes) == sum(reached.values()))
+                writer.close()
+        listener.close()
+        assert door.asked == [pipe.address for pipe in door.pipes] == [asked for asked in reached if reached[asked]]
+        return listener.host, reached
+
+    if not HAS_IPV6:
+        return
+    shown = "::" if host == "::" else "0.0.0.0"
+    assert asyncio.run(story()) == (shown, {"127.0.0.1": host != "::", "::1": host != "0.0.0.0"})
+
+
+def test_port_of_every_address_is_nobody_elses():
+    """NODE-DUAL: a second listener on one family of a port that has both is refused with a sentence."""
+
+    async def story():
+        listener = Listener(Door(), lambda _host: True, lambda _host: None, None)
+        await listener.open("*", 0)
+        try:
+            await Listener(Door(), lambda _host: True, lambda _host: None, None).open("0.0.0.0", listener.port)
+        finally:
+            listener.close()
+
+    with pytest.raises(HostError, match="the port is taken"):
+        asyncio.run(story())
 
 
 def test_refused_address_never_gets_a_server_hello(folder):
@@ -200,6 +244,32 @@ def test_closed_listener_leaves_standing_pipes_alone():
         return echoed
 
     assert asyncio.run(story()) == b"still"
+
+
+def test_oldest_handshakes_of_a_key_are_closed_one_after_the_other(folder):
+    """Two that give way in one turn are two connections, and those of another key stay (NODE-HANDSHAKES)."""
+
+    async def story():
+        door = Door()
+        context = server_context(folder / "cert", folder / "key")
+        listener = Listener(door, door.admit, door.release, context, key_of=lambda host: host.rpartition(".")[0])
+        await listener.open("127.0.0.1", 0)
+        silent = [
+            await asyncio.open_connection("127.0.0.1", listener.port, local_addr=(source, 0))
+            for source in ("127.0.1.1", "127.0.2.1", "127.0.1.2", "127.0.1.3")
+        ]
+        await door.until(lambda: len(door.asked) == 4)
+        closed = [listener.close_oldest(key) for key in ("127.0.1", "127.0.1", "127.0.3")]
+        async with asyncio.timeout(5):
+            ends = [await silent[number][0].read() for number in (0, 2)]
+        released = list(door.released)
+        listener.close()
+        for _, writer in silent:
+            writer.close()
+        await door.until(lambda: len(door.released) == 4)
+        return closed, ends, released, listener._under_way
+
+    assert asyncio.run(story()) == ([True, True, False], [b"", b""], ["127.0.1.1", "127.0.1.2"], {})
 
 
 def test_close_drops_handshakes_under_way(folder):

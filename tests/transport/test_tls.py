@@ -6,11 +6,13 @@ import hashlib
 import ssl
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
 from waystation.transport.listen import Listener
 from waystation.transport.tls import (
+    KeyFileError,
     authority_der,
     client_context,
     leaf_sha256,
@@ -167,6 +169,16 @@ def test_missing_file_is_one_sentence(first, broken):
 
     with pytest.raises(HostError, match=r"cannot use the certificate .* with the key .*nowhere|nowhere.* with the key"):
         server_context(files["cert"], files["key"])
+
+
+def test_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(first, tmp_path):
+    """A server has nobody at its terminal."""
+    key = serialization.load_pem_private_key((first / "key").read_bytes(), password=None)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (tmp_path / "key").write_bytes(key.private_bytes(*form, serialization.BestAvailableEncryption(b"secret")))
+
+    with pytest.raises(KeyFileError, match=r"has a passphrase.*openssl pkey -in .*key"):
+        server_context(first / "cert", tmp_path / "key")
 
 
 def test_authority_that_is_none_is_one_sentence(first):

@@ -1,7 +1,7 @@
-"""The command line: one group whose commands are imported only when they are used.
+"""The ``waystation`` command line: one command group whose commands are imported only when they are used.
 
-``COMMANDS`` names every command with the line that the listing shows. Each lives in ``waystation.cli.<module>`` as a
-Typer ``app``; so ``waystation --version`` and ``--help`` stay quick however much a command needs.
+``COMMANDS`` names every command with its line in the listing. Each is a Typer ``app`` in ``waystation.cli.<module>``.
+So ``waystation --version`` and ``--help`` stay fast even if a command imports much.
 """
 
 import gc
@@ -29,17 +29,20 @@ class _Listed(NamedTuple):
 COMMANDS: Final = {
     "init": _Listed("init", "Make the node's key and certificates."),
     "serve": _Listed("serve", "Run the node."),
+    "status": _Listed("status", "Show who is connected, how much, and what needs attention."),
     "id": _Listed("identity", "Show the node's public key in its three spellings."),
+    "bans": _Listed("bans", "Show who is banned from the running node, ban and lift."),
     "doctor": _Listed("doctor", "Check this machine and the node's home."),
+    "admin": _Listed("admin", "Show and replace the token of the admin port."),
     "config": _Listed("config", "Show settings, where they come from, and the sample file."),
     "demo": _Listed("demo", "Watch a node, two devices and the report at work."),
-    "bhumi": _Listed("bhumi", "Listen and send as a Bhumi device."),
-    "mcu": _Listed("mcu", "Make a device for a microcontroller, and run it on the desk."),
-    "lprp": _Listed("lprp", "Leave messages at an LPRP host, and get those left for you."),
-    "strata": _Listed("strata", "Publish and read Strata packets."),
-    "bsp": _Listed("bsp", "Keep groups of messages the same on several devices."),
-    "merk": _Listed("merk", "Send and receive encrypted messages over MERK relays."),
-    "pipeline": _Listed("pipeline", "Turn the journal into tables and a report with Spark."),
+    "bhumi": _Listed("bhumi.commands", "Listen and send as a Bhumi device."),
+    "mcu": _Listed("mcu.commands", "Make a device for a microcontroller, and run it on this computer."),
+    "lprp": _Listed("lprp.commands", "Leave messages at an LPRP host, and get those left for you."),
+    "strata": _Listed("strata.commands", "Publish and read Strata packets."),
+    "bsp": _Listed("bsp.commands", "Keep groups of messages the same on several devices."),
+    "merk": _Listed("merk.commands", "Send and receive encrypted messages over MERK relays."),
+    "pipeline": _Listed("pipeline.commands", "Turn the journal into tables and a report with Spark."),
     "sim": _Listed("sim", "Run whole nodes on a virtual clock with faults."),
 }
 
@@ -61,12 +64,10 @@ class _LazyCommand(typer.core.TyperCommand):
 class _Commands(typer.core.TyperGroup):
     """Lists ``COMMANDS`` and turns what they raise into one sentence and an exit code."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the group's signature
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        listed = COMMANDS.get(cmd_name)
-        return None if listed is None else _LazyCommand(cmd_name, listed)
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        for name, listed in COMMANDS.items():  # in the group's own table, where it looks for what a typo may mean
+            self.add_command(_LazyCommand(name, listed))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[WANTS_JSON] = "--json" in args

@@ -1,11 +1,12 @@
-"""``waystation config``: settings in force, the sample file and the reference page."""
+"""``waystation config``: prints the active settings, the sample file or the reference page."""
 
 import os
 from pathlib import Path
 
 import typer
 
-from waystation.cli.output import ConfigOption, HomeOption, JsonOption, SetOption, print_json, split_settings
+from waystation.cli.options import ConfigOption, HomeOption, JsonOption, SetOption
+from waystation.cli.output import print_result, split_settings
 
 __all__ = ["app"]
 
@@ -20,16 +21,13 @@ def show(
 
     Example: waystation config show --config node.toml
     """
-    from waystation.server.config import explain, load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.load import explain, load_config  # noqa: PLC0415 - only this command needs it
 
     overrides = split_settings(settings, home=home)
     rows = explain(load_config(Path(config) if config else None, os.environ, overrides))
-    if as_json:
-        print_json({row.name: {"value": row.value, "origin": str(row.origin)} for row in rows})
-        return
     width = max(len(row.name) for row in rows)
-    for row in rows:
-        typer.echo(f"{row.name:<{width}}  {row.value!r:<24} {row.origin}")
+    lines = (f"{row.name:<{width}}  {row.value!r:<24} {row.origin}" for row in rows)
+    print_result({row.name: {"value": row.value, "origin": str(row.origin)} for row in rows}, *lines, as_json=as_json)
 
 
 @app.command()
@@ -38,7 +36,7 @@ def sample() -> None:
 
     Example: waystation config sample > node.toml
     """
-    from waystation.server.reference import render_sample  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.reference import render_sample  # noqa: PLC0415 - only this command needs it
 
     typer.echo(render_sample(), nl=False)
 
@@ -49,6 +47,6 @@ def docs() -> None:
 
     Example: waystation config docs > docs/configuration.md
     """
-    from waystation.server.reference import render_docs  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.reference import render_docs  # noqa: PLC0415 - only this command needs it
 
     typer.echo(render_docs(), nl=False)

@@ -1,6 +1,6 @@
-"""``waystation doctor``: say what this machine lacks, and what to do about it."""
+"""``waystation doctor``: checks this machine and the node's home, and reports each problem with its remedy."""
 
-import contextlib
+import dataclasses
 import datetime
 import importlib.util
 import os
@@ -10,43 +10,28 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from waystation.cli.output import (
-    EXIT_FAILURE,
-    ConfigOption,
-    HomeOption,
-    JsonOption,
-    SetOption,
-    print_json,
-    split_settings,
-)
-from waystation.core.errors import HostError, WaystationError
+from waystation.cli.machine_checks import Finding, check_clock, check_reachable, check_space
+from waystation.cli.options import ConfigOption, HomeOption, JsonOption, SetOption
+from waystation.cli.output import EXIT_FAILURE, print_json, split_settings
+from waystation.cli.serve_checks import check_start, check_store, check_writable, running_pid
+from waystation.core.errors import ConfigError, HostError, WaystationError
 
 if TYPE_CHECKING:
-    from waystation.server.config import Config
+    from waystation.server.config.settings import Address
+    from waystation.server.config.values import Config
     from waystation.server.home import Home
-    from waystation.server.settings import Address
 
-__all__ = ["Finding", "app", "check_certificate", "check_home", "check_java", "check_ports", "check_store"]
+__all__ = ["app", "check_certificates", "check_home", "check_java", "check_ports"]
 
 app = typer.Typer(rich_markup_mode=None)
 
 _PYTHON_LEAST: Final = (3, 11)
 _SQLITE_LEAST: Final = (3, 24, 0)  # first with "ON CONFLICT DO UPDATE", which the store uses
-_STORE_WAY_OUT: Final = "put a copy back, or move it away to begin without bans"
 _DATAGRAM_LISTENERS: Final = ("lprp.udp",)
-_RENEW: Final = datetime.timedelta(days=30)
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    name: str
-    good: bool
-    says: str
 
 
 @app.command()
@@ -56,25 +41,34 @@ def doctor(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine, the node's home, its store, certificate and ports; exit 1 when something is wrong.
+    """Check what serve checks, and this machine: disk, clock, ports, addresses; exit 1 when something is wrong.
 
     Example: waystation doctor --home ./waystation
     """
-    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
     from waystation.server.home import Home  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home)
-    chosen = load_config(Path(config) if config else None, os.environ, overrides)
-    findings = list(_look(chosen, Home(chosen.node.home)))
+    try:
+        chosen = load_config(Path(config) if config else None, os.environ, overrides)
+    except ConfigError as error:
+        findings = [_check_python(), Finding("config", good=False, says=str(error))]
+    else:
+        findings = list(_look(chosen, Home(chosen.node.home)))
     good = all(finding.good for finding in findings)
     if as_json:
         print_json({"good": good, "findings": [finding._asdict() for finding in findings]})
     else:
         for finding in findings:
-            mark = typer.style("ok  ", fg="green") if finding.good else typer.style("FAIL", fg="red", bold=True)
-            typer.echo(f"{mark}  {finding.name:<12} {finding.says}")
+            typer.echo(f"{_mark(finding)}  {finding.name:<12} {finding.says}")
     if not good:
         raise typer.Exit(EXIT_FAILURE)
+
+
+def _mark(finding: Finding) -> str:
+    if not finding.good:
+        return typer.style("FAIL", fg="red", bold=True)
+    return typer.style("note", fg="yellow") if finding.note else typer.style("ok  ", fg="green")
 
 
 def check_home(home: "Home") -> Finding:
@@ -89,43 +83,26 @@ def check_home(home: "Home") -> Finding:
             home.key_pair()
     except WaystationError as error:
         return Finding("home", good=False, says=str(error))
+    if home.cert_path.exists() != home.tls_key_path.exists():
+        way_out = "put the missing file back, or move the folder away to have both made anew"
+        says = f"{home.tls_path} needs both cert.pem and key.pem; {way_out}"
+        return Finding("home", good=False, says=says)
+    if (trouble := check_writable(home)) is not None:
+        return trouble
     return Finding("home", good=True, says=f"{home.path.resolve()}, secrets are private")
 
 
-def check_store(path: Path) -> Finding:
-    """Look whether the database in ``path`` is whole; nothing is written into it."""
-    if not path.exists():
-        return Finding("store", good=True, says=f"{path} is not made yet")
-    try:
-        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.Error as error:
-        return Finding("store", good=False, says=f"the store {path} cannot be opened: {error}; {_STORE_WAY_OUT}")
-    if verdict != "ok":
-        return Finding("store", good=False, says=f"the store {path} is damaged: {verdict}; {_STORE_WAY_OUT}")
-    return Finding("store", good=True, says=f"{path} is whole")
+def check_certificates(config: "Config", home: "Home", now: datetime.datetime) -> Iterator[Finding]:
+    """Look at the certificate of every listener that speaks TLS, as it stands at ``now`` (aware)."""
+    from waystation.server.certificates.report import report_certificates  # noqa: PLC0415 - only this check needs it
 
-
-def check_certificate(path: Path, now: datetime.datetime) -> Finding:
-    """Look whether the certificate in ``path`` is good for more than a month after ``now`` (aware)."""
-    from waystation.crypto.certificates import expires_at  # noqa: PLC0415 - only this check needs it
-
-    if not path.exists():
-        return Finding("certificate", good=True, says=f"{path} is not made yet")
-    try:
-        end = expires_at(path.read_bytes())
-    except (OSError, ValueError) as error:
-        return Finding("certificate", good=False, says=f"{path} cannot be read: {error}")
-    says = f"{path} is good until {end:%Y-%m-%d}"
-    if end - now > _RENEW:
-        return Finding("certificate", good=True, says=says)
-    says += f"; renew it, or move {path.parent} away and run waystation init for a new local one"
-    return Finding("certificate", good=False, says=says)
+    for report in report_certificates(config, home, now):
+        yield Finding("certificate", good=report.good, says=report.says)
 
 
 def check_ports(listeners: "dict[str, Address]", home: "Home") -> Iterator[Finding]:
     """Look whether each address can be bound; the ports of a node that runs on ``home`` are taken by right."""
-    pid = home.locked_by() if home.path.exists() else None
+    pid = running_pid(home)
     for name, address in listeners.items():
         kind = socket.SOCK_DGRAM if name in _DATAGRAM_LISTENERS else socket.SOCK_STREAM
         reason = _cannot_bind(address, kind)
@@ -158,30 +135,31 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     yield _check_sqlite()
     yield check_home(home)
     yield check_store(home.store_path)
-    cert = Path(config.bhumi_listen.cert) if config.bhumi_listen.cert else home.cert_path
-    yield check_certificate(cert, datetime.datetime.now(datetime.UTC))
-    yield from check_ports(_listeners(config), home)
+    yield from check_certificates(config, home, datetime.datetime.now(datetime.UTC))
+    yield from check_start(config, home)
+    listeners = _listeners(config)
+    yield from check_ports(listeners, home)
+    yield from check_reachable(config, listeners)
+    yield check_space(config, home)
+    yield check_clock(home, datetime.datetime.now(datetime.UTC))
     yield check_java(os.environ, has_spark=importlib.util.find_spec("pyspark") is not None)
 
 
 def _listeners(config: "Config") -> "dict[str, Address]":
-    relay = config.bhumi_listen
+    """Return the address of every listener that is on, by its setting; a shared one once."""
+    from waystation.server.config.settings import Address  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.web_ports import shared_web_ports  # noqa: PLC0415
+    from waystation.server.registry import protocol_tables  # noqa: PLC0415
+
     named = {"admin.listen": config.admin.listen}
-    if relay.enabled:
-        named |= {"bhumi.tls": relay.tls, "bhumi.plain": relay.plain}
-    if config.bsp_listen.enabled:
-        named |= {
-            "bsp.tls": config.bsp_listen.tls,
-            "bsp.plain": config.bsp_listen.plain,
-            "bsp.box": config.bsp_listen.box,
-        }
-    if config.lprp_listen.enabled:
-        named |= {"lprp.udp": config.lprp_listen.udp}
-    if config.merk_listen.enabled:
-        named |= {"merk.ws": config.merk_listen.ws}
-    if config.strata_listen.enabled and not config.shares_port:
-        named |= {"strata.ws": config.strata_listen.ws}
-    return {name: address for name, address in named.items() if address is not None}
+    for table in protocol_tables():
+        listen = config.of(table.listen)
+        if listen.enabled:
+            named |= {f"{table.name}.{field.name}": getattr(listen, field.name) for field in dataclasses.fields(listen)}
+    for group in shared_web_ports(config):
+        for port in group[1:]:
+            del named[f"{port.table}.ws"]
+    return {name: address for name, address in named.items() if isinstance(address, Address)}
 
 
 def _check_python() -> Finding:
@@ -203,9 +181,17 @@ def _check_sqlite() -> Finding:
 
 
 def _cannot_bind(address: "Address", kind: int) -> str | None:
+    from waystation.transport.addresses import EVERY_ADDRESS, every_place  # noqa: PLC0415 - only this check needs it
+
     try:
-        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=kind)[0]
+        if address.host == EVERY_ADDRESS:
+            family, place = every_place(address.port)
+        else:
+            family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=kind)[0]
         with socket.socket(family, kind) as probe:
+            if family == socket.AF_INET6:  # as the listeners do: one family keeps the port from the other or not
+                takes_both = address.host == EVERY_ADDRESS or (kind == socket.SOCK_DGRAM and address.host == "::")
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not takes_both)
             if kind == socket.SOCK_DGRAM:  # the option that frees a port of TCP would share one of UDP
                 probe.bind(place)
                 return None

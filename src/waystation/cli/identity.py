@@ -1,11 +1,12 @@
-"""``waystation id``: show who the node is."""
+"""``waystation id``: shows the node's public key."""
 
 import os
 from pathlib import Path
 
 import typer
 
-from waystation.cli.output import ConfigOption, HomeOption, JsonOption, print_json, split_settings
+from waystation.cli.options import ConfigOption, HomeOption, JsonOption
+from waystation.cli.output import print_result, split_settings
 from waystation.core.dids import encode_did
 from waystation.core.ids import encode_id52
 
@@ -20,15 +21,11 @@ def show(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOpti
 
     Example: waystation id --home ./waystation --json
     """
-    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
     from waystation.server.home import Home  # noqa: PLC0415
 
     overrides = split_settings(None, home=home)
     place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
     public = place.key_pair().public
     spellings = {"public_key": public.hex(), "id52": encode_id52(public), "did": encode_did(public)}
-    if as_json:
-        print_json(spellings)
-        return
-    for name, text in spellings.items():
-        typer.echo(f"{name:<11} {text}")
+    print_result(spellings, *(f"{name:<11} {text}" for name, text in spellings.items()), as_json=as_json)

@@ -1,14 +1,20 @@
-"""``waystation init``: make the node's key and certificates."""
+"""``waystation init``: creates the node's key and certificates."""
 
+import datetime
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waystation.cli.output import ConfigOption, HomeOption, JsonOption, SetOption, print_json, split_settings
+from waystation.cli.options import ConfigOption, HomeOption, JsonOption, SetOption
+from waystation.cli.output import print_json, split_settings
 from waystation.core.dids import encode_did
 from waystation.core.ids import encode_id52
+
+if TYPE_CHECKING:
+    from waystation.server.home import Home
 
 __all__ = ["app"]
 
@@ -28,18 +34,20 @@ def init(
     names: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the node's key and certificates; what is there stays as it is.
+    """Make the node's key and certificates; what is there stays, and --name adds names to the local certificate.
 
     Example: waystation init --home ./waystation --name relay.example.org
     """
-    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
     from waystation.server.home import Home, certificate_names  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home)
-    place = Home(load_config(Path(config) if config else None, os.environ, overrides).node.home)
+    chosen = load_config(Path(config) if config else None, os.environ, overrides)
+    place = Home(chosen.node.home)
     made = place.ensure(names=certificate_names(names or []))
-    kept = bool(names) and place.cert_path not in made
-    note = _how_to_replace(place.tls_path) if kept else ""
+    note = _add_names(place, names) if names and place.cert_path not in made else ""
+    if names and chosen.node.cert:
+        note = f"node.cert names {chosen.node.cert}, so listeners do not show the certificate that has these names"
     public = place.key_pair().public
     next_command = _next_command(home, config)
     if as_json:
@@ -66,10 +74,21 @@ def init(
     typer.echo(f"next   {next_command}")
 
 
-def _how_to_replace(folder: Path) -> str:
+def _add_names(place: "Home", names: Sequence[str]) -> str:
+    """Have the home's certificate signed anew for these names too; return what became of it, in a sentence."""
+    from waystation.server.certificates.authority import LocalAuthority  # noqa: PLC0415 - as above
+
+    added = LocalAuthority(place).add_names(names, datetime.datetime.now(datetime.UTC))
+    if added is None:
+        return (
+            f"the certificate stays as it is, because {place.ca_key_path} did not sign it; for one with these names "
+            f"move {place.tls_path} away and run this again, then give clients the new ca.pem"
+        )
+    if not added:
+        return "the certificate has these names already"
     return (
-        f"the certificate stays as it is; for one with these names move {folder} away and run this again, "
-        "then give clients the new ca.pem"
+        f"the certificate is for {', '.join(added)} too; clients keep their ca.pem, "
+        "and a running node shows it within half a minute"
     )
 
 

@@ -1,4 +1,4 @@
-"""The event loop of a command."""
+"""Runs the work of a command in an event loop of its own."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Do a command's work in a loop of its own, and return what it returns.
 
-    The loop does not report TLS handshakes that failed: whoever dialled gets the reason as an error.
+    The loop does not report TLS handshakes that failed: the dialling code gets the reason as an error.
     """
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(_on_exception)

@@ -1,11 +1,11 @@
-"""What commands print, in one place: results, errors and exit codes.
+"""Prints the results and errors of all commands, and defines their exit codes.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 configuration, 4 port or permission, 5 store or bus, 6 conformance, 130
-interrupted. A ``LocalError`` that is no ``ConfigError`` means that the caller asked for something impossible: usage.
+interrupted. A ``LocalError`` that is no ``ConfigError`` is a usage error, because the request was impossible.
 """
 
 import json
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -17,12 +17,9 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_USAGE",
     "WANTS_JSON",
-    "ConfigOption",
-    "HomeOption",
-    "JsonOption",
-    "SetOption",
     "exit_code_of",
     "print_json",
+    "print_result",
     "report_error",
     "split_settings",
     "visible",
@@ -36,14 +33,6 @@ EXIT_INTERRUPTED: Final = 130  # what shells report for a program that Ctrl-C en
 WANTS_JSON: Final = "waystation.json"
 """Key in the click context's ``meta``: whether the command was called with --json."""
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-HomeOption = Annotated[str | None, typer.Option("--home", help="Folder of the node's key, store and journal.")]
-ConfigOption = Annotated[str | None, typer.Option("--config", help="TOML file with settings.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help='One setting, as table.key=value; a list as a,b or ["a", "b"]; may repeat.'),
-]
-
 
 def print_json(document: Any) -> None:
     """Print one line of JSON on stdout; of others' texts nothing in it steers a terminal or has no UTF-8."""
@@ -51,6 +40,15 @@ def print_json(document: Any) -> None:
     if not line.isprintable():  # what is not, stands within strings, where JSON may escape anything
         line = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
     typer.echo(line)
+
+
+def print_result(document: Any, *lines: str, as_json: bool) -> None:
+    """Print a result on stdout: one line of JSON for programs, ``lines`` for people."""
+    if as_json:
+        print_json(document)
+        return
+    for line in lines:
+        typer.echo(line)
 
 
 def exit_code_of(error: WaystationError) -> int:
@@ -70,9 +68,9 @@ def report_error(error: WaystationError, *, as_json: bool) -> None:
     print_json({"error": str(error), "kind": type(error).__name__, "exit_code": exit_code_of(error)})
 
 
-def visible(text: str) -> str:
-    """Return text in which control characters are shown as what they are: texts of others must not steer a terminal."""
-    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
+def visible(text: str, *, kept: str = "\n\t") -> str:
+    """Return text with control characters escaped, but those ``kept``: a text of a peer must not steer a terminal."""
+    return "".join(each if each.isprintable() or each in kept else repr(each)[1:-1] for each in text)
 
 
 def split_settings(settings: list[str] | None, *, home: str | None = None, **flags: str | None) -> dict[str, str]:
@@ -80,8 +78,8 @@ def split_settings(settings: list[str] | None, *, home: str | None = None, **fla
 
     Args:
         settings: Texts "table.key=value".
-        home: What --home said.
-        flags: What other flags of [node] said, by key.
+        home: Value of --home.
+        flags: Values of other flags of [node], by key.
 
     Raises:
         ConfigError: A text has no "=".

@@ -1,4 +1,4 @@
-"""How this program was called, for the commands that it prints."""
+"""Returns the name by which this program was started, for the commands that it prints."""
 
 import shutil
 import sys
@@ -8,7 +8,7 @@ __all__ = ["own_program"]
 
 
 def own_program() -> list[str]:
-    """Return the words that start this program, as far as they can be told from how it was called."""
+    """Return the words that start this program, as far as they follow from how it was called."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py" and called.parent.name == "waystation":
         return [sys.executable, "-m", "waystation"]

@@ -1,4 +1,4 @@
-"""``waystation serve``: run the node in this process."""
+"""``waystation serve``: runs the node in this process."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.output import ConfigOption, HomeOption, SetOption, split_settings
+from waystation.cli.options import ConfigOption, HomeOption, SetOption
+from waystation.cli.output import split_settings
 
 __all__ = ["app"]
 
@@ -21,13 +22,13 @@ def serve(
     log_format: Annotated[str | None, typer.Option("--log-format", help="auto, console or json.")] = None,
     log_level: Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")] = None,
 ) -> None:
-    """Run the node until SIGTERM or Ctrl-C; one JSON line on stdout tells when it is ready, logs go to stderr.
+    """Run the node until SIGTERM or Ctrl-C; one JSON line on stdout says when it is ready, logs go to stderr.
 
     Missing keys and certificates are made first. The port of MERK has a page for browsers: the log has its address.
 
     Example: waystation serve --home ./waystation --set bhumi.tls=127.0.0.1:0
     """
-    from waystation.server.config import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
     from waystation.server.home import Home  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home, log_format=log_format, log_level=log_level)

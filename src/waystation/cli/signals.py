@@ -1,4 +1,4 @@
-"""How a command that waits ends on SIGINT and SIGTERM: it closes what it has open, and is over within two seconds."""
+"""Ends a waiting command on SIGINT or SIGTERM: it closes its connections and exits within two seconds."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""``waystation sim``: run whole nodes on a virtual clock, one or many seeds."""
+"""``waystation sim``: runs whole nodes on a virtual clock, with one or many random seeds."""
 
 import multiprocessing
 import sys
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waystation.cli.output import EXIT_FAILURE, JsonOption, print_json
+from waystation.cli.options import JsonOption
+from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.core.errors import HostError, LocalError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def describe(result: "SimResult", wall_s: float) -> str:
 
 
 def describe_failure(result: "SimResult") -> str:
-    """Return what somebody needs to find the cause of a failed run, on several lines."""
+    """Return the lines that help to find the cause of a failed run."""
     failure = result.failure
     assert failure is not None
     return "\n".join(
@@ -136,7 +137,7 @@ def _run_one(protocol: str, seed: int, hours: float, trace: Path | None) -> "tup
 
 
 def _with_progress(results: "Iterator[tuple[SimResult, float]]", count: int) -> "Iterator[tuple[SimResult, float]]":
-    """Show a bar on stderr while many seeds run and somebody watches."""
+    """Show a bar on stderr while many seeds run, on a terminal."""
     if count == 1 or not sys.stderr.isatty():
         yield from results
         return

@@ -1,4 +1,4 @@
-"""``waystation pipeline generate``: journals and archives of nodes that never were, and the truth about them."""
+"""``waystation pipeline generate``: writes synthetic journals and archives of nodes, with the expected findings."""
 
 import hashlib
 import json
@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waystation.cli.output import JsonOption, print_json
+from waystation.cli.options import JsonOption
+from waystation.cli.output import print_result
 from waystation.core.errors import HostError, LocalError
 
 if TYPE_CHECKING:
@@ -73,26 +74,16 @@ def generate(
     except OSError as error:
         raise HostError(f"cannot write the workload to {directory}: {error.strerror}") from error
     rows = sum(sum(kinds.values()) for kinds in document["counts"]["events"].values())
-    _say(
-        {
-            "directory": str(directory),
-            "truth": str(truth_path),
-            "files": count,
-            "bytes": size,
-            "events": rows,
-            "sha256": digest.hexdigest(),
-            "seconds": round(time.monotonic() - started, 3),
-        },
-        as_json=as_json,
-    )
-
-
-def _say(facts: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(facts)
-        return
-    for name, value in facts.items():
-        typer.echo(f"{name:10} {value}")
+    facts = {
+        "directory": str(directory),
+        "truth": str(truth_path),
+        "files": count,
+        "bytes": size,
+        "events": rows,
+        "sha256": digest.hexdigest(),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    print_result(facts, *(f"{name:10} {value}" for name, value in facts.items()), as_json=as_json)
 
 
 def _scenarios(texts: list[str]) -> dict[str, dict[str, int]]:
@@ -109,7 +100,7 @@ def _scenarios(texts: list[str]) -> dict[str, dict[str, int]]:
 
 
 def _with_progress(workload: "Workload") -> "Iterator[WorkloadFile]":
-    """Show a bar on stderr while somebody watches."""
+    """Show a bar on stderr on a terminal."""
     if not sys.stderr.isatty():
         yield from workload.files()
         return

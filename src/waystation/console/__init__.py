@@ -1,5 +1,5 @@
-"""What a browser gets from a node: the public page, and the SDK that the page and other sites import.
+"""The web pages of a node: the public page, and the JavaScript SDK that this page and other sites import.
 
-``site`` answers plain GETs from files that are read once. The files stand in ``web/page`` (HTML, styles and modules of
-the page) and ``web/sdk`` (plain ES modules, no build step); both work without any other server.
+``site`` answers plain GETs from files that are read once. ``web/page`` has the page (HTML, styles, modules), and
+``web/sdk`` has plain ES modules without a build step. Both work without any other server.
 """

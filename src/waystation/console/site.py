@@ -1,11 +1,11 @@
-"""The files of ``web/`` as answers to plain GETs.
+"""Serves the files of ``web/`` as answers to plain GETs.
 
-Every file is read when the site is made, so that a GET touches no disk and a path of a stranger is a key of a table and
-nothing else. The page may run only its own scripts and styles, and the browser itself refuses to turn text into markup
-(``require-trusted-types-for``). The SDK may be imported from any origin.
+All files are read into a table at start, so a GET never accesses the disk and its path is only a table key. The page
+may run only its own scripts and styles. The browser refuses to insert text as markup (``require-trusted-types-for``).
+The SDK may be imported from any origin.
 
-Each file also stands under a path that contains the hash of its fellows, where a browser may keep it for ever. The page
-names its parts by such paths, so that who comes back asks for one file and not for forty, and never mixes two versions.
+Each file also has a path with the hash of all files, which browsers may cache for ever. The page uses these paths. So a
+returning browser requests one file instead of forty, and never mixes two versions.
 
 Spec: CSP Level 3; HTML 7.1.3 (opener policy); specs/merk.md 10.9.
 """
@@ -25,7 +25,7 @@ CONTENT_SECURITY_POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""What a page of ours may do; ``ws:`` because a person may connect to any relay."""
+"""Content policy of our pages; ``ws:`` because a user may connect to any relay."""
 
 _HASH_HEX_DIGITS: Final = 16  # names a version among a few, and protects nothing
 _TYPES: Final = {

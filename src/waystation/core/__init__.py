@@ -1,4 +1,4 @@
-"""Words every room shares: time, effects, facts, errors, limits, ids, and the ports of store and machine.
+"""Types that every package shares: time, effects, facts, errors, limits, ids, and the store and machine interfaces.
 
-Standard library only, and pure: no clock, entropy, socket, thread or database.
+Code here uses the standard library only. It accesses no clock, entropy, socket, thread or database.
 """

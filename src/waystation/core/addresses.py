@@ -1,14 +1,19 @@
-"""Internet addresses: which of them are places on the open internet.
+"""Internet addresses and names: tests whether a text is one, and whether an address is a public unicast address.
 
-A node that dials what strangers tell it must not be sent to its own machine, to the network behind it, or to the
-metadata service of its cloud. Addresses that carry an IPv4 address inside (RFC 4291 2.5.5.2, RFC 3056, RFC 4380,
-RFC 6052) lead wherever that one leads, so it is the inner address that is judged.
+A node dials addresses that unauthenticated peers sent. It must not connect to its own host, its local network or a
+cloud metadata service. An IPv6 address may embed an IPv4 address (RFC 4291 2.5.5.2, RFC 3056, RFC 4380, RFC 6052). Such
+an address is public only if the embedded address is public.
 """
 
 import ipaddress
+import re
 from typing import Final
 
-__all__ = ["is_public"]
+__all__ = ["DNS_NAME_CHARS_MAX", "is_dns_name", "is_ip", "is_public"]
+
+DNS_NAME_CHARS_MAX: Final = 253  # RFC 1035 2.3.4, as text without the last dot
+_LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_DNS_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: the last 32 bits are the IPv4 address
 _IPV4_COMPATIBLE: Final = ipaddress.IPv6Network("::/96")  # RFC 4291 2.5.5.1, deprecated
@@ -16,8 +21,22 @@ _SITE_LOCAL: Final = ipaddress.IPv6Network("fec0::/10")  # RFC 3879: deprecated,
 _RELAYS_OF_6TO4: Final = ipaddress.IPv4Network("192.88.99.0/24")  # RFC 7526: deprecated; leads to the nearest relay
 
 
+def is_ip(text: str) -> bool:
+    """Return whether a text is an IP address, without brackets, port and network; one of IPv6 may have a zone."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_dns_name(text: str) -> bool:
+    """Return whether a text is a DNS name of ASCII labels, without a dot at its end."""
+    return len(text) <= DNS_NAME_CHARS_MAX and _DNS_NAME.fullmatch(text) is not None
+
+
 def is_public(address: str) -> bool:
-    """Return whether an IP address is a unicast place on the open internet.
+    """Return whether an IP address is a unicast address of the open internet.
 
     Args:
         address: IPv4 or IPv6 as text, without brackets; any other text, and one with a zone, is not public.

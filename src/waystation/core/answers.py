@@ -1,4 +1,4 @@
-"""Answers to plain HTTP requests, for relays that serve a few documents beside their protocol."""
+"""Response to a plain HTTP request, as relays, hosted services and the console return it."""
 
 from typing import NamedTuple
 

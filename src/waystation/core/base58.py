@@ -1,4 +1,4 @@
-"""Base58 with the Bitcoin alphabet, which multibase calls ``z``: the text of keys in DIDs and of document hashes."""
+"""Base58 encoder and decoder (Bitcoin alphabet, multibase prefix ``z``) for keys in DIDs and for document hashes."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""A bounded cursor over received bytes.
+"""Bounded reader for the big-endian fields of received bytes.
 
-Every read names how much it wants and checks what is left before it touches a byte, so that a length taken from the
-wire can never reach past the frame it came in.
+Every read checks the remaining length first. A length field from the network therefore cannot cause a read beyond the
+frame.
 """
 
 from waystation.core.errors import RemoteError

@@ -1,13 +1,11 @@
-"""What a machine asks for: one ordered list of effects.
+"""Effects: the ordered list of actions that a protocol machine requests from the server.
 
-A machine never does anything itself. It appends effects to its outbox, in the order in which they must
-happen, and the server carries them out: what stands behind an ``Append`` waits until that record is
-committed, so an acknowledgement can never overtake the promise it makes.
+A machine does no I/O. It appends effects in the required order, and the server executes them. Effects after an
+``Append`` wait until its record is committed. An acknowledgement is therefore never sent before its record is durable.
 
-Two effects are questions whose answer comes back as an input with the same ticket, and nothing waits for them:
-``Commit`` (answered by ``committed``) for machines that decide what to send only once the disk has spoken, and
-``Verify`` (answered by ``verified``) for signatures that another core may check meanwhile. ``Dial`` is answered by
-``connect_upstream`` or ``upstream_failed``.
+Three effects are requests that the server answers with an input. ``Commit`` is answered by ``committed`` and ``Verify``
+by ``verified``, each with the same ticket. ``Dial`` is answered by ``connect_upstream`` or ``upstream_failed``. Later
+effects do not wait for these answers.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,20 +40,24 @@ Peer = NewType("Peer", int)
 """One connection, for as long as it lives. Numbers are never used twice by one node."""
 
 Address = tuple[str, int]
-"""Where a datagram came from or goes to: IP address as text, UDP port."""
+"""Where a datagram came from or goes to: IP address as text, UDP port.
+
+The one that a datagram came with may also know which of our own addresses it came to. A ``SendTo`` that gives back that
+very object leaves from there; an equal pair leaves from the address that routing selects (NODE-PKTINFO).
+"""
 
 Datagram = tuple[bytes, Address]
 """What one packet of a network without connections carried, and where it came from."""
 
 
 class Append(NamedTuple):
-    """Commit ``record`` before anything behind this effect happens."""
+    """Commit ``record`` before any effect after this one happens."""
 
     record: Record
 
 
 class Send(NamedTuple):
-    """Hand ``data`` to the peer, behind everything sent to it before."""
+    """Send ``data`` to the peer, after everything sent to it before."""
 
     peer: Peer
     data: bytes
@@ -106,7 +108,7 @@ class Commit(NamedTuple):
 
 
 class Dial(NamedTuple):
-    """Connect to ``url``; the answer is ``connect_upstream`` with ``name`` once it stands, else ``upstream_failed``."""
+    """Connect to ``url``; ``connect_upstream`` with ``name`` or ``upstream_failed`` answers."""
 
     name: str
     """What the machine calls the other side."""
@@ -143,5 +145,5 @@ make_send_to: Final = cast("Callable[[tuple[bytes, Address]], SendTo]", partial(
 """Build a ``SendTo`` likewise."""
 
 Effect = Append | Send | SendMany | SendTo | Close | Hold | Dial | Commit | Verify | Fact
-"""A fact stands in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
+"""A fact is put in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
 recorder takes them all out before the server sees the rest."""

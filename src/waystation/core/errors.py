@@ -1,15 +1,15 @@
-"""The one error tree of waystation.
+"""Exception classes of waystation.
 
 ::
 
     WaystationError
-    ├── LocalError       the caller used us wrongly; fix the calling code or the command line
+    ├── LocalError       the caller broke the contract of this library; fix the calling code or the command line
     │   └── ConfigError  a setting is unknown or out of range; carries file, line and what is allowed
     ├── RemoteError      the other side broke its protocol; carries the refusal and the numbers
-    └── HostError        disk, network or port said no; carries what was tried
+    └── HostError        disk, network or port failed; carries what was tried
 
-Pure code raises only the first two, and translates a ``RemoteError`` into an effect before it returns to the
-server: a peer can never raise into it.
+Code without I/O raises only ``LocalError`` and ``RemoteError``. A machine turns each ``RemoteError`` into an effect, so
+input from a peer never raises an exception in the server.
 """
 
 from pathlib import Path

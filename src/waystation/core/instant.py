@@ -1,7 +1,7 @@
-"""Time as pure code sees it: an integer that somebody hands in.
+"""Monotonic time as an integer that the caller passes in.
 
-An ``Instant`` counts microseconds on a monotonic clock whose zero means nothing. Microseconds, not
-milliseconds, because one relayed exchange takes less than a millisecond and its latency is recorded.
+An ``Instant`` counts microseconds from an arbitrary zero, so only differences have a meaning. Milliseconds would be too
+coarse: one relayed exchange takes less than a millisecond.
 """
 
 from typing import Final, NewType

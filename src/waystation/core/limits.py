@@ -1,8 +1,20 @@
-"""Limits as small objects that a test can hold in one hand."""
+"""Limits: a token bucket in exact integer arithmetic, with the time passed in, and the surplus of a full table."""
+
+from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 
-__all__ = ["TokenBucket"]
+__all__ = ["TokenBucket", "surplus"]
+
+_DROPPED_AT_ONCE_MAX: Final = 2
+
+
+def surplus(count: int, count_max: int) -> int:
+    """Return how many entries a table of ``count`` must drop now: none, one, or two after its limit was lowered.
+
+    Two go for each that comes, so that the table shrinks to a lower limit, and no single addition takes long.
+    """
+    return min(max(0, count - count_max), _DROPPED_AT_ONCE_MAX)
 
 
 class TokenBucket:
@@ -37,6 +49,13 @@ class TokenBucket:
         level = self._level + (now - self._seen_at) * self._rate
         self._level = level if level < self._burst else self._burst
         self._seen_at = now
+
+    def change(self, rate: int, burst: int) -> None:
+        """Allow ``rate`` per period and ``burst`` at once from now on; what is left stays, up to the new burst."""
+        assert rate > 0
+        assert burst > 0
+        self._rate = rate
+        self._burst = burst * self._token
 
     def ready(self) -> bool:
         """Return whether there is a token, as of the last look."""

@@ -1,8 +1,8 @@
-"""Packets as a store keeps them: signed canonical bytes beside the columns by which they are searched.
+"""Packet records of a store: the signed canonical bytes and the columns used in queries.
 
-``seq`` is the order in which one node took packets in; ``(order_at, seq)`` is the order in which history is read and
-never changes. ``received_at`` is what readers are told and may be lowered by an earlier witness. Times are whole Unix
-seconds, UTC. Spec: RFC-0004 4; specs/strata.md 7, 13.1.
+``seq`` is the order in which this node stored packets. History is read in the order of ``(order_at, seq)``, which never
+changes. ``received_at`` is sent to readers and may be lowered by an earlier witness. Times are Unix seconds, UTC.
+Spec: RFC-0004 4; specs/strata.md 7, 13.1.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class PacketRow(NamedTuple):
     order_at: int
     """``received_at`` at first storage; frozen (D28)."""
     received_at: int
-    """Earliest time at which anybody credible saw it."""
+    """Earliest time at which a credible witness saw it."""
     stored_at: int
     """When this node took it in, by its own clock; retention and budgets count from here."""
     packet_id: bytes
@@ -115,7 +115,7 @@ class PacketQuery(NamedTuple):
     rows_max: int = 100
     """1 or more."""
     bytes_max: int = 1_048_576
-    """Stop behind the packet that reaches this many canonical bytes; at least one is returned."""
+    """Stop after the packet that reaches this many canonical bytes; at least one is returned."""
 
 
 class PacketEntry(NamedTuple):
@@ -173,6 +173,6 @@ class PacketReader(Protocol):
     def droppable(self, stored_before: int, expired_before: int, rows_max: int) -> Sequence[tuple[bytes, int]]:
         """Return id and canonical bytes of packets retention may drop.
 
-        Those not ``kept`` that expired before ``expired_before``, in the order of ``(expires_at, seq)``; behind them
+        Those not ``kept`` that expired before ``expired_before``, in the order of ``(expires_at, seq)``; after them
         those stored before ``stored_before``, in the order of ``(stored_at, seq)``.
         """

@@ -1,7 +1,7 @@
-"""Durable changes: what ``Append`` and ``Commit`` effects carry and a store keeps.
+"""Durable changes in ``Append`` and ``Commit`` effects, and the store interface that writes them.
 
-A record is one key with one value in a named table; no value removes the key. Rooms above give tables
-their meaning, stores only keep bytes. Packets, which are searched and not only fetched, have changes of their own
+A record is one key and value in a named table; a record without a value deletes the key. A store does not interpret
+keys and values; the package that uses a table defines them. Packets need queries, so they have their own changes
 (``core.packets``).
 """
 

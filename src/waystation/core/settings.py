@@ -1,40 +1,59 @@
-"""Settings as data: one frozen dataclass per room, from which CLI, docs and sample file derive.
+"""Settings as data: one frozen dataclass per package, the source of the CLI, the docs and the sample file.
 
-``setting()`` declares a field with its default, unit, bounds or choices, and help; ``check()`` says what is wrong
-with a value in words an operator can act on.
+``setting()`` declares a field with its default, unit, range or choices, and help text. ``limit()`` declares an
+allowance, a ceiling or a quota, with the refusal at it. ``check()`` validates a value; its error names the allowed
+values.
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from waystation.core.errors import LocalError
 
-__all__ = ["check", "describe_allowed", "setting"]
+__all__ = ["InForce", "check", "describe_allowed", "limit", "setting"]
+
+
+_Settings = TypeVar("_Settings")
+
+
+class InForce(Generic[_Settings]):
+    """The settings of one class that hold now; every part of a machine reads them here, and a reload replaces them."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, settings: _Settings) -> None:
+        """Begin with ``settings``."""
+        self.now = settings
 
 
 def setting(
     default: Any,
-    help: str,  # noqa: A002 - the word users know it by
+    help: str,  # noqa: A002 - the name users know
     *,
     unit: str = "",
     at_least: int | None = None,
     at_most: int | None = None,
     choices: Sequence[str] = (),
     reload: bool = False,
+    refusal: Enum | str | None = None,
+    use: str = "",
 ) -> Any:
     """Declare one setting as a dataclass field.
 
     Args:
-        default: Value when nobody says anything; lists and tables are copied.
-        help: One sentence for people.
+        default: Value when no source sets one; lists and tables are copied.
+        help: One sentence for the operator.
         unit: Unit of a number, such as "ms" or "bytes".
         at_least: Smallest number allowed.
         at_most: Largest number allowed.
-        choices: The words allowed, for text with a closed set of values.
+        choices: The values allowed, for text with a closed set of values.
         reload: True when SIGHUP applies a new value without a restart.
+        refusal: For a setting that is a limit too, and is listed with the limits: as for ``limit``.
+        use: As for ``limit``.
     """
-    metadata = {
+    metadata: dict[str, Any] = {
         "help": help,
         "unit": unit,
         "at_least": at_least,
@@ -42,13 +61,40 @@ def setting(
         "choices": tuple(choices),
         "reload": reload,
     }
+    if refusal is not None:
+        metadata |= {"refusal": refusal.value if isinstance(refusal, Enum) else refusal, "use": use}
     if isinstance(default, list | dict):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def limit(
+    default: int,
+    help: str,  # noqa: A002 - as for setting
+    *,
+    at_most: int,
+    unit: str = "",
+    at_least: int = 1,
+    refusal: Enum | str = "",
+    use: str = "",
+) -> Any:
+    """Declare one limit of ``[limits]`` as a dataclass field; SIGHUP applies a new value.
+
+    Args:
+        default: Value when no source sets one.
+        help: One sentence for the operator.
+        at_most: The hard upper bound, which protects the node's memory or its time.
+        unit: Unit of the number, such as "bytes" or "per s".
+        at_least: Smallest number allowed.
+        refusal: Why a peer at the limit is refused: a member of the protocol's refusal enum, or its value; "" when
+            nobody is refused, because the oldest entry makes room.
+        use: The entry of the relay's ``sizes()`` that counts against it, "" when each peer has its own count.
+    """
+    return setting(default, help, unit=unit, at_least=at_least, at_most=at_most, reload=True, refusal=refusal, use=use)
+
+
 def describe_allowed(owner: type[Any], name: str) -> str:
-    """Return in words which values the field ``name`` of a settings dataclass takes."""
+    """Return a phrase that names the values the field ``name`` of a settings dataclass takes."""
     field = _field(owner, name)
     kind = get_type_hints(owner)[name]
     if field.metadata["choices"]:
@@ -66,7 +112,7 @@ def check(owner: type[Any], name: str, value: object) -> None:
     """Check ``value`` against the declaration of field ``name``.
 
     Raises:
-        LocalError: The value has the wrong type, or is outside what is allowed; the text says what is.
+        LocalError: The value has the wrong type, or is outside what is allowed; the text names what is.
     """
     field = _field(owner, name)
     kind = get_type_hints(owner)[name]

@@ -1,6 +1,6 @@
-"""On which line of a TOML text a key stands; the standard library's reader does not tell.
+"""Line numbers of the keys of a TOML text, which the standard library's parser does not report.
 
-The text has already been read without an error, so this scanner only follows headers, keys, strings and brackets.
+The text must be valid TOML. The scanner only follows table headers, keys, strings and brackets.
 """
 
 import re
@@ -46,7 +46,7 @@ def _places(text: str) -> dict[Dotted, int]:
 
 
 def _statements(text: str) -> list[tuple[int, str]]:
-    """Cut the text at the line ends that stand outside strings and brackets; each piece with its first line."""
+    """Cut the text at the line ends outside strings and brackets; each piece with its first line."""
     pieces: list[tuple[int, str]] = []
     start, depth = 0, 0
     for token in _TOKEN.finditer(text + "\n"):

@@ -1,5 +1,5 @@
-"""One plain function per primitive; the only room that imports cryptographic libraries.
+"""Cryptographic primitives as plain functions; no other package imports a cryptographic library.
 
-Randomness comes in as an argument. PyNaCl (libsodium) serves signatures, key agreement and XChaCha20, because it
-refuses every borderline signature and lets go of the interpreter lock; cryptography serves X.509.
+Randomness is passed in as an argument. PyNaCl (libsodium) provides signatures, key agreement and XChaCha20. It rejects
+all borderline signatures and releases the interpreter lock. The library cryptography provides X.509.
 """

@@ -1,4 +1,4 @@
-"""XChaCha20-Poly1305 with the tag in front of the ciphertext, as Bhumi's device document lays it out."""
+"""XChaCha20-Poly1305 encryption with the tag before the ciphertext, the layout of Bhumi's device document."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""ChaCha20-Poly1305 with a nonce of 12 bytes and the tag behind the ciphertext, as RFC 8439 lays it out.
+"""ChaCha20-Poly1305 encryption (RFC 8439) with a 12-byte nonce and the tag after the ciphertext.
 
-OpenSSL's is five times as fast as libsodium's in chunks of 16 KiB, and files are made of those.
+It uses OpenSSL, which is five times as fast as libsodium for 16 KiB, the chunk size of files.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ CHACHA_TAG_BYTES: Final = 16
 def seal_chacha(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes = b"") -> bytes:
     """Return ciphertext (as long as the plaintext) and tag (16 bytes); key 32, nonce 12 bytes.
 
-    A nonce must never come twice with one key. Who opens it must have the same associated data.
+    A nonce must never be used twice with one key. The receiver needs the same associated data.
     """
     assert len(key) == CHACHA_KEY_BYTES
     assert len(nonce) == CHACHA_NONCE_BYTES

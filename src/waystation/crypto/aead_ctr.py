@@ -1,7 +1,7 @@
-"""AES-256 in counter mode, then HMAC-SHA256 over what left it: for chips that have both in silicon, and no ChaCha20.
+"""AES-256-CTR encryption with HMAC-SHA256, for chips that accelerate both but not ChaCha20.
 
-The counter block is the nonce (12 bytes) and a big-endian u32 that counts from 0. The tag is the first half of the HMAC
-over associated data, nonce and ciphertext, and stands in front of the ciphertext. Spec: BHUMI-SUITE.
+The counter block is the nonce (12 bytes) and a big-endian u32 that starts at 0. The tag is the first half of the HMAC
+over associated data, nonce and ciphertext. It precedes the ciphertext. Spec: BHUMI-SUITE.
 """
 
 import hmac
@@ -24,8 +24,8 @@ _FIRST_COUNTER: Final = bytes(4)
 def seal_ctr(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> bytes:
     """Return tag (16 bytes) and ciphertext (as long as the plaintext, below 64 GiB); key 64, nonce 12 bytes.
 
-    A nonce must never come twice with one key. ``associated`` must tell its own length: it stands right in front of the
-    nonce in what the tag covers.
+    A nonce must never come twice with one key. ``associated`` must contain its own length: the tag covers it right
+    before the nonce.
     """
     ciphertext = _turned(key, nonce, plaintext)
     return _tag(key, nonce, ciphertext, associated) + ciphertext

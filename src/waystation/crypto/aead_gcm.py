@@ -1,4 +1,4 @@
-"""AES-256-GCM with the tag behind the ciphertext, as Web Crypto lays it out."""
+"""AES-256-GCM encryption with the tag after the ciphertext, the layout of Web Crypto."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""X25519 key agreement, also between Ed25519 identities.
+"""X25519 key agreement, also with Ed25519 identity keys.
 
-An Ed25519 key becomes an X25519 key by the birational map: public u = (1 + y) / (1 - y), private
+An Ed25519 key is converted to an X25519 key by the birational map: public u = (1 + y) / (1 - y), private
 clamp(SHA-512(seed)[0:32]). Spec: BHUMI-11.
 """
 

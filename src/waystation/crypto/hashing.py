@@ -1,4 +1,4 @@
-"""Hashes, key derivation and keyed references."""
+"""Hash functions, HKDF key derivation and keyed references."""
 
 import hashlib
 import hmac
@@ -34,7 +34,7 @@ def blake3_256(data: bytes) -> bytes:
 
 
 def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes, output_bytes: int = _SHA256_BYTES) -> bytes:
-    """Return ``output_bytes`` (1 to 8 160, 32 unless told) derived from ``secret`` by HKDF-SHA256 (RFC 5869).
+    """Return ``output_bytes`` (1 to 8 160, 32 by default) derived from ``secret`` by HKDF-SHA256 (RFC 5869).
 
     A shorter output is the beginning of a longer one.
     """

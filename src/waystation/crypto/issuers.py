@@ -1,7 +1,7 @@
-"""X.509 certificates as links of an issuer chain: whose they are, who signed them, and what their key verifies.
+"""Reads X.509 certificates of an issuer chain: subject, issuer and key, and checks the signatures between them.
 
-Only what a chain needs; no name constraints, no revocation. A public key is either 32 bytes of Ed25519 or the
-uncompressed point of a NIST curve (65 bytes for P-256, 97 for P-384), so that an operator can write a root as hex.
+Name constraints and revocation are not supported. A public key is 32 bytes of Ed25519 or the uncompressed point of a
+NIST curve (65 bytes for P-256, 97 for P-384). An operator can therefore configure a root key as hexadecimal digits.
 """
 
 import warnings
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
 from waystation.core.ids import KEY_BYTES
+from waystation.crypto.certificates import OTHER_FAULTS
 from waystation.crypto.signing import verify
 
 __all__ = ["IssuerCertificate", "is_issuer_key", "read_certificate", "verify_with_key"]
@@ -55,13 +56,13 @@ class IssuerCertificate:
 
 
 def read_certificate(der: bytes) -> IssuerCertificate | None:
-    """Return what a DER certificate says, or None when it is none or has another kind of key."""
+    """Return the fields of a DER certificate, or None when it is malformed or has another kind of key."""
     with warnings.catch_warnings():
-        # The library reads some malformed certificates with no more than a warning; a chain is held to the letter.
+        # The library reads some malformed certificates with no more than a warning; a chain accepts none of them.
         warnings.simplefilter("error")
         try:
             return _read(x509.load_der_x509_certificate(der))
-        except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion, Warning):
+        except (ValueError, Warning, *OTHER_FAULTS):
             return None
 
 

@@ -1,7 +1,7 @@
-"""Ed25519 signatures with libsodium's strict rule.
+"""Ed25519 signatures with libsodium's strict verification.
 
-Refused: small-order and non-canonical public keys, small-order R, and S at or above the group order. So one message has
-one valid signature, and two nodes agree about every borderline input.
+Rejected are small-order and non-canonical public keys, small-order R, and S not below the group order. All nodes
+therefore agree on every borderline signature.
 """
 
 from collections.abc import Sequence

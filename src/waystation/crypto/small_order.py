@@ -1,7 +1,7 @@
-"""The 14 texts of 32 bytes that name an Ed25519 point of small order, the non-canonical ones among them.
+"""List of the 14 encodings of Ed25519 points of small order, non-canonical ones included.
 
-Under such a key one signature fits many messages, so whoever verifies loosely hears everybody in it. ``verify`` refuses
-them all; this is the look-up for a sender that should not even cost a verification.
+Under such a key, one signature is valid for many messages, so a lenient verifier accepts forgeries. ``verify`` rejects
+these keys as well; this list allows a rejection without a verification.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ _YS: Final = (
     2**255 - 19,  # 0 again
     2**255 - 18,  # 1 again
 )
-_SIGN: Final = 1 << 255  # the highest bit tells which of two x
+_SIGN: Final = 1 << 255  # the highest bit says which of two x
 
 SMALL_ORDER_KEYS: Final = frozenset((y | sign).to_bytes(32, "little") for y in _YS for sign in (0, _SIGN))
 """All of them, 32 bytes each."""

@@ -1,5 +1,5 @@
-"""The node without I/O: connections, admission, bans, what is recorded, and the order of effects.
+"""Core of the node without I/O: connections, admission, bans, policy, recording, and the order of effects.
 
-``node`` routes inputs to the protocols' machines, ``admission`` counts addresses, ``bans`` knows who is not welcome,
-and ``recorder`` is the one border at which facts become journal rows.
+``node`` routes inputs to protocol machines, ``admission`` limits connections per address, and ``bans`` lists banned
+peers. ``recorder`` converts facts to journal rows; facts leave this package in no other way.
 """

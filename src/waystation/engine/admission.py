@@ -1,45 +1,89 @@
-"""Who may connect: ceilings on connections in all, per address, and without any address.
+"""Connection limits: in total, per address, for connections without an address, and for unfinished handshakes.
 
-Counting is all that happens here, and it happens before a TLS handshake or a signature is paid for.
+Admission only counts, so it runs before the cost of a TLS handshake or a signature. Unfinished handshakes share one
+pool. When it is full, a new handshake takes the place of the oldest one of the network that has most of them. So no set
+of silent connections closes a port for others (NODE-HANDSHAKES).
 Spec: BHUMI-L (10 000 total, 64 per IP, 256 in the pool that has no IP; choice BHUMI-POOL).
 """
 
 import ipaddress
+from collections import OrderedDict, deque
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from waystation.core.networks import network_of
+from waystation.core.settings import InForce, limit
+
 __all__ = [
-    "ADDRESSLESS_MAX",
-    "CONNECTIONS_MAX",
-    "HANDSHAKES_MAX",
-    "HANDSHAKES_PER_ADDRESS_MAX",
-    "PER_ADDRESS_MAX",
+    "DEFAULT_LIMITS",
+    "KNOWN_MAX",
     "Admission",
+    "AdmissionLimits",
     "AdmissionRefusal",
     "Handshakes",
     "address_key",
 ]
 
-CONNECTIONS_MAX: Final = 10_000
-PER_ADDRESS_MAX: Final = 64
-ADDRESSLESS_MAX: Final = 256
-HANDSHAKES_MAX: Final = 256  # the pool of connections nobody knows yet, BHUMI-POOL
-HANDSHAKES_PER_ADDRESS_MAX: Final = 16  # so that it takes many addresses to fill the pool
+KNOWN_MAX: Final = 4_096
+"""Addresses that have completed a handshake; the one that did so longest ago is forgotten for a new one."""
+_RESERVE: Final = 4  # a quarter of the pool is for known addresses
 _IPV6_SITE_BITS: Final = 64  # one household or server gets at least this much; counting less is counting nothing
 
 
 class AdmissionRefusal(Enum):
-    """Why a connection is closed before it may say anything."""
+    """Reasons to close a connection before it sends anything, and to refuse a GET of a public page."""
 
     FULL = "connections_full"
     ADDRESS_FULL = "address_full"
     HANDSHAKES_FULL = "handshakes_full"
+    HANDSHAKE_DISPLACED = "handshake_displaced"
     ADDRESS_HANDSHAKES_FULL = "address_handshakes_full"
     ADDRESSLESS_FULL = "addressless_full"
     ADDRESS_BANNED = "address_banned"
+    DENIED = "denied"
+    NOT_ALLOWED = "not_allowed"
     POLICY_BLOCKED = "policy_blocked"
     POLICY_RATE = "policy_rate"
     RETIRING = "retiring"
+    PROXY_HEADER = "proxy_header"
+    GETS_RATE = "gets_rate"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """Connections of all protocols together: a part of ``[limits]``."""
+
+    connections: int = limit(
+        10_000,
+        "Connections over all addresses.",
+        at_most=100_000,
+        refusal=AdmissionRefusal.FULL,
+        use="connections",
+    )
+    connections_per_address: int = limit(
+        64,
+        "Connections of one IPv4 address or IPv6 /64.",
+        at_most=100_000,
+        refusal=AdmissionRefusal.ADDRESS_FULL,
+    )
+    connections_addressless: int = limit(
+        256, "Connections that have no address.", at_most=100_000, refusal=AdmissionRefusal.ADDRESSLESS_FULL
+    )
+    handshakes: int = limit(
+        256,
+        "Unfinished handshakes; a further one takes the place of the oldest of the network that has most of them.",
+        at_least=16,
+        at_most=4_096,
+        refusal=AdmissionRefusal.HANDSHAKE_DISPLACED,
+        use="handshakes",
+    )
+    handshakes_per_address: int = limit(
+        16, "Unfinished handshakes of one address.", at_most=4_096, refusal=AdmissionRefusal.ADDRESS_HANDSHAKES_FULL
+    )
+
+
+DEFAULT_LIMITS: Final = AdmissionLimits()
 
 
 def address_key(host: str) -> str:
@@ -60,7 +104,9 @@ def address_key(host: str) -> str:
 class _Tally:
     """Counts by ``address_key``. Cost: O(1); memory O(addresses counted)."""
 
-    def __init__(self, *, per_address: bool) -> None:
+    def __init__(self, limits: InForce[AdmissionLimits], *, per_address: bool) -> None:
+        self.limits = limits
+        """Replaced by a reload."""
         self.per_address = per_address
         """Whether the ceilings per address hold."""
         self._counts: dict[str, int] = {}
@@ -83,62 +129,123 @@ class _Tally:
         self.total -= 1
 
 
-class Handshakes(_Tally):
-    """Counts connections that were admitted and do not stand yet.
+class _Unfinished:
+    """Addresses of unfinished handshakes, by network and in the order in which they began."""
 
-    A silent handshake costs an attacker nothing and lasts ten seconds, so one address may only have a few of the pool.
+    def __init__(self) -> None:
+        self.count = 0
+        self._networks: dict[str, OrderedDict[int, str]] = {}
+        self._number = 0
+
+    def add(self, key: str) -> tuple[str, int]:
+        """Return the network and the number under which ``remove`` finds it."""
+        network = network_of(key)
+        self.count += 1
+        self._number += 1
+        self._networks.setdefault(network, OrderedDict())[self._number] = key
+        return network, self._number
+
+    def remove(self, network: str, number: int) -> None:
+        self.count -= 1
+        del self._networks[network][number]
+        if not self._networks[network]:
+            del self._networks[network]
+
+    def oldest(self) -> str | None:
+        """Return the address of the oldest one of the network that has most of them. Cost: O(networks)."""
+        largest = max(self._networks.values(), key=len, default=None)
+        return None if largest is None else next(iter(largest.values()))
+
+
+class Handshakes(_Tally):
+    """Counts connections that were admitted and are not established yet.
+
+    A silent handshake costs an attacker nothing and lasts ten seconds, so one address has a few of the pool only, and
+    the addresses of a network give way together. A quarter of the pool is for addresses that have completed a handshake
+    before; those of the others never displace theirs.
     """
 
-    def __init__(self, *, per_address: bool = True) -> None:
+    def __init__(self, limits: InForce[AdmissionLimits] | None = None, *, per_address: bool = True) -> None:
         """Make an empty count; ``per_address`` False lifts the share per address, not the pool."""
-        super().__init__(per_address=per_address)
+        super().__init__(limits or InForce(DEFAULT_LIMITS), per_address=per_address)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._of_known, self._of_others = _Unfinished(), _Unfinished()
+        self._entries: dict[str, deque[tuple[_Unfinished, str, int]]] = {}
+        """Those of each address, the oldest first."""
+        self._displaced: dict[str, int] = {}
+        """How many of an address lost their place and have not ended yet."""
 
-    def begin(self, key: str) -> AdmissionRefusal | None:
-        """Count a handshake in, or say why not."""
-        if self.total >= HANDSHAKES_MAX:
-            return AdmissionRefusal.HANDSHAKES_FULL
-        if self.per_address and self._count(key) >= HANDSHAKES_PER_ADDRESS_MAX:
-            return AdmissionRefusal.ADDRESS_HANDSHAKES_FULL
+    def begin(self, key: str) -> tuple[AdmissionRefusal | None, str | None]:
+        """Count a handshake in; return the reason why not, and the address whose oldest handshake loses its place."""
+        if self.per_address and self._count(key) >= self.limits.now.handshakes_per_address:
+            return AdmissionRefusal.ADDRESS_HANDSHAKES_FULL, None
+        pool = self.limits.now.handshakes
+        is_known, displaced = key in self._known, None
+        if self.total >= pool or (not is_known and self._of_others.count >= pool - pool // _RESERVE):
+            displaced = self._of_others.oldest()
+            if displaced is None and is_known:
+                displaced = self._of_known.oldest()
+            if displaced is None:
+                return AdmissionRefusal.HANDSHAKES_FULL, None
+            self._remove(displaced, self._of_others if self._of_others.count else self._of_known)
+            self._displaced[displaced] = self._displaced.get(displaced, 0) + 1
         self._enter(key)
-        return None
+        unfinished = self._of_known if is_known else self._of_others
+        self._entries.setdefault(key, deque()).append((unfinished, *unfinished.add(key)))
+        return None, displaced
 
-    def end(self, key: str) -> None:
-        """Count a handshake out, however it ended."""
+    def end(self, key: str, *, established: bool = False) -> None:
+        """Count a handshake out; ``established`` makes its address a known one."""
+        if established:
+            self._known[key] = None
+            self._known.move_to_end(key)
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        displaced = self._displaced.pop(key, 0)
+        if displaced > 1:
+            self._displaced[key] = displaced - 1
+        if not displaced:  # else it was counted out; which one of the address ends does not matter
+            self._remove(key)
+
+    def _remove(self, key: str, pool: _Unfinished | None = None) -> None:
+        """Remove the oldest handshake of an address, of one pool or of both."""
+        entries = self._entries[key]
+        found = next(entry for entry in entries if pool is None or entry[0] is pool)
+        entries.remove(found)
+        if not entries:
+            del self._entries[key]
+        unfinished, network, number = found
+        unfinished.remove(network, number)
         self._leave(key)
 
 
 class Admission(_Tally):
     """Counts open connections."""
 
-    def __init__(
-        self,
-        *,
-        per_address: bool = True,
-        connections_max: int = CONNECTIONS_MAX,
-        per_address_max: int = PER_ADDRESS_MAX,
-    ) -> None:
-        """Make an empty count.
-
-        Args:
-            per_address: False lifts the ceilings per address, not the one on the total.
-            connections_max: The ceiling on the total.
-            per_address_max: The ceiling of each address.
-        """
-        super().__init__(per_address=per_address)
-        self._connections_max = connections_max
-        self._per_address_max = per_address_max
+    def __init__(self, limits: AdmissionLimits = DEFAULT_LIMITS, *, per_address: bool = True) -> None:
+        """Make an empty count; ``per_address`` False lifts the ceilings per address, not the one on the total."""
+        super().__init__(InForce(limits), per_address=per_address)
 
     def admit(self, key: str) -> AdmissionRefusal | None:
-        """Count a connection in, or say why not."""
-        if self.total >= self._connections_max:
+        """Count a connection in, or return the reason why not."""
+        limits = self.limits.now
+        if self.total >= limits.connections:
             return AdmissionRefusal.FULL
-        if self.per_address and not key and self._count(key) >= ADDRESSLESS_MAX:
+        if self.per_address and not key and self._count(key) >= limits.connections_addressless:
             return AdmissionRefusal.ADDRESSLESS_FULL
-        if self.per_address and key and self._count(key) >= self._per_address_max:
+        if self.per_address and key and self._count(key) >= limits.connections_per_address:
             return AdmissionRefusal.ADDRESS_FULL
         self._enter(key)
         return None
 
-    def release(self, key: str) -> None:
-        """Count a connection out that was admitted under ``key``."""
+    def exempt(self, key: str) -> None:
+        """Count a connection that was admitted under ``key`` in the total alone from now on."""
         self._leave(key)
+        self.total += 1
+
+    def release(self, key: str, *, is_exempt: bool = False) -> None:
+        """Count a connection out that was admitted under ``key``; ``is_exempt`` one that is in the total alone."""
+        if is_exempt:
+            self.total -= 1
+        else:
+            self._leave(key)

@@ -1,13 +1,13 @@
-"""The node as one machine over all protocols.
+"""The node as one state machine over all protocols.
 
-``open`` admits an address, ``connect`` gives the connection a number and a protocol, and from then on every input of
-that number goes to its protocol's machine. A protocol of datagrams has no connections: ``receive_datagrams`` is its one
-input, with banned addresses left out. ``take`` returns each protocol's effects in their order; facts have already gone
-to the recorder by then and never leave this room.
+``open`` admits an address. ``connect`` assigns the connection a number and a protocol. Every later input with that
+number is routed to the protocol's machine. Datagram protocols have no connections: ``receive_datagrams`` is their only
+input, and datagrams of refused addresses are dropped. ``take`` returns each protocol's effects in order. Facts are
+removed from the effects first and passed to the recorder.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol, cast, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, cast
 
 from waystation.core.effects import (
     Append,
@@ -23,119 +23,62 @@ from waystation.core.effects import (
     SendTo,
     Verify,
 )
-from waystation.core.facts import Fact, Refused
+from waystation.core.facts import Fact, PeerIdentified, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
-from waystation.core.machine import DatagramMachine, Machine, Progress
-from waystation.engine.admission import Admission, AdmissionRefusal, Handshakes, address_key
+from waystation.engine.access import Access
+from waystation.engine.admission import Admission, AdmissionLimits, AdmissionRefusal, Handshakes, address_key
 from waystation.engine.bans import BanList
+from waystation.engine.connections import Connection, Traffic
 from waystation.engine.policy import Policy
-from waystation.engine.recorder import Recorder, Traffic
+from waystation.engine.recorder import Recorder
+from waystation.engine.relays import (
+    DatagramRelay,
+    DialsOut,
+    HasEndpoints,
+    Relay,
+    SeesCertificates,
+    Service,
+    TakesHalfClose,
+    TakesMany,
+)
 
 __all__ = [
-    "KEYS_MAX",
     "DatagramRelay",
     "DialsOut",
-    "HasDoors",
-    "HearsHalf",
+    "HasEndpoints",
     "Node",
     "Relay",
     "SeesCertificates",
     "Service",
+    "TakesHalfClose",
     "TakesMany",
 ]
 
-KEYS_MAX: Final = 65_536  # hosts whose address key is remembered while there are bans; as many as LPRP knows sources
 _FIRST_PEER: Final = 1
+_STATUS_REFUSED: Final = 1008  # RFC 6455 7.4.1: the policy of the server, where the transport has a status
 _FOR_THE_SERVER: Final = frozenset({Append, Commit, Dial, Hold, Verify})
 """Effects that pass through this room as they are."""
-
-
-class Service(Progress, Protocol):
-    """What the node asks of any relay besides its inputs."""
-
-    def retire(self) -> None:
-        """Take no new work; finish what is under way."""
-
-    def settled(self) -> bool:
-        """Return whether nothing is under way."""
-
-    def shut(self, now: Instant) -> None:
-        """Close every connection."""
-
-    def expel(self, identity: PublicKey, now: Instant) -> None:
-        """Close the connections of an identity."""
-
-    def sizes(self) -> dict[str, int]:
-        """Return how much of each bounded thing there is."""
-
-
-class Relay(Service, Machine, Protocol):
-    """A relay over connections."""
-
-
-@runtime_checkable
-class DatagramRelay(Service, DatagramMachine, Protocol):
-    """A relay without connections."""
-
-
-@runtime_checkable
-class DialsOut(Protocol):
-    """What the node asks of a relay that has upstreams besides."""
-
-    def connect_upstream(self, peer: Peer, name: str, now: Instant) -> None:
-        """A connection that we dialled stands; ``name`` is the one under which the relay knows the other side."""
-
-    def upstream_failed(self, name: str, now: Instant) -> None:
-        """The other side could not be reached."""
-
-
-class SeesCertificates(Protocol):
-    """What the node asks of a relay whose upstreams prove themselves by the certificate that they show."""
-
-    def connect_upstream(self, peer: Peer, name: str, now: Instant, certificate: bytes) -> None:
-        """As ``DialsOut``; ``certificate`` is the SHA-256 of the one that was seen."""
-
-
-@runtime_checkable
-class HearsHalf(Protocol):
-    """What a relay may have besides: it goes on writing to who has ended only their own half of a connection."""
-
-    def half_closed(self, peer: Peer, now: Instant) -> None:
-        """The other side sends no more; the relay closes the connection when it has said all."""
-
-
-@runtime_checkable
-class HasDoors(Protocol):
-    """What the node asks of a relay that is spoken to differently by whoever comes through another door."""
-
-    def connect_by(self, peer: Peer, door: str, now: Instant, address: str = "") -> None:
-        """A new connection stands that came through ``door``; else as ``Machine.connect``."""
-
-
-@runtime_checkable
-class TakesMany(Protocol):
-    """What a relay may have besides: several messages cost it less together than one by one."""
-
-    def receive_many(self, peer: Peer, messages: Sequence[bytes], now: Instant) -> None:
-        """Several messages arrived at once; the effects are those of ``receive`` for each."""
 
 
 class Link:
     """What the node keeps of one connection: its relay, what it is counted under, and its traffic."""
 
-    __slots__ = ("address", "relay", "takes_many", "traffic")
+    __slots__ = ("address", "is_exempt", "protocol", "relay", "takes_many", "traffic")
 
-    def __init__(self, relay: Relay, address: str | None) -> None:
+    def __init__(self, protocol: str, relay: Relay, address: str | None) -> None:
+        self.protocol = protocol
         self.relay = relay
         self.takes_many = relay.receive_many if isinstance(relay, TakesMany) else None
         self.address = address
         """None for a connection that we dialled: admission does not count it."""
+        self.is_exempt = False
+        """Whether admission counts it in the total alone."""
         self.traffic = Traffic()
 
 
 class Node:
-    """All relays of one node behind one set of inputs."""
+    """All relays of one node, with one set of inputs."""
 
     def __init__(
         self,
@@ -144,15 +87,17 @@ class Node:
         bans: BanList,
         recorder: Recorder,
         policy: Policy | None = None,
+        access: Access | None = None,
     ) -> None:
         """Put a node together.
 
         Args:
             relays: One relay per protocol name.
             admission: Counts connections of all protocols together.
-            bans: Addresses that may not connect, and whose datagrams are not read.
+            bans: The operator's list.
             recorder: Gets every fact.
             policy: What was published about sources; None for nothing.
+            access: Refuses addresses; None for ``bans`` alone.
         """
         self._relays: dict[str, Service] = dict(relays)
         self._streams: dict[str, Relay] = {}
@@ -163,12 +108,15 @@ class Node:
             else:
                 self._streams[protocol] = relay
         self._traffic = {protocol: Traffic() for protocol in self._datagrams}
-        self._address_keys: dict[str, str] = {}
         self._wall_offset_us = 0
-        """Wall clock minus monotonic clock when datagrams came last."""
+        """Wall clock minus monotonic clock when somebody or something came last."""
         self._admission = admission
-        self._handshakes = Handshakes(per_address=admission.per_address)
+        self._handshakes = Handshakes(admission.limits, per_address=admission.per_address)
+        self._displaced: list[str] = []
         self._bans = bans
+        self._access = access if access is not None else Access(bans)
+        self._ended: dict[str, list[Effect]] = {}
+        """By protocol: the ends of connections whose address is refused now."""
         self._policy = policy if policy is not None else Policy()
         self._recorder = recorder
         self._links: dict[Peer, Link] = {}
@@ -177,52 +125,80 @@ class Node:
 
     # Inputs
 
-    def open(self, protocol: str, host: str, wall_us: int, now: Instant) -> bool:
+    def open(self, protocol: str, host: str, wall_us: int, now: Instant, *, has_handshake: bool = True) -> bool:
         """Count a connection of ``host`` in before anything is paid for it; False closes it at once.
 
-        What was opened is either connected or released.
+        What was opened is either connected or released. ``displaced`` says whose handshake lost its place for it.
+
+        Args:
+            protocol: One of ours.
+            host: The client's address, "" for none.
+            wall_us: Wall clock, microseconds UTC.
+            now: Monotonic time.
+            has_handshake: Whether the connection is established only after a handshake, such as that of TLS.
         """
         key = address_key(host)
+        self._wall_offset_us = wall_us - now
         refusal: AdmissionRefusal | None
         if self._retiring:
             refusal = AdmissionRefusal.RETIRING
-        elif self._bans.refuses(f"address:{key}", wall_us):
-            refusal = AdmissionRefusal.ADDRESS_BANNED
+        elif (refusal := self._access.refuses_address(host, wall_us)) is not None:
+            pass
         elif not self._policy.is_active or (refusal := self._policy.refuses(host, now)) is None:
-            refusal = self._handshakes.begin(key)
-            if refusal is None and (refusal := self._admission.admit(key)) is not None:
-                self._handshakes.end(key)
+            refusal = self._admission.admit(key)
+            if refusal is None and has_handshake and (refusal := self._begin_handshake(protocol, key, now)) is not None:
+                self._admission.release(key)
         if refusal is not None:
-            self._recorder.refused_at_door(protocol, refusal, now, key)
+            self._recorder.refused_by_admission(protocol, refusal, now, key)
         return refusal is None
 
-    def release(self, host: str) -> None:
+    def displaced(self) -> list[str]:
+        """Return, once, the keys of addresses whose oldest handshake lost its place; each of them is to be released."""
+        displaced, self._displaced = self._displaced, []
+        return displaced
+
+    def use_limits(self, limits: AdmissionLimits) -> None:
+        """Hold connections to these limits from now on; those that stand stay."""
+        self._admission.limits.now = limits
+
+    def release(self, host: str, *, has_handshake: bool = True) -> None:
         """An opened connection ended before it was connected."""
         key = address_key(host)
-        self._handshakes.end(key)
+        if has_handshake:
+            self._handshakes.end(key)
         self._admission.release(key)
 
-    def connect(self, protocol: str, host: str, now: Instant, door: str = "") -> Peer:
-        """An opened connection stands; return its number.
+    def refuse(self, protocol: str, host: str, refusal: AdmissionRefusal, now: Instant) -> None:
+        """A connection of ``host`` was closed before it was opened."""
+        self._recorder.refused_by_admission(protocol, refusal, now, address_key(host))
+
+    def connect(
+        self, protocol: str, host: str, now: Instant, endpoint: str = "", *, has_handshake: bool = True
+    ) -> Peer:
+        """An opened connection is established; return its number.
 
         Args:
             protocol: One of ours.
             host: As in ``open``.
             now: Monotonic time.
-            door: Which of the relay's doors it came through, "" for the one that every relay has.
+            endpoint: The relay's listener that it came through, "" for the one that every relay has.
+            has_handshake: As in ``open``.
         """
         address = address_key(host)
-        self._handshakes.end(address)
-        peer, link = self._link(protocol, address, now)
-        if door:
-            assert isinstance(link.relay, HasDoors)
-            link.relay.connect_by(peer, door, now, address)
+        if has_handshake:
+            self._handshakes.end(address, established=True)
+        peer, link = self._link(protocol, address, now, endpoint=endpoint)
+        if endpoint:
+            assert isinstance(link.relay, HasEndpoints)
+            link.relay.connect_by(peer, endpoint, now, address)
         else:
             link.relay.connect(peer, now, address)
+        if self._access.judges_addresses:  # the operator may have said no during the handshake
+            self._end_refused(peer, link, now)
         return peer
 
     def connect_out(self, protocol: str, name: str, now: Instant, certificate: bytes | None = None) -> Peer:
-        """A connection that we dialled stands; return its number.
+        """A connection that the node dialled is established; return its number.
 
         Args:
             protocol: One whose relay has upstreams.
@@ -230,7 +206,7 @@ class Node:
             now: Monotonic time.
             certificate: SHA-256 of the one that the other side has shown, for a relay that ``SeesCertificates``.
         """
-        peer, link = self._link(protocol, None, now)
+        peer, link = self._link(protocol, None, now, dialled=name)
         assert isinstance(link.relay, DialsOut)
         if certificate is None:
             link.relay.connect_upstream(peer, name, now)
@@ -274,14 +250,12 @@ class Node:
         """
         self._wall_offset_us = wall_us - now
         self._traffic[protocol].bytes_in += sum([len(data) for data, _ in datagrams])
-        if self._bans.addresses:
-            welcome = [datagram for datagram in datagrams if not self._is_banned(datagram[1][0], wall_us)]
-            if times := len(datagrams) - len(welcome):
-                reason = AdmissionRefusal.ADDRESS_BANNED.value
-                self._recorder.note(Refused(protocol, None, reason, times), now)
-            datagrams = welcome
+        if self._access.judges_addresses:
+            datagrams = self._within(protocol, datagrams, now, lambda host: self._access.refuses_address(host, wall_us))
         if self._policy.is_active:
-            datagrams = self._within_policy(protocol, datagrams, now)
+            datagrams = self._within(
+                protocol, datagrams, now, lambda host: self._policy.refuses(host, now, connects=False)
+            )
         if datagrams:
             self._datagrams[protocol].receive_datagrams(datagrams, now)
 
@@ -295,7 +269,7 @@ class Node:
     def half_closed(self, peer: Peer, now: Instant) -> bool:
         """The other side sends no more; return whether its relay goes on writing, else the connection is over."""
         link = self._links.get(peer)
-        if link is None or not isinstance(link.relay, HearsHalf):
+        if link is None or not isinstance(link.relay, TakesHalfClose):
             return False
         link.relay.half_closed(peer, now)
         return True
@@ -346,11 +320,13 @@ class Node:
                 yield protocol, self._without_facts(effects, now)
             else:
                 yield protocol, self._datagrams_without_facts(traffic, effects, now)
+        ended, self._ended = self._ended, {}
+        yield from ended.items()  # the relays have forgotten these connections, and sent what they had to say
 
     # Commands
 
     def retire(self) -> None:
-        """Admit nobody and take no new work."""
+        """Admit no connection and take no new work."""
         self._retiring = True
         for relay in self._relays.values():
             relay.retire()
@@ -369,6 +345,15 @@ class Node:
         for relay in self._relays.values():
             relay.expel(identity, now)
 
+    def review(self, wall_us: int, now: Instant) -> None:
+        """End the connections of every identity and address that is refused now: a ban came, or other lists."""
+        self._wall_offset_us = wall_us - now
+        for relay in self._relays.values():
+            relay.review(now)
+        if self._access.judges_addresses:
+            for peer, link in list(self._links.items()):
+                self._end_refused(peer, link, now)
+
     def sizes(self) -> dict[str, dict[str, int]]:
         """Return how much of each bounded thing there is, by protocol."""
         sizes = {protocol: relay.sizes() for protocol, relay in self._relays.items()}
@@ -382,16 +367,22 @@ class Node:
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return the bytes "in" and "out" of each protocol without connections since the start.
 
-        Those of connections stand in the journal, each under its connection.
+        Those of connections are in the journal, each under its connection.
         """
         return {name: {"in": traffic.bytes_in, "out": traffic.bytes_out} for name, traffic in self._traffic.items()}
 
-    def _within_policy(self, protocol: str, datagrams: Sequence[Datagram], now: Instant) -> list[Datagram]:
-        """Return those that published rules leave; the others are counted."""
+    def _within(
+        self,
+        protocol: str,
+        datagrams: Sequence[Datagram],
+        now: Instant,
+        refuses: Callable[[str], AdmissionRefusal | None],
+    ) -> list[Datagram]:
+        """Return those whose host is not refused; the others are counted."""
         kept: list[Datagram] = []
         refused: dict[AdmissionRefusal, int] = {}
         for datagram in datagrams:
-            refusal = self._policy.refuses(datagram[1][0], now, connects=False)
+            refusal = refuses(datagram[1][0])
             if refusal is None:
                 kept.append(datagram)
             else:
@@ -400,20 +391,20 @@ class Node:
             self._recorder.note(Refused(protocol, None, refusal.value, times), now)
         return kept
 
-    def _is_banned(self, host: str, wall_us: int) -> bool:
-        key = self._address_keys.get(host)
-        if key is None:
-            if len(self._address_keys) >= KEYS_MAX:
-                self._address_keys.clear()
-            key = self._address_keys[host] = address_key(host)
-        return self._bans.refuses(f"address:{key}", wall_us)
+    def _begin_handshake(self, protocol: str, key: str, now: Instant) -> AdmissionRefusal | None:
+        refusal, displaced = self._handshakes.begin(key)
+        if displaced is not None:
+            self._displaced.append(displaced)
+            self._recorder.refused_by_admission(protocol, AdmissionRefusal.HANDSHAKE_DISPLACED, now, displaced)
+        return refusal
 
     def _datagrams_without_facts(self, traffic: Traffic, effects: list[Effect], now: Instant) -> list[Effect]:
         kept: list[Effect] = []
-        wall_us = now + self._wall_offset_us if self._bans.addresses else None
+        access = self._access
+        wall_us = now + self._wall_offset_us if access.judges_addresses else None
         for effect in effects:
             if type(effect) is SendTo:
-                if wall_us is not None and self._is_banned(effect.address[0], wall_us):
+                if wall_us is not None and access.refuses_address(effect.address[0], wall_us) is not None:
                     continue
                 traffic.bytes_out += len(effect.data)
                 kept.append(effect)
@@ -448,17 +439,42 @@ class Node:
             elif type(effect) in _FOR_THE_SERVER:
                 kept.append(effect)
             else:
-                self._recorder.note(cast("Fact", effect), now)
+                self._note(cast("Fact", effect), now)
         return kept
 
-    def _link(self, protocol: str, address: str | None, now: Instant) -> tuple[Peer, Link]:
+    def _note(self, fact: Fact, now: Instant) -> None:
+        """Record a fact, and count a connection whose identity no ceiling binds in the total alone (NODE-ACCESS)."""
+        if isinstance(fact, PeerIdentified) and self._access.is_unlimited(fact.identity):
+            link = self._links.get(Peer(fact.peer))
+            if link is not None and link.address is not None and not link.is_exempt:
+                link.is_exempt = True
+                self._admission.exempt(link.address)
+        self._recorder.note(fact, now)
+
+    def _link(
+        self, protocol: str, address: str | None, now: Instant, *, endpoint: str = "", dialled: str = ""
+    ) -> tuple[Peer, Link]:
         peer = Peer(self._next_peer)
         self._next_peer += 1
-        link = self._links[peer] = Link(self._streams[protocol], address)
-        self._recorder.connected(protocol, peer, link.traffic, now)
+        link = self._links[peer] = Link(protocol, self._streams[protocol], address)
+        connection = Connection(protocol, peer, link.traffic, now, address or "")
+        connection.endpoint, connection.dialled = endpoint, dialled
+        self._recorder.connected(connection)
         return peer, link
+
+    def _end_refused(self, peer: Peer, link: Link, now: Instant) -> None:
+        """Close a connection whose address may not have it; one that we dialled stays."""
+        if link.address is None:
+            return
+        refusal = self._access.refuses_address(link.address, now + self._wall_offset_us)
+        if refusal is None:
+            return
+        self._recorder.refused_by_admission(link.protocol, refusal, now, link.address)
+        link.relay.disconnect(peer, now)
+        self._ended.setdefault(link.protocol, []).append(Close(peer, refusal, status=_STATUS_REFUSED))
+        self._drop(peer, link)
 
     def _drop(self, peer: Peer, link: Link) -> None:
         del self._links[peer]
         if link.address is not None:
-            self._admission.release(link.address)
+            self._admission.release(link.address, is_exempt=link.is_exempt)

@@ -1,12 +1,12 @@
-"""What the pipeline found out about peers and sources, carried out by the node that recorded it.
+"""Applies the published policy on the node: blocks, rate limits, extra proof of work, and relays to avoid.
 
-The published table names its subjects by keyed references, so this room makes the same references with the same key
-and looks them up. A rule is carried out when both it and the operator say ``enforce``; else what it would have done is
-counted and nothing happens. Whom the operator allows is left alone, whom the operator bans is banned whatever a table
-says: bans are asked first, and elsewhere. A week's key ends with its week, and rules with the references of the old
-one meet nobody any more (PIPE-ROTATE); a pipeline that runs goes on with the new ones.
+The table names subjects by keyed references. The node computes the same references with its key and looks them up. A
+rule is enforced only if the rule and the operator's setting are both ``enforce``; otherwise its matches are only
+counted. Peers on the operator's allow list are exempt. Operator bans are checked earlier, in ``bans``. The reference
+key changes weekly. Rules with references of the old key then match no peer (PIPE-ROTATE), until the pipeline publishes
+new ones.
 
-While there is no table, callers look at ``is_active`` and pay nothing else.
+Without a table, callers only check ``is_active``.
 """
 
 import enum
@@ -18,10 +18,10 @@ from waystation.core.dids import identity_of, is_did, key_of_did
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.limits import TokenBucket
+from waystation.core.networks import network_of
 from waystation.crypto.hashing import keyed_reference
 from waystation.engine.admission import AdmissionRefusal, address_key
 from waystation.engine.bans import parse_subject
-from waystation.engine.networks import network_of
 from waystation.rules.policy import Action, Mode, PolicyRule, PolicyTable, RelayScore, Subject
 from waystation.rules.relay_state import State
 
@@ -46,7 +46,7 @@ class Stance(enum.Enum):
     SHADOW = "shadow"
     """What it would have done is counted."""
     ENFORCE = "enforce"
-    """It is carried out where its rules say so too."""
+    """It is carried out where its rules enforce it too."""
 
 
 class Match(NamedTuple):
@@ -106,7 +106,7 @@ class Policy:
         self.is_active = False
         """Whether there is any rule to be met; ask this first."""
 
-    # What it is told
+    # Inputs
 
     def use(self, table: PolicyTable, scores: Mapping[str, RelayScore]) -> None:
         """Go by this table and these scores from now on; what counted towards a rule that stays goes on counting."""
@@ -121,7 +121,7 @@ class Policy:
         self._weigh()
 
     def use_key(self, key: bytes) -> None:
-        """Make references with ``key`` from now on; rules about those of another key meet nobody."""
+        """Make references with ``key`` from now on; rules with those of another key match no peer."""
         if key != self._key:
             self._key = key
             self._references.clear()
@@ -138,8 +138,8 @@ class Policy:
     def refuses(self, host: str, now: Instant, *, connects: bool = True) -> AdmissionRefusal | None:
         """Return why a connection or datagram of ``host`` is not taken, or None.
 
-        Only connections are counted against a rate: nothing proves where a datagram comes from, and whoever forges an
-        address must not use up what its owner may.
+        Only connections are counted against a rate: nothing proves where a datagram comes from, and a peer that
+        forges an address must not use up the allowance of its owner.
         """
         network = network_of(host) if self.is_active else ""
         if not network:
@@ -200,7 +200,7 @@ class Policy:
         self._count(Match("relay_state", State.BLACKLISTED.value, _mode(enforced=enforced)))
         return enforced
 
-    # What it tells
+    # Queries
 
     def scores(self, now: Instant) -> Mapping[str, RelayScore]:
         """Return other relays' scores by relay; none once the table has ended."""

@@ -1,63 +1,87 @@
-"""The border between what the node knows and what it writes down.
+"""Converts facts with raw identities into journal events with keyed references or counts.
 
-Facts come in with raw identities; events leave with keyed references, or with counts. Connections that never identify
-themselves are counted per minute and appear nowhere else; since a Bhumi sender is such a connection, and a delivery
-names only its recipient, nothing in the journal joins a sender to a delivery. Refusals are gathered for a second
-each, so that a flood of bad frames becomes one row and not a full disk. What becomes of packets and subscriptions
-stands in ``packet_records``, what becomes of look-ups and links between nodes in ``mesh_records``, what was seen
-of other relays in ``relay_records``, what becomes of leases and work in ``lease_records``, of messages of groups in
-``graph_records``. Of whoever is turned away at the door the network leaves too, as a keyed reference.
+Connections that never identify themselves are only counted per minute. A Bhumi sender is such a connection, and a
+delivery names only its recipient. Therefore no event joins a sender to a delivery. Most facts become one event at once.
+Facts that a peer can repeat at no cost are aggregated first (``gathering``, ``observations``). For a connection
+rejected by admission, the event contains its network as a keyed reference.
 
-Totals by outcome, reason, verdict and result serve the metrics; their keys come from closed enums.
+Group ids become references too (``references``). No event contains a DID, a packet id, a filter, or text that a peer
+chose. Work for a relay never names its worker: a delivery at the same time names its recipient, so both rows together
+would link the two.
+
+Totals by outcome, reason, verdict and result are kept for the metrics; their keys are closed enums.
 """
 
 import random
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from waystation.core import facts
-from waystation.core.facts import Fact, Outcome
-from waystation.core.instant import MICROSECONDS_PER_MS, Instant
-from waystation.crypto.hashing import keyed_reference
+from waystation.core.facts import Fact
+from waystation.core.instant import Instant
+from waystation.core.networks import network_of
+from waystation.core.node_facts import AnonymousCounted, NodeStarted, NodeStopped
 from waystation.engine.admission import AdmissionRefusal
-from waystation.engine.graph_records import GraphRecords
-from waystation.engine.lease_records import LeaseRecords
-from waystation.engine.mesh_records import MeshRecords
-from waystation.engine.networks import network_of
-from waystation.engine.packet_records import PacketRecords
-from waystation.engine.relay_records import RelayRecords
-from waystation.journal import events
+from waystation.engine.connections import Connection, Connections, Traffic
+from waystation.engine.gathering import Gathering, Rule
+from waystation.engine.observations import Observations
+from waystation.engine.references import References
+from waystation.engine.refused_peers import RefusedPeers
 from waystation.journal.archive import ArchivedPacket
-from waystation.journal.events import Event
+from waystation.journal.events import RECORDED, Event
 
-__all__ = ["CONNECTION_REFERENCE_BYTES", "Recorder", "Traffic"]
+__all__ = ["HELD", "Recorder"]
 
-CONNECTION_REFERENCE_BYTES: Final = 8
+ACCEPTED: Final = "accepted"
+RELAY_WORK: Final = "relay"
+WEB: Final = "web"
+"""What totals call the public pages of the web ports, which belong to no protocol."""
+HELD: Final = "held"
+"""What totals call a message that a peer is known to hold."""
+
 REFUSALS_GATHER_MS: Final = 1_000
-REFUSAL_KEYS_MAX: Final = 1_024  # who is refused in one second; beyond it, identities and networks are left out
+REFUSAL_KEYS_MAX: Final = 1_024
+VERDICTS_GATHER_MS: Final = 1_000
+PACKET_KEYS_MAX: Final = 64
+"""Rows of packets in one second that name an author: about 20 kB a second at worst."""
+WORK_GATHER_MS: Final = 1_000
+WORK_KEYS_MAX: Final = 64
+"""Rows of rejected work in one second that name a worker: about 15 kB a second at worst."""
 ANONYMOUS_GATHER_MS: Final = 60_000
-REFERENCES_CACHED_MAX: Final = 16_384
-_BOOT_BYTES: Final = 8
-_ATTEMPT_BYTES: Final = 8
+SUBSCRIPTIONS_GATHER_MS: Final = 60_000
 
-_RefusalKey = tuple[str, bytes | None, str, str]
-"""Protocol, identity, reason, network."""
-
-# As effects.make_send: one of these belongs to every exchange. Fact and event agree from the outcome on.
-_make_finished: Final = cast(
-    "Callable[[tuple[object, ...]], events.DeliveryFinished]", partial(tuple.__new__, events.DeliveryFinished)
+_REFUSALS: Final = Rule(facts.Refused, sums=("times",), named=("identity", "network"))
+_VERDICTS: Final = Rule(
+    facts.PacketJudged,
+    sums=("size_bytes", "times"),
+    alone=(
+        *("packet_id", "content_type", "packet_ts", "received_at", "expires_at", "store_seq"),
+        *("origin", "downgrade", "latency_us"),
+    ),
+    named=("author",),
 )
+_OPENED: Final = Rule(facts.SubscriptionOpened, sums=("replicates", "times"), dropped=("peer",))
+_ENDED: Final = Rule(
+    facts.SubscriptionEnded, sums=("history_events", "live_events", "lags", "duration_us", "times"), dropped=("peer",)
+)
+_WORK: Final = Rule(facts.WorkJudged, sums=("times",), named=("worker",), dropped=("bits", "latency_us"))
+_ANONYMOUS: Final = Rule(AnonymousCounted, sums=("opened", "closed"))
+_SUMMED: Final = frozenset(
+    {each.fact for each in (_REFUSALS, _VERDICTS, _OPENED, _ENDED, _WORK)} | {facts.RelayObserved}
+)
+"""Kinds that stay in memory for a while; without a journal they are only counted."""
 
-
-class Traffic:
-    """Bytes of one connection; the node counts, the recorder reads."""
-
-    __slots__ = ("bytes_in", "bytes_out")
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
+_TOTALS: Final = ("deliveries", "refusals", "packets", "lookups", "leases", "work", "messages")
+_COUNTED: Final[dict[type[Any], tuple[str, str]]] = {
+    facts.Refused: ("refusals", "reason"),
+    facts.PacketJudged: ("packets", "verdict"),
+    facts.MeshLookup: ("lookups", "result"),
+    facts.LeaseChanged: ("leases", "change"),
+    facts.WorkJudged: ("work", "verdict"),
+    facts.MessageStored: ("messages", "state"),
+    facts.MessageChanged: ("messages", "state"),
+}
+"""Totals that a fact counts in, and the field that they are counted by."""
 
 
 class Recorder:
@@ -76,36 +100,27 @@ class Recorder:
             rng: Source of connection references.
             archive: Takes each packet that is durable; None keeps none.
         """
-        self._append = append
-        self._rng = rng
+        self.refused_peers = RefusedPeers()
+        """The peers of the last refusals, in memory only."""
+        self.connections = Connections()
+        """Those that are open, in memory only."""
+        self._has_journal = append is not None
+        self._archive = archive
         self._wall_offset = 0
-        self._key = b""
-        self._references: dict[bytes, bytes] = {}
-        self._boot = rng.randbytes(_BOOT_BYTES)
-        self._traffic: dict[int, Traffic] = {}
         self._gone = Traffic()
-        self._connections: dict[int, bytes] = {}
-        self._refusals: dict[_RefusalKey, int] = {}
-        self._refusals_due: Instant | None = None
-        self._anonymous: dict[str, list[int]] = {}
-        self._anonymous_due: Instant | None = None
-        self._delivery_totals: dict[tuple[str, Outcome], int] = {}
-        self._refusal_totals: dict[tuple[str, str], int] = {}
-        self._packets = PacketRecords(append, archive, self._reference, self._reference_once)
-        self._mesh = MeshRecords(append, self._reference)
-        self._relays = RelayRecords(append)
-        self._leases = LeaseRecords(append, self._reference)
-        self._graphs = GraphRecords(append, self._reference)
-        self._at_once: dict[type, Callable[[Any, int], None]] = {
-            facts.MessageStored: self._graphs.stored,
-            facts.MessageHeld: self._graphs.held,
-            facts.MessageChanged: self._graphs.changed,
-            facts.PacketStored: self._packets.stored,
-            facts.LookupFinished: self._mesh.looked_up,
-            facts.LinkEnded: self._mesh.link_ended,
-            facts.LeaseChanged: self._leases.changed,
-        }
-        """Who takes a fact that needs no more than the time of day."""
+        self._totals: dict[str, dict[tuple[str, str], int]] = {total: {} for total in _TOTALS}
+        self._references = References(rng)
+        self._writers = {fact: self._references.writer(fact, append) if append else _drop for fact in RECORDED}
+        self._write_finished = self._writers[facts.DeliveryFinished]
+        write = self._write
+        self._refusals = Gathering(write, REFUSALS_GATHER_MS, _REFUSALS, keys_max=REFUSAL_KEYS_MAX)
+        self._anonymous = Gathering(write, ANONYMOUS_GATHER_MS, _ANONYMOUS, dated_back=True)
+        self._verdicts = Gathering(write, VERDICTS_GATHER_MS, _VERDICTS, keys_max=PACKET_KEYS_MAX)
+        self._subscriptions = Gathering(write, SUBSCRIPTIONS_GATHER_MS, _OPENED, _ENDED)
+        self._rejected_work = Gathering(write, WORK_GATHER_MS, _WORK, keys_max=WORK_KEYS_MAX)
+        self._observations = Observations(self._writers[facts.RelayObserved])
+        self._sums = (self._refusals, self._anonymous, self._verdicts, self._subscriptions, self._rejected_work)
+        self._handlers = {fact: self._handler(fact) for fact in (*RECORDED, facts.PacketStored)}
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
@@ -113,211 +128,174 @@ class Recorder:
 
     def use_key(self, key: bytes) -> None:
         """Make references with ``key`` from now on; those made before cannot be joined with them."""
-        if key != self._key:
-            self._key = key
-            self._references.clear()
+        self._references.use_key(key)
+
+    def reference_of(self, identity: bytes) -> bytes:
+        """Return the journal's reference of an identity under the present key, 16 bytes."""
+        return self._references.of(identity)
 
     def totals(self) -> dict[str, dict[tuple[str, str], int]]:
-        """Return counts since the start, by protocol and word.
+        """Return counts since the start, by protocol and value.
 
         Deliveries are counted by outcome, refusals by reason, packets by verdict, look-ups by result, leases and
         messages of groups by what became of them, work by verdict.
         """
-        deliveries = {(protocol, outcome.value): n for (protocol, outcome), n in self._delivery_totals.items()}
-        return {
-            "deliveries": deliveries,
-            "refusals": dict(self._refusal_totals),
-            "packets": self._packets.totals(),
-            "lookups": self._mesh.totals(),
-            "leases": self._leases.lease_totals(),
-            "work": self._leases.work_totals(),
-            "messages": self._graphs.totals(),
-        }
+        return {total: dict(counts) for total, counts in self._totals.items()}
 
     def carried(self) -> tuple[int, int]:
         """Return the bytes received and sent on connections since the start, those that are over included.
 
         Cost: O(connections).
         """
-        all_of_them = [self._gone, *self._traffic.values()]
+        all_of_them = [self._gone, *(connection.traffic for connection in self.connections)]
         return sum([each.bytes_in for each in all_of_them]), sum([each.bytes_out for each in all_of_them])
 
-    # What the node tells
+    # What the node reports itself
 
     def node_started(self, now: Instant, version: str) -> None:
         """The node began to listen."""
-        self._write(events.NodeStarted(now + self._wall_offset, version))
+        self._write(NodeStarted(version), now)
 
     def node_stopped(self, now: Instant, reason: str = "stopped") -> None:
         """The node is about to end: write what was gathered, then that."""
-        self._flush_refusals(now)
-        self._flush_anonymous(now)
-        self._packets.flush(now + self._wall_offset)
-        self._leases.flush(now + self._wall_offset)
-        self._relays.flush()
-        self._write(events.NodeStopped(now + self._wall_offset, reason))
+        for each in self._sums:
+            each.flush(now)
+        self._observations.flush()
+        self._write(NodeStopped(reason), now)
 
-    def connected(self, protocol: str, peer: int, traffic: Traffic, now: Instant) -> None:
-        """A connection stands that nobody knows yet."""
-        self._traffic[peer] = traffic
-        self._count_anonymous(protocol, opened=1, closed=0, now=now)
+    def connected(self, connection: Connection) -> None:
+        """A connection is established that has not identified itself."""
+        self.connections.add(connection)
+        self._anonymous.add(AnonymousCounted(connection.protocol, 1, 0), connection.since)
 
-    def refused_at_door(self, protocol: str, refusal: AdmissionRefusal, now: Instant, address: str = "") -> None:
-        """A connection was closed before it stood; ``address`` is what admission counts it under."""
-        self._gather_refusal(protocol, None, refusal.value, 1, now, network_of(address))
+    def refused_by_admission(self, protocol: str, refusal: AdmissionRefusal, now: Instant, address: str = "") -> None:
+        """Admission closed a connection; ``address`` is what admission counts it under."""
+        self.note(facts.Refused(protocol, None, refusal.value, 1, network_of(address).encode() or None), now)
+
+    def refused_get(self, refusal: AdmissionRefusal, now: Instant, address: str) -> None:
+        """A GET of a public page was refused: count it in memory, since each row of the journal has a protocol."""
+        key, counts = (WEB, refusal.value), self._totals["refusals"]
+        counts[key] = counts.get(key, 0) + 1
+        self.refused_peers.note(facts.Refused(WEB, None, refusal.value, 1, network_of(address).encode() or None), now)
 
     def note(self, fact: Fact, now: Instant) -> None:
         """Record one fact of a relay."""
-        if type(fact) is facts.DeliveryFinished:
-            self._finished(fact, now)
-        elif type(fact) is facts.DeliveryAccepted:
-            self._accepted(fact, now)
-        elif type(fact) is facts.PeerIdentified:
-            self._identified(fact, now)
-        elif type(fact) is facts.PeerLeft:
-            self._left(fact, now)
-        elif type(fact) is facts.Refused:
-            self._gather_refusal(fact.protocol, fact.identity, fact.reason, fact.times, now)
-        else:
-            self._hand_on(fact, now)
+        self._handlers[type(fact)](fact, now)
 
     def wake(self, now: Instant) -> None:
         """Write the counts whose time has come."""
-        if self._refusals_due is not None and self._refusals_due <= now:
-            self._flush_refusals(now)
-        if self._anonymous_due is not None and self._anonymous_due <= now:
-            self._flush_anonymous(now)
-        self._packets.wake(now, now + self._wall_offset)
-        self._leases.wake(now, now + self._wall_offset)
-        self._relays.wake(now)
+        for each in (*self._sums, self._observations):
+            each.wake(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        gathering = (self._packets.deadline(), self._leases.deadline(), self._relays.deadline())
-        due = [at for at in (self._refusals_due, self._anonymous_due, *gathering) if at is not None]
+        due = [at for at in [each.deadline() for each in (*self._sums, self._observations)] if at is not None]
         return min(due, default=None)
 
-    # Facts
+    def _handler(self, fact: type[Any]) -> Callable[[Any, Instant], None]:
+        """Return what is done with facts of a kind: most are counted, if at all, and written at once."""
+        special: dict[type[Any], Callable[[Any, Instant], None]] = {
+            facts.DeliveryFinished: self._finished,
+            facts.MessageHeld: self._held,
+            facts.PacketJudged: self._judged,
+            facts.PacketStored: self._stored,
+            facts.PeerIdentified: self._identified,
+            facts.PeerLeft: self._left,
+            facts.Refused: self._refused,
+            facts.RelayObserved: self._observed,
+            facts.SubscriptionEnded: self._subscribed,
+            facts.SubscriptionOpened: self._subscribed,
+            facts.WorkJudged: self._worked,
+        }
+        then = special.get(fact, self._write)
+        if not self._has_journal and fact in _SUMMED:
+            then = _drop if fact is not facts.Refused else self.refused_peers.note
+        if fact not in _COUNTED:
+            return then
+        total, field = _COUNTED[fact]
+        counts, fields = self._totals[total], fact._fields
+        word, times = fields.index(field), fields.index("times") if "times" in fields else None
+
+        def count(fact: Any, now: Instant) -> None:
+            key = fact[0], fact[word]
+            counts[key] = counts.get(key, 0) + (1 if times is None else fact[times])
+            then(fact, now)
+
+        return count
+
+    def _write(self, fact: Any, now: Instant) -> None:
+        self._writers[type(fact)](fact, now + self._wall_offset)
+
+    # Facts that need more than to be counted and written
+
+    def _refused(self, fact: facts.Refused, now: Instant) -> None:
+        self.refused_peers.note(fact, now)
+        self._refusals.add(fact, now)
 
     def _finished(self, fact: facts.DeliveryFinished, now: Instant) -> None:
-        key = (fact.protocol, fact.outcome)
-        times = fact.tries if fact.latency_us is None else 1
-        self._delivery_totals[key] = self._delivery_totals.get(key, 0) + times
-        if self._append is not None:
-            self._append(
-                _make_finished(
-                    (
-                        now + self._wall_offset,
-                        fact.protocol,
-                        self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
-                        self._references.get(fact.recipient) or self._reference(fact.recipient),
-                        *fact[3:],
-                    )
-                )
-            )
+        # ``value`` is a property in Python, which costs a fifth of this call.
+        key, counts = (fact.protocol, fact.outcome._value_), self._totals["deliveries"]
+        counts[key] = counts.get(key, 0) + (fact.tries if fact.latency_us is None else 1)
+        self._write_finished(fact, now + self._wall_offset)
 
-    def _accepted(self, fact: facts.DeliveryAccepted, now: Instant) -> None:
-        if self._append is not None:
-            self._append(
-                events.DeliveryAccepted(
-                    now + self._wall_offset,
-                    fact.protocol,
-                    self._boot + fact.attempt.to_bytes(_ATTEMPT_BYTES, "big"),
-                    self._reference(fact.recipient),
-                    fact.payload_bytes,
-                )
-            )
+    def _held(self, fact: facts.MessageHeld, now: Instant) -> None:
+        key, counts = (fact.protocol, HELD), self._totals["messages"]
+        counts[key] = counts.get(key, 0) + 1
+        self._write(fact, now)
 
     def _identified(self, fact: facts.PeerIdentified, now: Instant) -> None:
-        reference = self._rng.randbytes(CONNECTION_REFERENCE_BYTES)
-        self._connections[fact.peer] = reference
-        self._write(
-            events.PeerIdentified(now + self._wall_offset, fact.protocol, reference, self._reference(fact.identity))
-        )
+        self._references.identify(fact.peer)
+        self.connections.identify(fact.peer, fact.identity)
+        self._write(fact, now)
 
     def _left(self, fact: facts.PeerLeft, now: Instant) -> None:
-        traffic = self._traffic.pop(fact.peer)
+        traffic = self.connections.remove(fact.peer, fact.reason, now).traffic
         self._gone.bytes_in += traffic.bytes_in
         self._gone.bytes_out += traffic.bytes_out
         if fact.identity is None:
-            self._count_anonymous(fact.protocol, opened=0, closed=1, now=now)
+            self._anonymous.add(AnonymousCounted(fact.protocol, 0, 1), now)
             return
-        reference = self._connections.pop(fact.peer)
-        self._write(
-            events.PeerLeft(
-                now + self._wall_offset,
-                fact.protocol,
-                reference,
-                self._reference(fact.identity),
-                fact.reason,
-                traffic.bytes_in,
-                traffic.bytes_out,
+        self._write(fact._replace(bytes_in=traffic.bytes_in, bytes_out=traffic.bytes_out), now)
+        self._references.forget(fact.peer)
+
+    def _judged(self, fact: facts.PacketJudged, now: Instant) -> None:
+        """Write an accepted packet; one that is refused or known costs its sender little, and is summed up."""
+        (self._write if fact.verdict == ACCEPTED else self._verdicts.add)(fact, now)
+
+    def _stored(self, fact: facts.PacketStored, now: Instant) -> None:
+        """Give a durable packet to the archive; the journal has nothing of it."""
+        if self._archive is not None:
+            self._archive(
+                ArchivedPacket(
+                    ts_us=now + self._wall_offset,
+                    protocol=fact.protocol,
+                    packet_id=fact.packet_id,
+                    received_at=fact.received_at,
+                    author_id=fact.author_id,
+                    content_type=fact.content_type,
+                    packet_ts=fact.timestamp,
+                    expires_at=fact.expires_at,
+                    pubkey=fact.signer,
+                    canonical=fact.canonical,
+                )
             )
-        )
 
-    def _hand_on(self, fact: Fact, now: Instant) -> None:
-        wall_us = now + self._wall_offset
-        take = self._at_once.get(type(fact))
-        if take is not None:
-            take(fact, wall_us)
-        elif type(fact) is facts.PacketJudged:
-            self._packets.judged(fact, now, wall_us)
-        elif type(fact) is facts.SubscriptionOpened:
-            self._packets.opened(fact, self._connections.get(fact.peer), now, wall_us)
-        elif type(fact) is facts.SubscriptionEnded:
-            self._packets.ended(fact, self._connections.get(fact.peer), now, wall_us)
-        elif type(fact) is facts.WorkJudged:
-            self._leases.judged(fact, now, wall_us)
-        elif type(fact) is facts.RelayObserved:
-            self._relays.observed(fact, now, wall_us)
+    def _subscribed(self, fact: facts.SubscriptionOpened | facts.SubscriptionEnded, now: Instant) -> None:
+        """Write the subscription of an identified connection, and sum up those of anonymous ones."""
+        if self._references.is_identified(fact.peer):
+            self._write(fact, now)
+        else:
+            self._subscriptions.add(fact, now)
 
-    def _gather_refusal(
-        self, protocol: str, identity: bytes | None, reason: str, times: int, now: Instant, network: str = ""
-    ) -> None:
-        total = (protocol, reason)
-        self._refusal_totals[total] = self._refusal_totals.get(total, 0) + times
-        key = (protocol, identity, reason, network)
-        if key not in self._refusals and len(self._refusals) >= REFUSAL_KEYS_MAX:
-            key = (protocol, None, reason, "")
-        self._refusals[key] = self._refusals.get(key, 0) + times
-        if self._refusals_due is None:
-            self._refusals_due = Instant(now + REFUSALS_GATHER_MS * MICROSECONDS_PER_MS)
+    def _worked(self, fact: facts.WorkJudged, now: Instant) -> None:
+        """Write accepted work, since its worker has paid for it; rejected work is free to offer, and is summed up."""
+        if fact.work == RELAY_WORK:
+            fact = fact._replace(worker=None)
+        (self._write if fact.verdict == ACCEPTED else self._rejected_work.add)(fact, now)
 
-    def _count_anonymous(self, protocol: str, *, opened: int, closed: int, now: Instant) -> None:
-        counts = self._anonymous.setdefault(protocol, [0, 0])
-        counts[0] += opened
-        counts[1] += closed
-        if self._anonymous_due is None:
-            self._anonymous_due = Instant(now + ANONYMOUS_GATHER_MS * MICROSECONDS_PER_MS)
+    def _observed(self, fact: facts.RelayObserved, now: Instant) -> None:
+        self._observations.add(fact, now, now + self._wall_offset)
 
-    def _flush_refusals(self, now: Instant) -> None:
-        gathered, self._refusals = self._refusals, {}
-        self._refusals_due = None
-        for (protocol, identity, reason, network), times in gathered.items():
-            peer = self._reference(identity) if identity is not None else None
-            source = self._reference_once(network.encode()) if network else None
-            self._write(events.Refused(now + self._wall_offset, protocol, peer, reason, times, source))
 
-    def _flush_anonymous(self, now: Instant) -> None:
-        gathered, self._anonymous = self._anonymous, {}
-        began = (self._anonymous_due or now) - ANONYMOUS_GATHER_MS * MICROSECONDS_PER_MS
-        self._anonymous_due = None
-        for protocol, (opened, closed) in gathered.items():
-            self._write(events.AnonymousCounted(began + self._wall_offset, protocol, opened, closed))
-
-    def _reference(self, identity: bytes) -> bytes:
-        """Return the keyed reference of an identity; whoever has no key of ours cannot make or undo it."""
-        reference = self._references.get(identity)
-        if reference is None:
-            if len(self._references) >= REFERENCES_CACHED_MAX:
-                self._references.clear()
-            reference = keyed_reference(self._key, identity)
-            self._references[identity] = reference
-        return reference
-
-    def _reference_once(self, subject: bytes) -> bytes:
-        return keyed_reference(self._key, subject)
-
-    def _write(self, event: Event) -> None:
-        if self._append is not None:
-            self._append(event)
+def _drop(fact: Any, ts_us: int) -> None:
+    """Take the place of a writer where there is no journal."""

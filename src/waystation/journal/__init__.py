@@ -1,10 +1,9 @@
-"""What the node writes down: typed events, one contract for their columns, and the segments they are kept in.
+"""Journal of a node: typed events, the contract of their columns, and the format of segment files.
 
-``events`` are what the recorder creates on the hot path. ``contract`` says for every kind which columns it fills and
-how private each is; the JSON lines of a segment, Spark's schemas and docs/journal.md all derive from it. ``segment``
-names, encodes and reads segments. Nothing here touches a disk: ``store.segments`` does.
+``events`` derives from the declarations in ``core.facts``; the recorder creates the events. ``contract`` lists the
+columns of each kind and their privacy classes. The segment lines, Spark's schemas and docs/journal.md derive from it.
+``segment`` names, encodes and reads segments. This package does no file I/O; ``store.segments`` does.
 
-In an event there is no field for a payload, a preimage, an address or free text, and none that would join a Bhumi
-sender to a delivery. ``archive`` is the other thing a node writes: stored packets as they were signed, in segments of
-their own.
+Events have no field for a payload, an address, free text, or the secret that permits one request. No field joins a
+Bhumi sender to a delivery. ``archive`` is the format of the packet archive, which has its own segments.
 """

@@ -1,9 +1,9 @@
-"""The archive: packets that the node stored, as they were signed, kept for the pipeline to check again.
+"""Packet archive format: stored packets with their signed bytes, which the pipeline verifies again.
 
-Archive segments are named, opened, sealed and torn like those of the journal (``segment``), in a folder of their own;
-their first line names another format, so that neither can pass for the other. Each line between is one packet. What
-packets say is public to every subscriber, MESSAGE packets are archived as the envelopes of ciphertext that they are,
-and nothing here says who delivered or read one.
+Archive segments use the names, opening and sealing of journal segments (``segment``), in a separate folder. Their first
+line names another format, so the two cannot be confused. Each line between the first and the last is one packet.
+Packets are public to every subscriber; MESSAGE packets contain ciphertext only. No line names the peer that delivered
+or read a packet.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ import msgspec
 from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.journal.contract import FORMAT_VERSION, NODE_PROTOCOL, TS_US_END, Privacy
-from waystation.journal.events import Event, Refused, SegmentOpened, SegmentSealed
+from waystation.journal.events import Event
 from waystation.journal.segment import encode_lines
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 ARCHIVE_FORMAT: Final = f"archive-{FORMAT_VERSION}"
-"""What an archive segment's first line says of its lines."""
+"""The format that an archive segment's first line names."""
 
 PACKET_KIND: Final = "packet"
 """``kind`` of a line that is a packet."""
@@ -45,7 +45,7 @@ class ArchivedPacket(NamedTuple):
     packet_id: bytes
     """32 bytes."""
     received_at: int
-    """Earliest time at which anybody credible saw it, Unix seconds."""
+    """Earliest time at which a credible witness saw it, Unix seconds."""
     author_id: str
     """DID."""
     content_type: str
@@ -59,8 +59,8 @@ class ArchivedPacket(NamedTuple):
     """The whole packet in canonical JSON, id and signature included."""
 
 
-ArchiveRow = ArchivedPacket | SegmentOpened | SegmentSealed | Refused
-"""What an archive's writer takes; ``Refused`` tells of packets that could not be kept."""
+ArchiveRow = ArchivedPacket | Event
+"""What an archive's writer takes: packets, its first and last line, and ``Refused`` for packets that are missing."""
 
 
 class ArchiveColumn(NamedTuple):
@@ -136,12 +136,11 @@ class _Signed(msgspec.Struct):
 
 def _line(row: ArchiveRow, seq: int) -> bytes:
     if not isinstance(row, ArchivedPacket):
-        event: Event = row
-        return encode_lines([event], seq)
+        return encode_lines([row], seq)
     try:
         signed = _SIGNED.decode(row.canonical)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise LocalError("what was to be archived is no packet") from error
+        raise LocalError("the bytes to archive are no packet") from error
     line: dict[str, Any] = {
         "ts": row.ts_us,
         "seq": seq,

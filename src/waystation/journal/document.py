@@ -1,4 +1,4 @@
-"""The part of docs/journal.md that derives from the contract of journal and archive."""
+"""Renders the generated part of docs/journal.md from the contracts of journal and archive."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,7 @@ def render_contract() -> str:
         (f"`{c.name}`", c.line_type, c.lake_type, "yes" if c.nullable else "no", c.privacy.value, c.meaning)
         for c in COLUMNS
     ]
-    kinds = [
-        (f"`{k.name}`", _names(k.columns_filled()), _names(sorted(k.attributes.values())), k.meaning) for k in KINDS
-    ]
+    kinds = [(f"`{k.name}`", _names(k.columns_filled()), _names(k.attribute_names()), k.meaning) for k in KINDS]
     attributes = [(f"`{a.name}`", a.privacy.value, a.meaning) for a in ATTRIBUTES]
     archive = [
         (f"`{c.name}`", c.line_type, c.lake_type, "yes" if c.nullable else "no", c.privacy.value, c.meaning)

@@ -1,9 +1,9 @@
-"""Segments: how they are named, how lines are written, and what a file turns out to be when it is read.
+"""Segment format: file names, line encoding, and the state of a segment file when it is read.
 
-A segment is a file of JSON lines, all of one flat shape; a column without a value is left out. It covers one UTC date.
-Line 0 is ``segment_opened`` and names the segment; a segment that its writer finished ends with ``segment_sealed``
-and the number of lines. While it grows its file name ends in ``.jsonl.open``; sealing renames it. A killed node leaves
-a segment without the last line, possibly torn inside one; everything before the tear is good.
+A segment is a file of JSON lines for one UTC date; columns without a value are omitted. Line 0 is ``segment_opened``
+and names the segment. A finished segment ends with ``segment_sealed`` and the number of lines. The name of a growing
+file ends in ``.jsonl.open``; sealing renames the file. If the node is killed, ``segment_sealed`` is missing and the
+last line may be cut. All lines before the cut are valid.
 """
 
 import datetime
@@ -42,7 +42,7 @@ __all__ = [
 SEALED_SUFFIX: Final = ".jsonl"
 OPEN_SUFFIX: Final = ".jsonl.open"
 NOT_A_WORD: Final = "not_a_word"
-"""Written instead of text that is no word: what somebody else phrased must not reach the journal."""
+"""Written instead of text that is no word: a phrase of a peer must not reach the journal."""
 EVENT_ID_BYTES: Final = 16
 
 # Shorter than an id52 (52) or a key in hexadecimal (64), so that no identity can pass for a word.
@@ -57,7 +57,7 @@ _COLUMN_NAMES: Final = tuple(column.name for column in COLUMNS)
 
 
 class SegmentName(NamedTuple):
-    """What a segment is called: who wrote it, when it began, and its number within that run of the node."""
+    """The name of a segment: its node, the time it began, and its number within that run of the node."""
 
     node_id: str
     """16 hexadecimal digits."""
@@ -76,7 +76,7 @@ class SegmentName(NamedTuple):
 
 
 class SegmentState(Enum):
-    """What a file turned out to be."""
+    """The state of a file."""
 
     COMPLETE = "complete"
     """Begins and ends as its writer meant it to."""
@@ -90,13 +90,13 @@ class SegmentState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What plain Python finds in a segment."""
+    """The content of a segment as plain Python reads it."""
 
     state: SegmentState
     rows_good: int
     rows_bad: int
     rows_promised: int | None
-    """What the last line says, or None without one."""
+    """The count of the last line, or None without one."""
 
 
 def date_of(ts_us: int) -> datetime.date:
@@ -105,7 +105,7 @@ def date_of(ts_us: int) -> datetime.date:
 
 
 def parse_name(file_name: str) -> SegmentName | None:
-    """Return what a file name says, sealed or open, or None when it is no segment's name."""
+    """Return the parts of a file name, sealed or open, or None when it is no segment's name."""
     stem = file_name.removesuffix(".open").removesuffix(SEALED_SUFFIX)
     match = _NAME.match(stem)
     if match is None or stem == file_name.removesuffix(".open"):
@@ -114,7 +114,7 @@ def parse_name(file_name: str) -> SegmentName | None:
 
 
 def event_id(segment: str, seq: int) -> bytes:
-    """Return the 16-byte BLAKE2b name of one event in the world; a segment's name begins with its node."""
+    """Return the 16-byte BLAKE2b name of one event among all nodes; a segment's name begins with its node."""
     return hashlib.blake2b(f"{segment}#{seq}".encode(), digest_size=EVENT_ID_BYTES).digest()
 
 
@@ -126,13 +126,13 @@ def encode_lines(events: Iterable[Event], first_seq: int) -> bytes:
 def classify(
     name: SegmentName | None, first_line: bytes, ending: bytes, line_format: str = FORMAT_VERSION
 ) -> tuple[SegmentState, int | None]:
-    """Tell what a file is from its two ends.
+    """Return the state of a file from its two ends.
 
     Args:
-        name: What its file name says.
+        name: The parts of its file name.
         first_line: The first line; the newline at its end may be missing.
         ending: The last bytes of the file, at least one whole line when there is one.
-        line_format: What the first line must say of the lines; the default is the journal's.
+        line_format: The format that the first line must name; the default is the journal's.
 
     Returns:
         The state, and the number of lines the last line promises (None without such a line).
@@ -196,7 +196,7 @@ def _row(event: Event, seq: int) -> dict[str, Any]:
 
 
 def _plain(value: object) -> int | str:
-    if type(value) is bytes:
+    if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, int):
         return value
@@ -267,8 +267,8 @@ class _Plan(NamedTuple):
 
 def _plan(kind: Kind) -> _Plan:
     fields = list(enumerate(kind.event._fields))
-    columns = [(index, kind.columns.get(name, name)) for index, name in fields if name not in kind.attributes]
-    attributes = [(index, kind.attributes[name]) for index, name in fields if name in kind.attributes]
+    columns = [(index, kind.columns[name]) for index, name in fields if name in kind.columns]
+    attributes = [(index, kind.attributes[name].name) for index, name in fields if name in kind.attributes]
     indexes = [index for index, _ in (*columns, *attributes)]
     return _Plan(
         kind.name,

@@ -1,6 +1,6 @@
-"""PySpark over the journal: from the node's segments to verified tables and a report.
+"""PySpark pipeline over the journal: from segment files to verified Parquet tables, published policy and a report.
 
-``tables`` declares every dataset, ``lake`` keeps which files of it count, ``transforms`` are pure functions from
-DataFrame to DataFrame, ``jobs`` read, transform and publish, ``run`` puts them in order, ``report`` draws the page.
-Only ``session`` opens Spark, and only ``java`` looks for a Java. Importing this package imports neither.
+``tables`` declares the datasets, ``lake`` stores their files, and ``transforms`` are pure DataFrame functions. ``jobs``
+are the steps, ``run`` executes them in order, and ``report`` renders the page. Only ``session`` starts Spark, and only
+``java`` searches for a Java. Importing this package does neither.
 """

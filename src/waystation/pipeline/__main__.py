@@ -1,6 +1,6 @@
-"""Entry for spark-submit and ``python -m waystation.pipeline``.
+"""Command-line entry for spark-submit and ``python -m waystation.pipeline``; prints the run report as one JSON line.
 
-The master, packages and memory are spark-submit's business; nothing here names them.
+spark-submit sets the master, the packages and the memory; this module has no options for them.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What else is done with a lake in a Spark session of its own: follow the nodes, try a policy, check."""
+"""Further Spark applications on the Parquet tables: stream new events, backtest a policy, and check the tables."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from waystation.rules.policy import PolicyRule, decode_rules
 __all__ = ["backtest_policy", "check_lake", "follow", "read_rules"]
 
 POLICY_BYTES_MAX = 64 << 20
-"""Size of a policy file that is read: what one node may be told, many times over."""
+"""Size of a policy file that is read: the largest policy of a node, many times over."""
 
 
 def follow(
@@ -24,7 +24,7 @@ def follow(
 
     Args:
         request: Journal, archive and lake.
-        progress: Told of both.
+        progress: Receives both.
         stop: Asked every second whether to end.
         for_good: Go on until ``stop`` says so; else end when everything was read that is there now.
         every_s: Seconds from one look to the next.

@@ -1,7 +1,7 @@
-"""What a policy would have refused of what nodes did accept: the question to ask before it is enforced.
+"""Backtest report: the accepted events that a policy would have refused, as a check before it is enforced.
 
-The report names events by reference only. A rule is tried over all of the days that were asked for, whenever it was
-meant to hold. A rule about a network cannot be tried: what is accepted is never recorded with where it came from.
+The report names events by reference only. Each rule is applied to all requested days, regardless of its validity
+period. A rule about a source network cannot be tested, because accepted events are recorded without their network.
 """
 
 import datetime
@@ -27,7 +27,7 @@ class Item(Enum):
     PACKET = "packet"
     """By its author."""
     WORK = "work"
-    """By who did it; work for a relay names nobody."""
+    """By actor; work for a relay names no actor."""
     DELIVERY = "delivery"
     """By its recipient: who sent it is not known."""
 
@@ -54,7 +54,7 @@ class RuleResult:
 
     @property
     def is_tried(self) -> bool:
-        """Whether what is recorded can tell anything about this rule."""
+        """Whether recorded events can support this rule."""
         return self.rule.subject_kind == Subject.PEER.value
 
     def document(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class BacktestReport:
         }
 
     def table(self) -> str:
-        """Return a table for people; columns are as wide as they must be."""
+        """Return a table as text; columns are as wide as they must be."""
         if not self.results:
             return "no rules"
         lines = [_HEADINGS, *(result.cells() for result in self.results)]

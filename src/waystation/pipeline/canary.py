@@ -1,9 +1,9 @@
-"""Look for words that must not be there: in every byte of files, and in what compressed files hold.
+"""Searches files for planted marker strings (canaries), compressed content included.
 
-A canary is planted where privacy matters (a payload, a sender, a preimage) and then looked for in everything that the
-pipeline wrote. It is looked for as it is, in hexadecimal, and in base64 at any alignment. Parquet values are looked at
-as they are in memory; files of gzip, zstd, lz4 and snappy, and the block formats that Spark spills, are unpacked.
-What cannot be unpacked proves nothing, and is reported too.
+Tests plant a canary in private data: a payload, a sender, or the secret that permits one request. They then search all
+files that the pipeline wrote. The search covers plain text, hexadecimal, and base64 at any alignment. Parquet columns
+are searched after decoding. Files of gzip, zstd, lz4 and snappy, and Spark's spill blocks, are unpacked. A file that
+cannot be unpacked is reported too.
 """
 
 import base64
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 __all__ = ["UNREADABLE", "Find", "forms_of", "scan"]
 
 UNREADABLE: Final = "unreadable"
-"""Form of a find that tells of a compressed file that could not be unpacked."""
+"""Form of a find for a compressed file that could not be unpacked."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 16
@@ -42,7 +42,7 @@ def forms_of(canary: str) -> dict[bytes, str]:
     raw = canary.encode()
     forms = {raw: "plain", raw.hex().encode(): "hex", raw.hex().upper().encode(): "hex"}
     for shift in range(3):
-        # Characters at the ends share bits with neighbours nobody knows; those in between are certain.
+        # Characters at the ends share bits with unknown neighbours; those in between are certain.
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             skip = (0, 2, 3)[shift]
             text = encode(b"\x00" * shift + raw)

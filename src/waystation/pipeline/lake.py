@@ -1,9 +1,9 @@
-"""Which files of a dataset count: manifests, publishing, reading.
+"""The Parquet tables on disk (lake): manifests, atomic batch writes, and reads of the listed batches only.
 
-Files lie in ``<layer>/<dataset>/v=1/event_date=D/batch=B/``. A batch counts when ``MANIFEST.json`` of its dataset lists
-it; the manifest is replaced by one atomic write, so a reader sees all of a step or nothing of it, and files of a run
-that died are never read. One pipeline at a time writes a lake: on one machine it holds the lock on ``.lock``; in an
-object store there are no locks, and the operator sees to it (PIPE-WRITER).
+Files are stored in ``<layer>/<dataset>/v=1/event_date=D/batch=B/``. A batch is visible if the dataset's
+``MANIFEST.json`` lists it. Each write replaces the manifest atomically, so readers see all of it or nothing. Files of
+an aborted run are never read. Only one pipeline may write at a time. On a local disk the lock ``.lock`` enforces this;
+for an object store the operator must ensure it (PIPE-WRITER).
 """
 
 import datetime
@@ -65,7 +65,7 @@ class Lake:
         return self.storage.local / dataset.folder
 
     def place(self, dataset: Dataset) -> str:
-        """Return where a dataset lies, as Spark and people are told."""
+        """Return the location of a dataset, for Spark and for messages."""
         return self.storage.spark_path(dataset.folder)
 
     @contextmanager
@@ -228,7 +228,7 @@ class Lake:
         """Write rows under the name of a batch, or one that follows it when that is taken; return what is there."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; Spark is an extra
 
-        # What a manifest lists is never touched, and nobody reads what none lists: so no staging is needed.
+        # What a manifest lists is never touched, and no reader opens what none lists: so no staging is needed.
         batch = _fresh(batch, before)
         self._clear(dataset, batch)
         rows = frame.select(*dataset.names(), "event_date", F.lit(batch).alias("batch"))
@@ -288,7 +288,7 @@ def _stem(batch: str) -> str:
 
 
 def _fresh(batch: str, manifest: Manifest) -> str:
-    """Return the name of a batch, with a number behind it when the manifest lists that name already."""
+    """Return the name of a batch, with a number appended when the manifest lists that name already."""
     taken = {entry.batch for entry in manifest.batches} | {entry.batch for entry in manifest.retired}
     names = (f"{batch}{_AGAIN}{number}" if number else batch for number in itertools.count())
     return next(name for name in names if name not in taken)

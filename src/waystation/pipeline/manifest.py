@@ -1,8 +1,8 @@
-"""The manifest of a dataset: which batches of rows count, and what of the segments is in them.
+"""Manifest of a dataset: the list of its visible batches and of the segments already loaded.
 
-It is one small JSON file that is replaced whole, so a reader sees all of a step or nothing of it. Names of segments are
-kept as long as rows of their dates are; what began before ``closed_before_us`` is never taken any more, so that the
-list stays as short as the retention.
+It is one small JSON file that is replaced as a whole, so readers see all of a write or nothing. Segment names are kept
+as long as rows of their dates. Segments that began before ``closed_before_us`` are never loaded again, which limits the
+list to the retention period.
 """
 
 import datetime
@@ -66,7 +66,7 @@ class Manifest:
     started: Mapping[str, Place] = field(default_factory=dict)
     """Segments of which some lines were taken while they grew."""
     retired: tuple[Retired, ...] = ()
-    """What compaction replaced, until nobody can be reading it any more."""
+    """What compaction replaced, until no reader can have it open any more."""
     closed_before_us: int = 0
     """Segments that began before this are not taken any more, microseconds UTC."""
 

@@ -1,8 +1,7 @@
-"""Whether an archived packet is what its node says: read from its signed bytes alone, without the node's own code.
+"""Independent check of archived packets: recomputes id and signature from the signed bytes, without the relay's code.
 
-The relay judged the packet when it came; this is the second opinion. It shares the hash and the signature primitive
-with the relay and nothing else: what id and signature cover is cut out of the canonical bytes here, by the rule of
-RFC-0002 4 (the packet without ``packet_id`` and ``signature``). No Spark in this module.
+It shares only the hash and signature primitives with the relay. The covered bytes are the packet without ``packet_id``
+and ``signature`` (RFC-0002 4), cut from the canonical bytes. This module does not use Spark.
 """
 
 from enum import Enum
@@ -93,9 +92,9 @@ def _verdict(*, schema_ok: bool, id_ok: bool, sig_ok: bool) -> PacketVerdict:
 
 
 def _agrees(packet: _Packet, row: dict[str, Any]) -> bool:
-    said = (packet.packet_id, packet.author_id, packet.content.type, packet.timestamp, packet.expires_at)
+    claimed = (packet.packet_id, packet.author_id, packet.content.type, packet.timestamp, packet.expires_at)
     columns = ("0x" + row["packet_id"].hex(), *(row[name] for name in _REPEATED))
-    return said == columns and packet.signature == "0x" + row["sig"].hex()
+    return claimed == columns and packet.signature == "0x" + row["sig"].hex()
 
 
 def _join(members: dict[str, msgspec.Raw]) -> bytes:

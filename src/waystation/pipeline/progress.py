@@ -1,4 +1,4 @@
-"""Progress as people see it: plain lines into a file or pipe, a moving line on a terminal. All on stderr."""
+"""Progress output on stderr: plain lines for a file or pipe, a spinner on a terminal."""
 
 import sys
 from typing import TYPE_CHECKING

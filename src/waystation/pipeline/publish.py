@@ -1,4 +1,4 @@
-"""What the pipeline puts where nodes and analysts find it: files, then one pointer to them.
+"""Publishes tables to nodes and analysts: writes the files first, then one signed pointer to them.
 
 ::
 
@@ -9,12 +9,12 @@
       CURRENT.json                 the pointer, replaced by one rename
       PREVIOUS.json                the pointer before it
 
-Files are called by their hash, written whole beside their place and then moved there, so a file that has its name is
-complete and never changes. The pointer moves last: whoever reads it finds all of one snapshot or all of the one before.
-What neither names is removed. When the disk refuses, what this attempt wrote is removed too, and the pointer stands.
+A file is named by its hash, written under a temporary name and then renamed. A file with its final name is therefore
+complete and never changes. The pointer is replaced last, so a reader finds one complete snapshot. Files that neither
+pointer names are deleted. If the disk refuses a write, the new files are deleted and the pointer does not change.
 
-How good other relays are is a matter between this operator and the relays (RFC-0004 7): files that tell it are local
-and go nowhere but into the lake's own folder.
+Scores of other relays are private to the operator and those relays (RFC-0004 7). Files with scores are written only to
+the local folder of the tables.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ class Part(NamedTuple):
     rows: int
     data: bytes
     is_local: bool = False
-    """Whether it tells what may not leave the operator's own machines."""
+    """Whether it contains what may not leave the operator's own machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def publish_parts(
     try:
         point(target, snapshot)
     except HostError:
-        named = _named(target / CURRENT_NAME)  # the disk may have refused behind the rename
+        named = _named(target / CURRENT_NAME)  # the disk may have failed after the rename
         _remove([path for path in written.fresh if path.name not in named])
         raise
     sweep(target)
@@ -161,7 +161,7 @@ def publish_parts(
 
 
 def stage(folder: Path, parts: Sequence[Part]) -> Written:
-    """Write the files; until ``point`` names them nobody reads them.
+    """Write the files; until ``point`` names them no reader opens them.
 
     Raises:
         HostError: The disk refused; nothing of the attempt is left.
@@ -225,7 +225,7 @@ def _check(parts: Sequence[Part], *, is_own: bool) -> None:
         raise LocalError(f"{len(parts)} files are too many for one snapshot; at most {FILES_MAX}")
     for part in parts:
         if part.is_local and not is_own:
-            raise LocalError(f"{part.stem} tells how good relays are: it stays in the lake's own folder {FOLDER}")
+            raise LocalError(f"{part.stem} rates other relays: it stays in the lake's own folder {FOLDER}")
         if len(part.data) > FILE_BYTES_MAX:
             raise LocalError(f"{part.stem} has {len(part.data)} bytes; a node reads at most {FILE_BYTES_MAX}")
 
@@ -276,7 +276,7 @@ def _write_whole(path: Path, data: bytes, mode: int = 0o640) -> None:
 
 
 def _make_key(path: Path) -> None:
-    """Make the key unless somebody else just did; one that is there is never written over."""
+    """Make the key unless another process just did; one that is there is never written over."""
     temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
     _write_whole(temporary, secrets.token_bytes(SEED_BYTES).hex().encode() + b"\n", 0o600)
     try:

@@ -1,4 +1,4 @@
-"""What a run of the pipeline did: for people, for programs, and for ``ops.runs``."""
+"""Results of a pipeline run: as text, as JSON, and as rows of ``ops.runs``."""
 
 import dataclasses
 from dataclasses import dataclass

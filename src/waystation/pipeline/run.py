@@ -1,4 +1,4 @@
-"""One run: all steps, or some, in one Spark application, and the report."""
+"""Executes one pipeline run: all or selected steps in one Spark application, then the report."""
 
 import dataclasses
 import datetime
@@ -36,17 +36,17 @@ __all__ = [
 
 ARCHIVE_FOLDER: Final = "archive"  # as the server's home names it
 TAKING_IN: Final = frozenset({"ingest", "archive"})
-"""Steps that come before anybody can tell what the moment is."""
+"""Steps that run before the moment is known."""
 
 
 class Progress(Protocol):
-    """Told what happens while it happens."""
+    """Receives the progress of a run."""
 
     def begin(self, step: str) -> None:
         """A step begins."""
 
     def end(self, step: str, sentence: str) -> None:
-        """A step has ended, with one sentence for people."""
+        """A step has ended, with one sentence for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def rebuild_report(request: Request, progress: Progress, pictures: Path | None =
 
     Args:
         request: The lake, the page, the dates.
-        progress: Told of the steps.
+        progress: Receives the steps.
         pictures: Folder for each plot as a PNG, None for none.
 
     Raises:
@@ -194,7 +194,7 @@ def _too_late(context: Context, before: Manifest) -> list[Problem]:
 
 
 class opened_with:  # noqa: N801 - used like a function
-    """A Spark session as a request wants it, with its opening told as a step."""
+    """A Spark session as a request wants it, with its opening reported as a step."""
 
     def __init__(self, request: Request, progress: Progress) -> None:
         self._progress = progress

@@ -1,8 +1,9 @@
-"""The only place that opens Spark.
+"""Opens the Spark session; no other module does.
 
-A session the caller already has wins; settings then travel with each read and write as far as Spark allows. Under
-spark-submit the JVM exists already and master and Java are the submitter's. Otherwise one local JVM is started on as
-many threads as there are processors, quiet, bound to loopback, with a collector that is safe on every Java chosen here.
+An active session of the caller is reused, with a sibling session for our settings. Under spark-submit, the submitter
+sets the Java, and the master unless the caller names one. Otherwise a JVM is started here, by default with a local
+master and one thread per processor. It binds to loopback and uses a garbage collector that is safe on every Java
+chosen.
 """
 
 import os
@@ -57,7 +58,7 @@ class Opened:
     java: JavaChoice | None
     """The Java we started, or None when the JVM was there before us."""
     why: str
-    """One clause for people."""
+    """One clause for the operator."""
 
 
 @contextmanager
@@ -101,8 +102,8 @@ def _start(settings: dict[str, str], log: Path) -> "SparkSession":
     try:
         return builder.getOrCreate()
     except (PySparkException, RuntimeError) as error:
-        said = log.read_text(errors="replace")[-_LOG_CHARS_SHOWN:] if log.exists() else ""
-        raise HostError(f"Spark did not start: {error} {said}".rstrip()) from error
+        output = log.read_text(errors="replace")[-_LOG_CHARS_SHOWN:] if log.exists() else ""
+        raise HostError(f"Spark did not start: {error} {output}".rstrip()) from error
 
 
 def _isolated(active: "SparkSession") -> "SparkSession":

@@ -1,4 +1,4 @@
-"""What an operator may say about the pipeline: one table ``[pipeline]``, read by ``config``."""
+"""Settings of the pipeline: the table ``[pipeline]``, loaded by ``config``."""
 
 from dataclasses import dataclass
 

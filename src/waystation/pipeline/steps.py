@@ -1,7 +1,7 @@
-"""The steps of a run, what each needs, and the order in which they go.
+"""List of pipeline steps with their dependencies, in execution order.
 
-A small fixed list, so that no orchestrator is needed: a step reads what earlier ones published and publishes its own
-tables, so any of them may be run again alone.
+Each step reads the tables of earlier steps and writes its own. Any step can therefore be repeated alone, and no
+orchestrator is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class Step:
     job: str
     """Module and function below ``waystation.pipeline.jobs``, imported when it runs: it brings Spark along."""
     does: str
-    """One clause for people."""
+    """One clause for the operator."""
     by_default: bool = True
     """Whether a run without ``--steps`` takes it."""
 

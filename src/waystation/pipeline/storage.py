@@ -1,8 +1,8 @@
-"""Where the lake's own files lie: a folder of this machine, or an object store.
+"""File access for the Parquet tables: a local folder or an object store behind one interface.
 
-Spark writes the rows; manifests, listings, deletions and footers go through here, and through nothing else. A local
-file is replaced by writing beside it, ``fsync``, and one rename; in an object store a PUT is atomic by itself.
-Object stores are reached with pyarrow; ``s3a://``, as Hadoop calls it, is the same as ``s3://`` (PIPE-STORAGE).
+Spark writes the rows; manifests, listings, deletions and footers use this module. A local file is replaced by a
+temporary file, ``fsync`` and one rename. In an object store a PUT is atomic. Object stores are accessed with pyarrow;
+``s3a://``, Hadoop's scheme, is treated as ``s3://`` (PIPE-STORAGE).
 """
 
 import os
@@ -44,7 +44,7 @@ class Storage:
         return self._local
 
     def spark_path(self, path: str = "") -> str:
-        """Return what Spark is told to read or write."""
+        """Return the path for Spark to read or write."""
         root = str(self._local.absolute()) if self._local is not None else self._text.rstrip("/")
         return f"{root}/{path}" if path else root
 

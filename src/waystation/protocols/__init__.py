@@ -1,5 +1,6 @@
-"""The five protocols, one folder each, all of one shape.
+"""The five protocols, each in one folder of the same layout.
 
-``messages`` (what can be said), ``wire`` (bytes and messages), ``session`` (one connection), ``relay`` (the node's
-side), ``client`` (the other side), ``refusals`` (reasons and wire codes). Protocols never import each other.
+``messages`` defines the message types, ``wire`` encodes and decodes them, ``session`` keeps the state of one
+connection. ``relay`` is the node's side, ``client`` the other side, ``refusals`` the reasons and their wire codes.
+Protocols never import each other.
 """

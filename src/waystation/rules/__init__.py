@@ -1,1 +1,1 @@
-"""Pure decisions that the node, the SDKs and Spark share."""
+"""Pure decision functions that the node, the SDKs and the Spark pipeline share."""

@@ -1,13 +1,13 @@
-"""Who uses a node in a way that no honest program does, and what its node could do about it.
+"""Abuse detection: hourly limits per actor, findings above those limits, and the rules that a node may apply.
 
-Everything is counted by actor and hour of the clock. A limit is set where honest programs, as their protocols oblige
-them to behave, cannot come by accident; the comments at ``STANDARDS`` say why. All is integers, and no limit depends on
-the order of anything.
+Every ``Measure`` is counted per node, protocol, actor and clock hour. ``STANDARDS`` has the limit of each measure. A
+program that follows its protocol does not reach a limit by accident. All arithmetic is integer, and the order of events
+does not affect any result.
 
-An action is only suggested against those who did it. Copies of a packet, and one that was refused, name its author, but
-anybody can bring them; a spent capability names the recipient, because the sender is unknown by design. All of these
-may find a victim, so they suggest nothing (PIPE-VICTIM). One network stands for many people: it is slowed, never
-blocked (PIPE-SOURCE).
+A rule is only suggested against the actor that certainly performed the act. Duplicate and refused packets name an
+author, but any peer can send them. Spent capabilities name the recipient, because Bhumi hides the sender. These
+findings may name a victim, so they suggest no rule (PIPE-VICTIM). A source network has many users, so it is
+rate-limited and never blocked (PIPE-SOURCE).
 """
 
 from bisect import bisect_left
@@ -93,13 +93,13 @@ class Measure(Enum):
     TURNED_AWAY = "turned_away"
     """Connections refused because their network had too many: by network."""
     BAD_WORK = "bad_work"
-    """Proofs of work that were turned down: by worker."""
+    """Proofs of work that were rejected: by worker."""
     GRANTS = "grants"
     """Leases and whitelists that work was accepted for: by worker."""
     SPENT = "spent"
     """Deliveries with a capability that was unknown or used: by recipient."""
     KNOWN = "known"
-    """Packets accepted from anybody: by author. Finds nothing; ``COPIES`` is measured by it."""
+    """Packets accepted from any peer: by author. Finds nothing; ``COPIES`` is measured by it."""
 
 
 class Standard(NamedTuple):
@@ -119,12 +119,12 @@ STANDARDS: Final = {
     # The same two a minute for what a sender itself repeats, such as after it lost its clock.
     Measure.REPLAYED: Standard(Rule.REPLAY, 120, Suggestion.RATE),
     # One packet a second for an hour, or PACKETS_FACTOR times what is usual (packets_limit). No action: a packet
-    # names its author, not who brought it, and anybody may bring what he has read elsewhere.
+    # names its author, not its sender, and any peer may send what it has read elsewhere.
     Measure.PACKETS: Standard(Rule.BURST, 3_600, Suggestion.NONE),
-    # Ten a minute, all hour: buckets refill evenly and every refusal says when to come back, so that only who does not
-    # listen is refused on and on. (A hundred in a row close a connection: specs/strata.md 14.)
+    # Ten a minute, all hour: buckets refill evenly and every refusal has a time to retry, so that only a client that
+    # ignores it is refused on and on. (A hundred in a row close a connection: specs/strata.md 14.)
     Measure.LIMITED: Standard(Rule.BURST, 600, Suggestion.RATE),
-    # The same for packets; but one that was refused is not known, and anybody may bring it again and again.
+    # The same for packets; but one that was refused is not known, and any peer may send it again and again.
     Measure.OVER_BUDGET: Standard(Rule.BURST, 600, Suggestion.NONE),
     # A network is a /24: when a node starts again, some hundreds behind one router come back at once, each a few times.
     Measure.TURNED_AWAY: Standard(Rule.BURST, 2_400, Suggestion.RATE),
@@ -162,7 +162,7 @@ AMOUNTS: Final = {
     (Suggestion.RATE, Severity.HIGH): 10,
     (Suggestion.BLOCK, Severity.HIGH): 0,
 }
-"""Extra bits for ``pow``: 4 and 16 times the work. Messages a minute for ``rate``: what a person needs; a trickle."""
+"""Extra bits for ``pow``: 4 and 16 times the work. Messages a minute for ``rate``: what a user needs; a trickle."""
 
 _SEVERITIES: Final = tuple(Severity)
 _SUGGESTIONS: Final = tuple(Suggestion)
@@ -232,7 +232,7 @@ def severity(n: int, limit: int) -> Severity:
 def packets_limit(ordered: Sequence[int], own: int) -> int:
     """Return how many packets of one author are no burst: by what is usual, between two fixed numbers.
 
-    Usual is the lower median of the other authors, so that nobody moves his own limit.
+    Usual is the lower median of the other authors, so that no author moves its own limit.
 
     Args:
         ordered: Packets of every author of that node, protocol and hour, ascending.
@@ -248,7 +248,7 @@ def packets_limit(ordered: Sequence[int], own: int) -> int:
 def judge(activities: Iterable[Activity]) -> list[Finding]:
     """Return what is found in one hour of one node and protocol, by actor and rule.
 
-    Where two measures of one rule are too high for one actor, the one with the stronger action tells, then the one
+    Where two measures of one rule are too high for one actor, the one with the stronger action counts, then the one
     further above its limit.
 
     Args:
@@ -296,7 +296,7 @@ def _outweighs(found: Finding, before: Finding) -> bool:
 
 
 def decide(findings: Iterable[Evidence], as_of_us: int, hours: int, mode: str) -> list[Decided]:
-    """Return what one node is told: one rule for each subject, the strongest that its findings support.
+    """Return the rules for one node: one for each subject, the strongest that its findings support.
 
     A finding counts from the end of its hour until it expires, and its rule holds from the beginning of that hour, so
     that it is in force once it is published. Nothing else leads to a rule: what relays hold of what others hold is

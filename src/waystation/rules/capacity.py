@@ -1,7 +1,7 @@
-"""How fast a store grows, and when the disk is full.
+"""Capacity forecast: daily growth of a store, and whole days until its disk is full.
 
-Growth is the Theil-Sen slope: the median of the slopes between all pairs of days. A day of compaction, or of a flood,
-moves it little, and it is exact in integers until its one floor.
+Growth is the Theil-Sen slope: the median of the slopes between all pairs of days. One day of compaction or of unusual
+traffic therefore changes it little. Fractions are exact; the result is rounded down once.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,10 @@
-"""What the dependencies of one group's messages amount to: chains, parts, loose ends, and why messages are invalid.
+"""Dependency graph of one BSP group (message group that devices synchronise): depth, components and invalid messages.
 
-A message depends on messages before it, so a group is a graph without cycles: its ids are hashes of what they name.
-Records of it may still be wrong, or made up by somebody; then cycles may occur. Nothing here trusts that they do not,
-and nothing recurses: every function is linear in messages and dependencies.
+Message ids are hashes that cover the dependencies, so a valid group has no cycles. Recorded rows may be wrong or
+forged, so cycles are tolerated. No function recurses; each is linear in messages and dependencies.
 
-Edges that join two messages on cycles, or between two cycles, count for nothing in the depth of a group, and for all
-else like any other. A dependency that nobody has seen is no message, but it joins those that depend on it.
+Edges on a cycle, or between two cycles, do not count for the depth of a group. They count for every other result. A
+dependency on an unknown message does not count as a message, but it connects the messages that depend on it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,19 +90,19 @@ def close(messages: Sequence[Message]) -> Closure:
 
 
 def converge_us(stored: Mapping[bytes, int], held: Iterable[tuple[bytes, int]]) -> int | None:
-    """Return the longest time from storing a message to a peer's word that it holds it, None without one.
+    """Return the longest time from storing a message to a peer's report that it holds it, None without one.
 
-    A peer that told so before the message was stored counts as 0: it is where the message came from.
+    A peer that reported so before the message was stored counts as 0: it is where the message came from.
 
     Args:
         stored: When each message was stored, microseconds.
-        held: Message, and when one peer first told that it holds it.
+        held: Message, and when one peer first reported that it holds it.
     """
     return max((max(at - stored[ref], 0) for ref, at in held if ref in stored), default=None)
 
 
 def _parents(messages: Sequence[Message], index: dict[bytes, int]) -> list[list[int]]:
-    """Return what each message depends on, by number; ``index`` gains a number for each that nobody has seen."""
+    """Return what each message depends on, by number; ``index`` gains a number for each unknown message."""
     number = index.setdefault
     return [[number(ref, len(index)) for ref in message[1]] for message in messages]
 
@@ -124,16 +123,16 @@ def _children(parents: list[list[int]], count: int) -> list[list[int]]:
 
 
 def _peel(edges: list[list[int]], pending: list[int]) -> tuple[int, list[int]]:
-    """Take away whatever nothing is pending for, round by round; return the rounds and what is left pending.
+    """Remove what nothing is pending for, pass by pass; return the passes and what is left pending.
 
     Args:
         edges: For each number those that it is pending for.
         pending: How many edges lead to each; changed.
     """
-    rounds = 0
+    passes = 0
     free = [at for at, open_count in enumerate(pending) if not open_count]
     while free:
-        rounds += 1
+        passes += 1
         freed = []
         for at in free:
             for below in edges[at]:
@@ -141,7 +140,7 @@ def _peel(edges: list[list[int]], pending: list[int]) -> tuple[int, list[int]]:
                 if not pending[below]:
                     freed.append(below)
         free = freed
-    return rounds, pending
+    return passes, pending
 
 
 def _depth_without_cycles(parents: list[list[int]], children: list[list[int]], pending: list[int]) -> int:
@@ -151,12 +150,12 @@ def _depth_without_cycles(parents: list[list[int]], children: list[list[int]], p
     direction of ``children`` has left.
     """
     count = len(children)
-    behind = [at for at in range(count) if pending[at]]
+    left = [at for at in range(count) if pending[at]]
     upwards = [
         [each for each in parents[at] if each < count and pending[each]] if pending[at] else [] for at in range(count)
     ]
     leading_off = [0] * count
-    for at in behind:
+    for at in left:
         for each in upwards[at]:
             leading_off[each] += 1
     _, cyclic = _peel(upwards, leading_off)
@@ -186,7 +185,7 @@ def _components_count(parents: list[list[int]], count: int) -> int:
 
 
 def _causes(messages: Sequence[Message], children: list[list[int]], roots: list[int]) -> list[Cause]:
-    """Walk away from all roots at once; whoever is reached first is nearest."""
+    """Walk away from all roots at once; the first one reached is nearest."""
     root_of = {at: messages[at][0] for at in roots}
     distance_of = dict.fromkeys(roots, 0)
     front, distance = roots, 0

@@ -1,8 +1,8 @@
-"""What one relay can be expected to hold of what others hold, and how sure the answer is.
+"""Consistency of a relay: the share of its expected packets that it stored, with a 95 % Wilson interval.
 
-Nobody can prove that a relay was given a packet. So a packet counts only when several other nodes stored it, long
-enough ago to have spread, while it was still alive, and only for relays that store its type of content at all. What
-remains is a ratio with its 95 % Wilson bounds: evidence to look at, never a verdict by itself.
+No node can prove that a relay received a packet. A packet is therefore expected only if enough other nodes stored it
+and it had not expired within the grace period. The relay must also have been active by then and store that content
+type. The ratio is evidence for an operator, not proof. Below ``EXPECTED_MIN`` expected packets there is no ratio.
 """
 
 import math
@@ -14,7 +14,7 @@ __all__ = [
     "EXPECTED_MIN",
     "SUSPICIOUS_MAX",
     "WINDOW_DAYS",
-    "Habits",
+    "Behaviour",
     "Ratio",
     "Sighting",
     "Tally",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 EXPECTED_MIN: Final = 30
-"""Packets below which a ratio says nothing: at 30 the bounds of a perfect relay begin at 0.886."""
+"""Packets below which a ratio means nothing: at 30 the bounds of a perfect relay begin at 0.886."""
 
 SUSPICIOUS_MAX: Final = 20
 """Missing packets that are named: enough to look into, few enough for a row."""
@@ -35,7 +35,7 @@ SUSPICIOUS_MAX: Final = 20
 WINDOW_DAYS: Final = 7
 """A relay is expected to have content of the types that it stored on this many days, that of the packet the last.
 
-It may leave out whole types by policy, and a week tells that from a bad day (PIPE-FILTER).
+It may leave out whole types by policy, and a week distinguishes that from a bad day (PIPE-FILTER).
 """
 
 _Z: Final = 1.959964
@@ -93,14 +93,14 @@ class Terms(NamedTuple):
     """Moment that ages are counted to, microseconds since 1970."""
 
 
-class Habits(NamedTuple):
+class Behaviour(NamedTuple):
     """What the relay that is judged is known to do."""
 
     relay: str
     type_names: AbstractSet[str]
     """Types of content that it stored in the last ``WINDOW_DAYS``."""
     since_us: int
-    """When it stored anything for the first time: nobody can lack what was there before it came (PIPE-ACTIVE)."""
+    """When it stored anything for the first time: it cannot lack packets from before its start (PIPE-ACTIVE)."""
 
 
 class Ratio(NamedTuple):
@@ -121,7 +121,7 @@ class Tally(NamedTuple):
     """Ids of missing packets, smallest first, at most ``SUSPICIOUS_MAX``."""
 
 
-def expected(packet: Sighting, habits: Habits, terms: Terms) -> bool:
+def expected(packet: Sighting, behaviour: Behaviour, terms: Terms) -> bool:
     """Return whether a relay ought to have the packet; its own sighting is no witness.
 
     It ought to when enough others have it, when it is old enough and outlived that age, when the relay was there by
@@ -130,9 +130,9 @@ def expected(packet: Sighting, habits: Habits, terms: Terms) -> bool:
     """
     due_us = packet.first_seen_us + terms.grace_us
     alive = packet.expires_at is None or packet.expires_at * 1_000_000 >= due_us
-    witnesses = len(packet.nodes - {habits.relay})
-    timely = habits.since_us <= due_us <= terms.as_of_us
-    return witnesses >= terms.witnesses and timely and alive and packet.content_type in habits.type_names
+    witnesses = len(packet.nodes - {behaviour.relay})
+    timely = behaviour.since_us <= due_us <= terms.as_of_us
+    return witnesses >= terms.witnesses and timely and alive and packet.content_type in behaviour.type_names
 
 
 def ratio(n_expected: int, n_served: int) -> Ratio:
@@ -143,12 +143,12 @@ def ratio(n_expected: int, n_served: int) -> Ratio:
     return Ratio(round(n_served / n_expected, 6), *bounds)
 
 
-def tally(packets: Iterable[Sighting], habits: Habits, terms: Terms) -> Tally:
+def tally(packets: Iterable[Sighting], behaviour: Behaviour, terms: Terms) -> Tally:
     """Return what a relay was expected to hold of ``packets``, and what it does.
 
     Cost: O(packets log packets).
     """
-    wanted = [packet for packet in packets if expected(packet, habits, terms)]
-    missing = sorted(packet.packet_id for packet in wanted if habits.relay not in packet.nodes)
+    wanted = [packet for packet in packets if expected(packet, behaviour, terms)]
+    missing = sorted(packet.packet_id for packet in wanted if behaviour.relay not in packet.nodes)
     served = len(wanted) - len(missing)
     return Tally(len(wanted), served, ratio(len(wanted), served), tuple(missing[:SUSPICIOUS_MAX]))

@@ -1,9 +1,8 @@
-"""Latency histograms whose buckets are equal everywhere.
+"""Latency histograms with the same 300 bucket borders on every node, so that they can be added.
 
-Bucket ``b`` begins at the smallest whole number of microseconds whose natural logarithm times ten is at least ``b``,
-so a bucket is about ten per cent wide. The borders are a table of integers; nobody who only compares integers with it
-can differ by a rounding error. Histograms are integer counts: they add up in any order, over any nodes, to the same
-sums.
+Bucket ``b`` begins at the smallest whole number of microseconds whose natural logarithm times ten is at least ``b``. A
+bucket is about ten per cent wide. The borders are a table of integers, so no rounding error can move a latency into
+another bucket. Counts are integers: sums over nodes do not depend on the order of addition.
 """
 
 import decimal
@@ -17,7 +16,7 @@ __all__ = ["BUCKETS_COUNT", "THRESHOLDS_US", "bounds_us", "bucket_of", "merge", 
 BUCKETS_COUNT: Final = 300
 """The last bucket begins after 110 days and has no end."""
 
-_PER_E_FOLD: Final = 10  # ten buckets per factor e: about 10 % relative width (specs/pipeline.md, "Histogram design")
+_PER_E_FOLD: Final = 10  # ten buckets per factor e: about 10 % relative width (docs/decisions/pipeline.md)
 _DIGITS: Final = 50  # e^29.9 has 13 digits before the point; the rest is safety against a border that is nearly whole
 _RANK_PRECISION: Final = 10_000  # quantiles are meant as at most four decimal digits, not as the nearest double
 

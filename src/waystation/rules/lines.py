@@ -1,7 +1,7 @@
-"""One JSON object in one line, in one spelling only: what does not read back byte for byte is refused.
+"""Canonical JSON lines: sorted names, no blanks, ASCII; other encodings of an object are refused.
 
-So a key that stands twice, a blank, a number in another form or an unknown field is no reading of its own, and whoever
-hashes or signs a line has said everything that it can mean.
+A decoded line must encode back to the same bytes and have exactly the expected fields. A hash or signature of the line
+therefore covers every value in it.
 """
 
 import json

@@ -1,11 +1,10 @@
-"""What a node is told to do about those who misuse it, and how good other relays are, as published rows.
+"""Published policy: the rules of a node against misbehaving peers, and the scores of other relays.
 
-A rule is about one subject: a peer or a source, named by the keyed reference that the node itself made. It holds from
-one moment to another and never longer; a table holds as long as the snapshot that brought it and is neutral after
-that, scores too: nobody is kept out on evidence that has aged. What the operator allows, no rule touches. A rule in
-``shadow`` only says what would have been done.
+A rule names one peer or source network by the keyed reference that the node computed. It applies from its start time to
+its end time. A table of rules or scores has no effect after its snapshot has expired. Peers on the operator's allow
+list are exempt. A rule in mode ``shadow`` is only counted, not applied.
 
-Rows are lines of JSON in one spelling (``rules.lines``); everything about them is bounded, because a node reads them.
+Each row is one canonical JSON line (``rules.lines``). Sizes and counts are limited, because a node reads these files.
 """
 
 import re
@@ -86,7 +85,7 @@ class Mode(Enum):
     SHADOW = "shadow"
     """Only counted."""
     ENFORCE = "enforce"
-    """Done, if the node's operator says so too."""
+    """Applied, if the node's operator enforces it too."""
 
 
 class PolicyRule(NamedTuple):
@@ -217,7 +216,7 @@ def decode_rules(data: bytes) -> list[PolicyRule]:
     """Return the rules in a file, in its order.
 
     Raises:
-        RemoteError: A line is none, one rule stands twice, or there are too many, of all or of one subject.
+        RemoteError: A line is none, one rule occurs twice, or there are too many, of all or of one subject.
     """
     lines = _lines(data, RULES_MAX)
     rules = [_numbered(number, _rule_of, line) for number, line in enumerate(lines, 1)]
@@ -227,7 +226,7 @@ def decode_rules(data: bytes) -> list[PolicyRule]:
         subject = (rule.subject_kind, rule.subject_ref)
         counts[subject] = counts.get(subject, 0) + 1
         if (*subject, rule.rule) in seen:
-            raise RemoteError(f"line {number}: the same rule stands there twice for one subject")
+            raise RemoteError(f"line {number}: the same rule occurs twice for one subject")
         if counts[subject] > RULES_PER_SUBJECT_MAX:
             raise RemoteError(f"line {number}: a subject has at most {RULES_PER_SUBJECT_MAX} rules")
         seen.add((*subject, rule.rule))
@@ -238,13 +237,13 @@ def decode_scores(data: bytes) -> dict[str, RelayScore]:
     """Return the scores in a file by relay.
 
     Raises:
-        RemoteError: A line is none, a relay stands twice, or there are too many.
+        RemoteError: A line is none, a relay occurs twice, or there are too many.
     """
     scores: dict[str, RelayScore] = {}
     for number, line in enumerate(_lines(data, SCORES_MAX), 1):
         score = _numbered(number, _score_of, line)
         if score.relay_id in scores:
-            raise RemoteError(f"line {number}: the relay {score.relay_id} stands there twice")
+            raise RemoteError(f"line {number}: the relay {score.relay_id} occurs twice")
         scores[score.relay_id] = score
     return scores
 

@@ -1,8 +1,7 @@
-"""Which relays a client uses next: for a publish, for a read, to try, to drop, to probe.
+"""Relay selection of a client: relays to publish to, to read from, to try, to forget and to probe.
 
-Everything is chosen from ``Candidate`` values, one for each relay the client knows; chance comes from the caller's
-generator, and equal candidates are told apart by name, so that one seed gives one choice. Sections named here are
-those of specs/strata.md; what they leave open is marked as ours.
+Inputs are ``Candidate`` values, one per known relay. The caller passes the random generator, and ties are broken by
+name, so one seed gives one selection. Section numbers refer to specs/strata.md; rules marked "ours" are not in it.
 """
 
 import random
@@ -54,7 +53,7 @@ _PROBATION_SHARE: Final = 10  # one read in ten (18)
 _PROBATION_CHANCE: Final = 5  # ours: drawn more often than allowed, so that the tally and not luck sets the share
 _TALLY_MAX: Final = 1_000  # ours: unused credit is halved, so that a quiet day does not pay for a burst
 _CHURN_S: Final = 6 * 3_600  # 18
-_CHURN_HURRY_S: Final = 300  # ours: a relay needs as long to leave probation, sooner tells nothing
+_CHURN_HURRY_S: Final = 300  # ours: a relay needs as long to leave probation, sooner means nothing
 _ACTIVE_ENOUGH: Final = 2  # 18
 _UNTRIED_S: Final = 7 * 86_400  # 18
 _PROBE_EARLIEST_S: Final = 300  # 18: every 10 +- 5 min
@@ -80,7 +79,7 @@ class Candidate(NamedTuple):
 
 
 class Notice(Enum):
-    """What a client has to tell its user about a choice."""
+    """A notice for the user about a choice."""
 
     ONLY_PROBATION = "only relays on probation are left"
     NO_RELAY = "no relay may be used for this"
@@ -235,7 +234,7 @@ class Probe(NamedTuple):
     relay: str
     packet_id: str
     usable_until_s: int
-    """From here on the relay may rightly have dropped the packet, and the probe says nothing."""
+    """From here on the relay may rightly have dropped the packet, and the probe means nothing."""
     absent_at_s: int | None = None
     """When the packet was absent first."""
 
@@ -263,7 +262,7 @@ def pick_probe(
     """Return a random packet that a random relay ought to have (18).
 
     Args:
-        retention_s: The relays to choose from, with the seconds each says it keeps packets (None: it does not say).
+        retention_s: The relays to choose from, with the seconds for which each claims to keep packets (None: no claim).
         sightings: Packets received lately.
         now_s: Unix seconds.
         rng: Makes both choices.

@@ -1,9 +1,9 @@
-"""Where a relay stands after everything that was recorded of it: a fold that needs no clock.
+"""Replay of recorded relay observations: computes the state, score and state changes of one relay without a clock.
 
-The client evaluates every 60 s while it runs. A journal only tells when somebody looked, so the fold evaluates at the
-end of each full minute in which there was an observation, and at the end of the minute in which a ban runs out; minutes
-in which nobody looked at a relay judge nothing (PIPE-FOLD). ``until_s`` ends the fold and moves nothing by itself:
-folds that end earlier and later agree on every change that both contain (PIPE-UNTIL).
+A client evaluates a relay every 60 s, but a journal only has the times of observations. The replay evaluates at the end
+of each minute with an observation, and of the minute in which a ban ends. Minutes without an observation change nothing
+(PIPE-FOLD). ``until_s`` ends the replay and changes no state. Replays with different ends therefore agree on the period
+that both cover (PIPE-UNTIL).
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from waystation.rules.relay_window import RelayWindow, counts, observations
 __all__ = ["TIMES_MAX", "History", "RelayFold", "Transition", "fold"]
 
 TIMES_MAX: Final = 1_000
-"""Occurrences of one observation that are recorded; more equal ones of the same moment say no more about a relay."""
+"""Occurrences of one observation that are recorded; more equal ones of the same moment add nothing about a relay."""
 
 _US_PER_S: Final = 1_000_000
 _NONE_PENDING: Final = -1
@@ -61,7 +61,7 @@ class RelayFold:
     __slots__ = ("_minute", "_transitions", "standing", "window")
 
     def __init__(self, standing: Standing, window: RelayWindow | None = None) -> None:
-        """Begin where a relay stands; without a window, nothing was observed yet."""
+        """Begin with the state of a relay; without a window, nothing was observed yet."""
         self.standing = standing
         self.window = window if window is not None else RelayWindow()
         self._minute = _NONE_PENDING

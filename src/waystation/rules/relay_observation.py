@@ -1,8 +1,7 @@
-"""What can be observed of a relay, and what each observation does to its window and its standing.
+"""Observations of a relay, and the effect of each one on its statistics window and its state.
 
-The client's watch (``sdk.strata_watch``) and a node's ``Repute`` call ``relay_window`` and ``relay_state`` as things
-happen; a journal keeps the same happenings as rows. ``record`` makes the calls of the client out of one row, so that a
-fold over a journal gives what a client that saw the same would have.
+A live client records what it observes. A journal stores the same observations as rows. ``record`` takes either, so a
+replayed journal gives the same state as the client.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ class Probe(Enum):
     RECONNECT = "reconnect"
     """A lost connection was made again: ok; its outcome is a ``CONNECT`` of its own."""
     SPAN = "span"
-    """A time in which a connection was wanted and stood (ok) or did not (failed); observed at its end."""
+    """A time in which a connection was wanted and established (ok) or not (failed); observed at its end."""
     RTT = "rtt"
     """A request: answered (ok), or not in time (failed)."""
     BLOB = "blob"
@@ -55,7 +54,7 @@ class Observation(NamedTuple):
     at_us: int
     """Unix microseconds; for a span, its end."""
     order: bytes
-    """Tells observations of one moment apart; smaller is earlier."""
+    """Distinguishes observations of one moment; smaller is earlier."""
     probe: Probe
     outcome: str
     """One of ``OUTCOMES``."""
@@ -74,7 +73,7 @@ def record(window: RelayWindow, standing: Standing, seen: Observation) -> Step:
     """Record one occurrence of an observation in the window and return the standing after it.
 
     The caller repeats it for ``seen.times``: each occurrence may change the standing. A probe with an outcome that it
-    cannot have, or without its amount, says nothing that it would need them for.
+    cannot have, or without its amount, means nothing that it would need them for.
     """
     recorder = _RECORDERS.get((seen.probe.value, seen.outcome))
     return (standing, None) if recorder is None else recorder(window, standing, seen, seen.at_us // _US_PER_S)
@@ -145,7 +144,7 @@ def _succeeded(standing: Standing) -> Standing:
     return on_success(standing) if standing.failures_running else standing
 
 
-# By words, not by members: an Enum hashes in Python, and this is looked up for every row of a journal.
+# By values, not by members: an Enum hashes in Python, and this is looked up for every row of a journal.
 _RECORDERS: Final[dict[tuple[str, str], Callable[[RelayWindow, Standing, Observation, int], Step]]] = {
     (Probe.CONNECT.value, OK): _connected,
     (Probe.CONNECT.value, FAILED): _not_connected,

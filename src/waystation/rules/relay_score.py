@@ -1,9 +1,9 @@
-"""How good one relay is for this client, as a number from 0 to 1 and as the parts that make it up.
+"""Score of one relay for one client: a number from 0 to 1, and the parts it is computed from.
 
-A relay is an untrusted utility: what counts is whether it can be reached, how fast it is, what the snapshots say of it
-and, as a factor over all of these, whether it has been honest. The score never leaves the client (RFC-0004 7: there is
-no consensus score); the pipeline calls the same functions over what a node recorded. All of them are plain functions
-of ``Observations``. The formula and its weights are ours (specs/strata.md 18); RFC-0004 gives none.
+The score is the weighted sum of availability, performance and bootstrap rating, times integrity, minus deductions for
+recent errors. A client keeps its scores to itself: RFC-0004 7 has no consensus score. The pipeline calls the same
+functions on recorded observations. All functions are pure and take ``Observations``. RFC-0004 gives no formula; ours is
+in specs/strata.md 18.
 """
 
 import math
@@ -123,7 +123,7 @@ def explain(observations: Observations) -> Explanation:
 
 
 def availability(observations: Observations) -> float:
-    """Return A: how often connecting works, and for how much of the wanted time the connection stands."""
+    """Return A: how often connecting works, and for how much of the wanted time the connection is established."""
     connects = (observations.ok + 1) / (observations.ok + observations.fail + 2)
     enough = observations.want_s >= _WANTED_ENOUGH_S
     uptime = _clamp(observations.up_s / observations.want_s) if enough else connects
@@ -153,7 +153,7 @@ def performance(observations: Observations) -> float:
 
 
 def bootstrap(observations: Observations) -> float:
-    """Return B: what the bootstrap snapshots say of the relay, 0.5 when they say nothing."""
+    """Return B: how the bootstrap snapshots rate the relay, 0.5 when they do not."""
     return _UNKNOWN if observations.boot is None else _clamp(observations.boot)
 
 

@@ -1,4 +1,4 @@
-"""What a client does with a relay: four states, moved by the score every 60 s and at once by what goes wrong.
+"""State machine of one relay at a client: four states, evaluated every 60 s and moved by failures at once.
 
 ::
 
@@ -6,11 +6,10 @@
         └──not good──────────────────────────────────────────────▶┘
     any ──3 violations in 24 h, 10 failures running, 10 very low scores running──▶ BLACKLISTED ──ban over──▶ PROBATION
 
-Good is a score of 0.65 in three evaluations running, poor one below 0.50 in two; between them nothing changes, so that
-a relay at the border does not flicker. Each ban doubles the next one. A relay the user has pinned is flagged where
-another would be banned. Every function takes a ``Standing`` and returns the next one, with the change it made, if any:
-each change goes to the application with its reason (RFC-0004 7; thresholds: specs/strata.md 18). Nothing here knows
-scores' inputs, sockets or clocks: a fold over recorded events gives what the client had.
+"Good" is a score of at least 0.65 in three consecutive evaluations. "Poor" is a score below 0.50 in two. Scores between
+the two change nothing, which avoids flapping. Each ban lasts twice as long as the one before, at most 7 days. A relay
+that the user has pinned is flagged instead of banned. Functions are pure: each takes a ``Standing`` and returns the
+next one, most with the ``Change`` for the application (RFC-0004 7; thresholds: specs/strata.md 18).
 """
 
 from collections.abc import Mapping
@@ -146,7 +145,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one relay stands with this client; times are whole Unix seconds."""
+    """The state of one relay with this client; times are whole Unix seconds."""
 
     state: State
     since_s: int
@@ -181,7 +180,7 @@ class Change(NamedTuple):
     """Equal to ``before`` when a pinned relay was flagged or its flag lifted."""
     reason: Reason
     text: str
-    """A sentence part for people."""
+    """Part of a sentence for the user."""
     at_s: int
 
 
@@ -283,7 +282,7 @@ def standing_from_plain(plain: Mapping[str, Any]) -> Standing:
 
 
 def _forgive(standing: Standing, now_s: int) -> Standing:
-    # Strata 18 does not say what "clean" is; ours: neither banned nor in violation.
+    # Strata 18 does not define "clean"; ours: neither banned nor in violation.
     periods = min(max(now_s - standing.clean_since_s, 0) // _CLEAN_S, standing.strikes)
     if not periods:
         return standing

@@ -1,9 +1,9 @@
-"""What a client has seen of one relay in the last seven days, in bounded memory.
+"""Sliding window of observations of one relay over the last seven days, in bounded memory.
 
-Counts lie in 168 buckets of one hour each; the oldest hour falls out as a whole. What the score weighs by its age or
-asks of the last minutes (violations, reconnects, errors) keeps its times, as many as can matter. Latency and throughput
-are moving averages, forgotten seven days after their last sample. Times are whole Unix seconds, because a window
-outlives the process; a clock that was set back loses what lies in its future, and nothing else.
+Counters are kept in 168 hourly buckets, and the oldest hour is dropped as a whole. Violations and reconnects keep their
+times, because the score weighs them by age; both lists are bounded. Latency and throughput are moving averages, ignored
+seven days after their last sample. Times are Unix seconds, because the window survives a restart. After the clock is
+set back, observations with a future time do not count.
 """
 
 from collections.abc import Iterable, Mapping
@@ -112,7 +112,7 @@ class RelayWindow:
         self.latency_at_s = now_s
 
     def record_transfer(self, size_bytes: int, duration_ms: float, now_s: int) -> None:
-        """Record a transfer of media; one below ``MEDIA_BYTES_MIN`` or without a duration says nothing."""
+        """Record a transfer of media; one below ``MEDIA_BYTES_MIN`` or without a duration is ignored."""
         if size_bytes < MEDIA_BYTES_MIN or duration_ms <= 0:
             return
         self._bucket(now_s)[_SAMPLES] += 1
@@ -142,7 +142,7 @@ class RelayWindow:
         self.error_at_s = now_s
 
     def record_boot(self, scores: Iterable[float]) -> None:
-        """Record what the snapshots say of the relay now, 0 to 1 each; none takes the record away."""
+        """Record the ratings of the snapshots, 0 to 1 each; none removes the record."""
         given = list(scores)
         self.boot = sum(given) / len(given) if given else None
 
@@ -160,7 +160,7 @@ _SCALARS: Final = tuple(name for name in RelayWindow.__slots__ if name not in _L
 
 
 def observations(window: RelayWindow, now_s: int) -> Observations:
-    """Return what the window says of its relay now, as the score takes it.
+    """Return the observations of the window now, as the score takes them.
 
     Cost: O(hours kept).
     """

@@ -1,11 +1,11 @@
-"""The pointer to what the pipeline published: which files belong together, until when they hold, and who says so.
+"""Format of ``CURRENT.json``: the signed pointer to the pipeline's published files, with their hashes and validity.
 
-``CURRENT.json`` is one line of JSON in one spelling. Its signature covers everything else in it, and it names each
-file's hash, so who trusts the key can trust the files. Names of files are made of their hash: a file that was published
-is never changed, and the pointer is replaced as a whole. Signatures are made and checked by the callers.
+The pointer is one canonical JSON line. Its signature covers all other fields, including the SHA-256 of each file. Trust
+in the key therefore extends to the files. A file name contains the file's hash, so a published file never changes; only
+the pointer is replaced. Callers create and verify the signature.
 
-What is older than what the same key said before is refused (``refuse_older``): else whoever can write the folder could
-bring back rules and scores that were true once.
+``refuse_older`` rejects a pointer older than the newest one of the same key. This prevents replay of old rules and
+scores.
 """
 
 import re
@@ -47,18 +47,18 @@ POLICY_SCHEMA: Final = "policy-1"
 SCORES_SCHEMA: Final = "scores-1"
 """Lines of ``rules.policy.encode_score``."""
 TABLE_SCHEMA: Final = "table-1"
-"""One JSON object with ``rows``, for people's eyes."""
+"""One JSON object with ``rows``, for human readers."""
 PARQUET_SCHEMA: Final = "parquet-1"
 """A table for analysts; nodes do not read it."""
 CURRENT_NAME: Final = "CURRENT.json"
 PREVIOUS_NAME: Final = "PREVIOUS.json"
-"""The pointer that the current one replaced: its files stay, for whoever reads them just now."""
+"""The pointer that the current one replaced: its files stay for readers that have just opened them."""
 CURRENT_BYTES_MAX: Final = 65_536
 FILE_BYTES_MAX: Final = 4 * 1_048_576
 """Most bytes of a file that a node reads."""
 FILES_MAX: Final = 256
 LASTS_US_MAX: Final = 9 * 86_400 * 1_000_000
-"""Longest from ``as_of`` to ``expires_at``: the 168 h that the pipeline can be told, and a day."""
+"""Longest from ``as_of`` to ``expires_at``: the 168 h that the pipeline can be configured to, and a day."""
 AHEAD_US_MAX: Final = 86_400 * 1_000_000
 """How far ``as_of`` may be ahead of the reader: a full hour by intent, the rest for clocks."""
 _ROWS_MAX: Final = 10_000_000
@@ -110,7 +110,7 @@ class FileEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What ``CURRENT.json`` says."""
+    """The fields of ``CURRENT.json``."""
 
     snapshot: str
     """Name: 16 hexadecimal digits."""
@@ -152,7 +152,7 @@ def signed_bytes(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """Return what a pointer says; its signature has still to be checked.
+    """Return the fields of a pointer; its signature has still to be checked.
 
     Raises:
         RemoteError: It is too long, cut off, of another format, or not well formed.
@@ -181,7 +181,7 @@ def refuse_time(snapshot: Snapshot, now_us: int) -> None:
     """Refuse what has ended, or has not begun.
 
     Raises:
-        RemoteError: Says which.
+        RemoteError: Names the one.
     """
     if now_us >= snapshot.expires_at_us:
         raise RemoteError("has expired")
@@ -190,7 +190,7 @@ def refuse_time(snapshot: Snapshot, now_us: int) -> None:
 
 
 def refuse_older(snapshot: Snapshot, newest_us: int | None) -> None:
-    """Refuse what is older than ``newest_us``, the newest ``as_of`` that its key has said; None for none yet.
+    """Refuse what is older than ``newest_us``, the newest ``as_of`` of its key; None for none yet.
 
     Raises:
         RemoteError: It goes back.

@@ -1,7 +1,7 @@
-"""The mesh as an undirected graph: who is linked with whom, which parts there are, and whose loss splits one.
+"""Mesh topology: neighbours, connected components and cut servers of an undirected graph of servers.
 
-A link joins two servers however many of them report it and in whichever direction; a link of a server with itself is
-none. All results are in the order of names, so that they do not depend on the order of links.
+Several reports of one link, in either direction, count as one link. A link from a server to itself is ignored. Results
+are sorted by name, so the order of links does not matter.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ __all__ = ["Place", "places"]
 
 
 class Place(NamedTuple):
-    """Where one server stands."""
+    """The position of one server."""
 
     server: str
     neighbours: tuple[str, ...]
@@ -32,7 +32,7 @@ def places(servers: Iterable[str], links: Iterable[tuple[str, str]]) -> list[Pla
     """Return the place of every server, in order of names.
 
     Args:
-        servers: Servers that are known otherwise; without a link they stand alone.
+        servers: Servers that are known otherwise; without a link they are alone.
         links: Pairs of servers.
 
     Cost: O(servers + links), and sorting them.
@@ -61,8 +61,8 @@ def _neighbours(servers: Iterable[str], links: Iterable[tuple[str, str]]) -> dic
 def _walk(start: str, neighbours: dict[str, tuple[str, ...]]) -> tuple[list[str], set[str]]:
     """Return the servers of a part and those whose loss would split it: Tarjan's low points, without recursion.
 
-    Depth first, each server gets a number; its low point is the smallest number that it or what lies behind it is
-    linked with. A server from behind which no link leads before it is the only way there.
+    Depth first, each server gets a number; its low point is the smallest number that it or a server below it is
+    linked with. A server is a cut when no link from below it leads above it.
     """
     number = {start: 0}
     low = {start: 0}

@@ -1,6 +1,6 @@
-"""Clients over asyncio: state that survives a crash, connections that come back, errors in plain sentences.
+"""The asyncio clients of all protocols: ``bhumi``, ``bsp``, ``lprp``, ``merk`` and ``strata``.
 
-``bhumi``, ``lprp``, ``merk`` and ``strata`` are what programs import. ``link`` drives any one-connection machine over
-a pipe; ``bhumi_state`` is the durable side of a Bhumi participant, ``bhumi_device`` and ``bhumi_sender`` the two things
-it can do; ``lprp_state``, ``lprp_tenant`` and ``lprp_sender`` are the same for LPRP.
+Programs import them as ``waystation.<name>``. Each has an ``open`` that returns a client with ``public_key``,
+``messages`` (Bhumi: ``requests``) and ``send``. Client state survives a crash, and lost connections are opened again.
+Shared by all: ``outcome`` (the result of a message), ``errors`` (all exceptions), ``life`` (checks for misuse).
 """

@@ -1,4 +1,4 @@
-"""One program at a time: an advisory lock file that the kernel releases when its holder dies."""
+"""A lock file that lets one program at a time use a folder; the kernel releases it when the program dies."""
 
 import asyncio
 import contextlib

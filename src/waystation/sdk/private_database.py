@@ -1,4 +1,4 @@
-"""A client's own SQLite file: made for its owner alone, in WAL mode, with a schema that may be run again."""
+"""Opens and uses a client's SQLite file: mode 0600, WAL mode, with a schema that can be applied repeatedly."""
 
 import contextlib
 import os
@@ -10,78 +10,49 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError
 
-__all__ = ["EXIT_STORE", "PrivateDatabase", "open_private_database"]
+__all__ = ["EXIT_STORE", "PrivateDatabase", "private_folder"]
 
 EXIT_STORE: Final = 5
-
 _BUSY_TIMEOUT_S: Final = 10.0  # another program of the same user may be writing
 _RETRY_S: Final = 0.005
 _PRIMARY_CODE: Final = 0xFF  # SQLite's extended error codes add to the bits above
 _OTHERS: Final = 0o077
 
 
-def open_private_database(path: Path, schema: str, *, synchronous: str = "FULL") -> sqlite3.Connection:
-    """Open the file ``path``, made if absent; in any case only its owner may read it afterwards (mode 0600).
-
-    Args:
-        path: The file; SQLite gives its -wal and -shm files the same mode.
-        schema: Statements that make what is missing.
-        synchronous: FULL for what must survive a power cut, NORMAL for what may be lost with it.
-
-    Raises:
-        OSError: The file cannot be made.
-        sqlite3.Error: It is no database, or cannot be used.
-    """
+@contextlib.contextmanager
+def private_folder(path: Path) -> Iterator[None]:
+    """Make a client's folder if absent, for its owner only; inside, an OSError becomes a HostError (exit code 5)."""
     try:
-        # Only a new file may be opened here: closing one that SQLite has open would drop this process's locks on it.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        if path.stat().st_mode & _OTHERS:
-            path.chmod(0o600)
-    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-    try:
-        _turn_to_wal(database)
-        database.execute(f"PRAGMA synchronous = {synchronous}")
-        database.executescript(schema)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
-def _turn_to_wal(database: sqlite3.Connection) -> None:
-    # SQLite waits for another program's lock everywhere but here: two that open a new file would collide.
-    give_up_at = time.monotonic() + _BUSY_TIMEOUT_S
-    while not _is_turned_to_wal(database, may_wait=time.monotonic() < give_up_at):
-        time.sleep(_RETRY_S)
-
-
-def _is_turned_to_wal(database: sqlite3.Connection, *, may_wait: bool) -> bool:
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError as error:
-        if not may_wait or error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY:
-            raise
-        return False
-    return True
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise HostError(f"cannot use {path}: {error}", exit_code=EXIT_STORE) from error
 
 
 class PrivateDatabase:
-    """Such a file in use: changes in transactions, and a disk that says no as HostError (exit code 5)."""
+    """One such file: changes in transactions, and a disk that says no as HostError (exit code 5)."""
 
-    def __init__(self, path: Path, schema: str) -> None:
-        """Open the file; arguments and errors as for ``open_private_database``."""
-        self._path = path
-        self._database = open_private_database(path, schema)
+    def __init__(self, path: Path, schema: str, *, synchronous: str = "FULL") -> None:
+        """Open the file, made with its folder if absent.
+
+        Args:
+            path: The file; SQLite gives its -wal and -shm files the same mode.
+            schema: Statements that make what is missing.
+            synchronous: FULL for what must survive a power cut, NORMAL for what may be lost with it.
+
+        Raises:
+            HostError: The file or its folder cannot be used, or it is no database.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._database = _open(path, schema, synchronous)
+        except (OSError, sqlite3.Error) as error:
+            raise self._refused(error) from error
 
     def close(self) -> None:
         """Release the database."""
         self._database.close()
-
-    @property
-    def changes_count(self) -> int:
-        """How many rows were changed here since the file was opened."""
-        return self._database.total_changes
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -113,5 +84,37 @@ class PrivateDatabase:
         rows = self.all(query, *values)
         return rows[0] if rows else None
 
-    def _refused(self, error: sqlite3.Error) -> HostError:
-        return HostError(f"cannot use {self._path}: {error}", exit_code=EXIT_STORE)
+    def _refused(self, error: Exception) -> HostError:
+        return HostError(f"cannot use {self.path}: {error}", exit_code=EXIT_STORE)
+
+
+def _open(path: Path, schema: str, synchronous: str) -> sqlite3.Connection:
+    try:
+        # Only a new file may be opened here: closing one that SQLite has open would drop this process's locks on it.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.stat().st_mode & _OTHERS:
+            path.chmod(0o600)
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        _turn_to_wal(database)
+        database.execute(f"PRAGMA synchronous = {synchronous}")
+        database.executescript(schema)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def _turn_to_wal(database: sqlite3.Connection) -> None:
+    # SQLite waits for another program's lock everywhere but here: two that open a new file would collide.
+    give_up_at = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if time.monotonic() >= give_up_at or error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return

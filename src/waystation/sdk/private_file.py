@@ -1,4 +1,4 @@
-"""A client's own small files: written whole or not at all, readable by their owner alone."""
+"""Reads and writes a client's small files: mode 0600, and each write is complete or has no effect."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
 
-__all__ = ["read_private", "read_private_json", "write_private"]
+__all__ = ["read_private", "read_private_json", "write_private", "write_whole"]
 
 _OTHERS: Final = 0o077
 _EXIT_PERMISSION: Final = 4
@@ -51,9 +51,9 @@ def read_private_json(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise HostError(f"{path} holds no JSON; mend or remove it") from error
+        raise HostError(f"{path} holds no JSON; fix or remove it") from error
     if not isinstance(document, dict):
-        raise HostError(f"{path} holds no JSON object; mend or remove it")
+        raise HostError(f"{path} holds no JSON object; fix or remove it")
     return document
 
 
@@ -64,25 +64,51 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
         LocalError: It is there already and ``replace`` is false.
         HostError: It cannot be written.
     """
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot make {path.parent}: {error.strerror}", exit_code=_EXIT_PERMISSION) from error
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            if replace:
-                fresh.replace(path)
-            else:
-                os.link(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        write_whole(path, text.encode(), replace=replace)
     except FileExistsError as error:
         raise LocalError(f"{path} is there already; it is not overwritten") from error
     except OSError as error:
         raise HostError(f"cannot write {path}: {error.strerror}", exit_code=_EXIT_PERMISSION) from error
+
+
+def write_whole(path: Path, data: bytes, *, replace: bool) -> None:
+    """Write a file, mode 0600, whole or not at all; when this returns, it survives a power cut under its name.
+
+    Raises:
+        FileExistsError: It is there already and ``replace`` is false.
+        OSError: It cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _put_in_place(fresh, path, replace=replace)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _put_in_place(fresh: Path, path: Path, *, replace: bool) -> None:
+    if replace:
+        fresh.replace(path)
+        return
+    try:
+        os.link(fresh, path)  # unlike a rename it fails when the name is taken
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise FileExistsError(path) from None
+        fresh.replace(path)

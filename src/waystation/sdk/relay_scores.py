@@ -1,16 +1,13 @@
-"""The local table ``relay_scores``: what this client thinks of each relay it knows, in one SQLite file.
+"""The local table ``relay_scores``: this client's scores, bans and pins of the relays it knows, in one SQLite file.
 
-It is for this client's eyes only, mode 0600: which relays somebody uses, and when, is nobody else's business, and there
-is no score that clients agree on (RFC-0004 7). Scores can be earned again, so the file is synchronised less strictly
-than an identity: a power cut may lose the last minutes. Several programs may use it at once; a pin set by one of them
-is never undone by another that saves what it knew before.
+The file has mode 0600 and is never shared, because it shows which relays a client uses (RFC-0004 7). It is synchronised
+less strictly than a key file: a power cut may lose the last minutes. Several programs may use it at once. A pin set by
+one program is never undone when another saves an older entry.
 """
 
-import contextlib
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,7 +16,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.rules.relay_choice import Candidate
 from waystation.rules.relay_state import Standing, State, pin, standing_from_plain, standing_to_plain, unpin
 from waystation.rules.relay_window import RelayWindow, window_from_plain, window_to_plain
-from waystation.sdk.private_database import open_private_database
+from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 
 __all__ = ["ENTRIES_MAX", "RelayEntry", "RelayScores"]
 
@@ -29,7 +26,6 @@ ENTRIES_MAX: Final = 512
 Ours: far above the 20 backups of specs/strata.md 18, so that only the memory of bans and of hostile lists can reach it.
 """
 
-_EXIT_STORE: Final = 5
 _NEW_SCORE: Final = 0.5  # specs/strata.md 18: fresh with no data
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS relay_scores (
@@ -73,7 +69,7 @@ class RelayEntry:
         return Candidate(self.url, self.standing.state, self.score, self.standing.pinned, self.last_tried_s)
 
 
-class RelayScores:
+class RelayScores(PrivateDatabase):
     """The table of one client; close it when done."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -82,33 +78,21 @@ class RelayScores:
         Raises:
             HostError: The file cannot be used.
         """
-        self.path = path
         self._clock = clock
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._database = open_private_database(path, _SCHEMA, synchronous="NORMAL")
-        except (OSError, sqlite3.Error) as error:
-            raise self._refused(error) from error
-
-    def close(self) -> None:
-        """Release the file."""
-        self._database.close()
+        super().__init__(path, _SCHEMA, synchronous="NORMAL")
 
     def load(self, url: str) -> RelayEntry | None:
         """Return what is known of a relay, or None; raises HostError for a damaged entry."""
-        with self._translated():
-            row = self._database.execute("SELECT * FROM relay_scores WHERE url = ?", (url,)).fetchone()
+        row = self.first("SELECT * FROM relay_scores WHERE url = ?", url)
         return None if row is None else self._entry_of(row)
 
     def list(self) -> "list[RelayEntry]":
         """Return every relay, by URL; raises HostError for a damaged entry."""
-        with self._translated():
-            rows = self._database.execute("SELECT * FROM relay_scores ORDER BY url").fetchall()
-        return [self._entry_of(row) for row in rows]
+        return [self._entry_of(row) for row in self.all("SELECT * FROM relay_scores ORDER BY url")]
 
     def save(self, entry: RelayEntry) -> None:
         """Record what is known of a relay; of a relay known before, the pin in the table stays as it is."""
-        with self._transaction():
+        with self.transaction():
             self._save(entry)
 
     def pin(self, url: str, pinned: bool = True) -> RelayEntry | None:
@@ -117,27 +101,27 @@ class RelayScores:
         Returns:
             The entry as it is now; None when a relay that is not known is no longer wanted.
         """
-        with self._transaction():
+        with self.transaction():
             known = self.load(url)
             if known is None and not pinned:
                 return None
             entry = known or RelayEntry.new(url, int(self._clock()))
             entry = replace(entry, standing=pin(entry.standing) if pinned else unpin(entry.standing))
             self._save(entry)
-            self._database.execute("UPDATE relay_scores SET pinned = ? WHERE url = ?", (pinned, url))
+            self.run("UPDATE relay_scores SET pinned = ? WHERE url = ?", pinned, url)
         return self.load(url)
 
     def forget(self, url: str) -> None:
         """Drop a relay with everything known of it, its pin and its bans included."""
-        with self._transaction():
-            self._database.execute("DELETE FROM relay_scores WHERE url = ?", (url,))
+        with self.transaction():
+            self.run("DELETE FROM relay_scores WHERE url = ?", url)
 
     def _save(self, entry: RelayEntry) -> None:
         standing = entry.standing
         window, plain = json.dumps(window_to_plain(entry.window)), json.dumps(standing_to_plain(standing))
         facts = (entry.url, entry.relay_id, standing.state.value, entry.score, window, plain)
-        self._database.execute(_SAVE, (*facts, standing.pinned, entry.last_tried_s, int(self._clock())))
-        self._database.execute(_TRIM, (entry.url, ENTRIES_MAX))
+        self.run(_SAVE, *facts, standing.pinned, entry.last_tried_s, int(self._clock()))
+        self.run(_TRIM, entry.url, ENTRIES_MAX)
 
     def _entry_of(self, row: Any) -> RelayEntry:
         url, relay_id, _, score, window, standing, pinned, last_tried_s, updated_s = row
@@ -149,26 +133,5 @@ class RelayScores:
             seen = window_from_plain(json.loads(window))
         except (LocalError, ValueError) as error:
             text = f"the entry of {url} in {self.path} is damaged, forget it: {error}"
-            raise HostError(text, exit_code=_EXIT_STORE) from error
+            raise HostError(text, exit_code=EXIT_STORE) from error
         return RelayEntry(url, relay_id, kept, score, seen, last_tried_s, updated_s)
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._translated():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._refused(error) from error
-
-    def _refused(self, error: Exception) -> HostError:
-        return HostError(f"cannot use {self.path}: {error}", exit_code=_EXIT_STORE)

@@ -1,4 +1,5 @@
-"""The process around the engine: configuration, the node's home, logs, lifecycle.
+"""The node process around the engine: configuration, home folder, listeners, logs and lifecycle.
 
-Everything that touches the host lives here or in ``transport`` and ``store``; decisions about protocols do not.
+All code that uses the operating system is here or in ``transport`` and ``store``. Protocol decisions are in
+``protocols``.
 """

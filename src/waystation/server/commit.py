@@ -1,8 +1,8 @@
-"""Group commit: many peers' promises in one write, and nothing acknowledged before it.
+"""Group commit: writes the records of many peers to the store in one transaction, on a writer thread.
 
-Records gather while the writer thread is busy and go to the store together the moment it is free: an idle node commits
-at once, a busy one in groups as large as its disk is slow. Whoever appended gets a number; everything up to
-``committed`` is on disk.
+Records queue while the writer is busy and are written together when it is free. An idle node commits at once; a busy
+one commits in larger groups. Each append returns a number, and all records up to ``committed`` are on disk. Callers
+acknowledge a record only after that.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class GroupCommit:
     def append(self, record: Change) -> int:
         """Take a record for the next group and return its number.
 
-        After a failure nothing is taken any more: the number is never reached, so nothing behind it is released.
+        After a failure nothing is taken any more: the number is never reached, so nothing after it is released.
         """
         return self.append_all((record,))
 
@@ -104,7 +104,7 @@ class GroupCommit:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
         except HostError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - else everything behind this group would wait for ever, unsaid
+        except Exception as error:  # noqa: BLE001 - else everything after this group would wait for ever, unreported
             self._fail(HostError(f"the store failed: {error!r}", exit_code=5))
         else:
             self.committed += len(group)

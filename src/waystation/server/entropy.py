@@ -1,6 +1,6 @@
-"""Entropy for machines: the kernel's random bytes, fetched a block at a time.
+"""Provides protocol machines with random bytes from the kernel, fetched one block at a time.
 
-One system call per nonce or message number would cost as much as parsing the frame it is for.
+A system call per nonce or message number would cost as much as parsing its frame.
 """
 
 import os

@@ -1,28 +1,30 @@
-"""The node's home: one folder that holds its key, certificates, store and journal.
+"""The node's home: one folder with its key, certificates, store and journal.
 
 ::
 
     home/            0700
       node.key       0600  Ed25519 seed, 64 hexadecimal digits: losing it is losing the node's name
-      refs.key       0600  the key behind the journal's references; a new one every week, the old one is gone for good
-      tls/           ca.pem, cert.pem, key.pem (0600); put your own cert.pem and key.pem here to replace the local ones
+      refs.key       0600  the key of the journal's references; a new one every week, the old one is gone for good
+      tls/           ca.pem and ca.key (0600): the local authority; cert.pem and key.pem (0600): what it signed
       store.sqlite   durable records
       journal/       segments for the pipeline
       archive/       stored packets for the pipeline
-      admin.token    0600  what changes over the admin port need; remove it to have a new one made
+      admin.token    0600  required by the admin port; `waystation admin rotate` makes a new one
+      admin.sock     0600  the admin port for programs of this user, while the node runs
+      running.json   0600  process, version and addresses of the node, while it runs
       lock           held by the node that runs on this home
 
-Files appear whole or not at all: they are written beside their place, synced, then moved there.
+Keys, certificates, the token and ``running.json`` are each written under a temporary name, synced and renamed, so a
+reader never sees a part of one. ``store.sqlite``, ``journal/`` and ``archive/`` grow in place. ``admin.sock`` and
+``lock``, which has the number of the process that holds it, hold nothing to keep.
 """
 
 import contextlib
 import datetime
 import errno
 import fcntl
-import ipaddress
 import json
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -32,23 +34,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from waystation.core.addresses import DNS_NAME_CHARS_MAX, is_dns_name, is_ip
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import decode_key_hex
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 
-__all__ = ["REFERENCE_KEY_BYTES", "Home", "ReferenceKey", "certificate_names", "local_names", "write_whole"]
+__all__ = [
+    "REFERENCE_KEY_BYTES",
+    "Home",
+    "ReferenceKey",
+    "TlsFiles",
+    "certificate_names",
+    "local_names",
+    "write_whole",
+]
 
 REFERENCE_KEY_BYTES: Final = 32
-LOCK_PATIENCE_S: Final = 1.0  # who only looks whether a node runs (``locked_by``) holds the lock for a moment
+LOCK_TIMEOUT_S: Final = 1.0  # ``locked_by`` holds the lock for a moment to see whether a node runs
 _LOCK_RETRY_S: Final = 0.05
 _TOKEN_BYTES: Final = 32
 _WEEK_SECONDS: Final = 7 * 24 * 3600
 _OTHERS: Final = 0o077
 _PERMISSION_EXIT_CODE: Final = 4
-_NAME_CHARS_MAX: Final = 253  # RFC 1035 section 2.3.4, as text without the last dot
-_LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_DNS_NAME: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 
 
 class ReferenceKey(NamedTuple):
@@ -63,6 +71,13 @@ class ReferenceKey(NamedTuple):
         return f"ReferenceKey(week={self.week})"
 
 
+class TlsFiles(NamedTuple):
+    """The files of a certificate chain and its key, in PEM."""
+
+    cert: Path
+    key: Path
+
+
 class Home:
     """The folder ``path``; nothing is read or made before a method says so.
 
@@ -75,12 +90,14 @@ class Home:
         self.references_path = path / "refs.key"
         self.tls_path = path / "tls"
         self.ca_path = self.tls_path / "ca.pem"
+        self.ca_key_path = self.tls_path / "ca.key"
         self.cert_path = self.tls_path / "cert.pem"
         self.tls_key_path = self.tls_path / "key.pem"
         self.store_path = path / "store.sqlite"
         self.journal_path = path / "journal"
         self.archive_path = path / "archive"
         self.token_path = path / "admin.token"
+        self.running_path = path / "running.json"
         self.lock_path = path / "lock"
 
     def ensure(self, now: datetime.datetime | None = None, names: Sequence[str] = ()) -> list[Path]:
@@ -100,7 +117,7 @@ class Home:
             made.append(self.key_path)
         if not (self.cert_path.exists() and self.tls_key_path.exists()):
             self._make_certificates(now or datetime.datetime.now(datetime.UTC), names or local_names())
-            made += [self.ca_path, self.cert_path, self.tls_key_path]
+            made += [self.ca_path, self.ca_key_path, self.cert_path, self.tls_key_path]
         return made
 
     def key_pair(self) -> KeyPair:
@@ -113,6 +130,10 @@ class Home:
             return KeyPair.from_seed(decode_key_hex(self._read_secret(self.key_path).strip()))
         except LocalError as error:
             raise HostError(f"{self.key_path} does not hold a key: 64 hexadecimal digits are expected") from error
+
+    def tls_files(self, cert: str = "", key: str = "") -> TlsFiles:
+        """Return the files that a configuration names, in place of an empty name the home's own."""
+        return TlsFiles(Path(cert) if cert else self.cert_path, Path(key) if key else self.tls_key_path)
 
     def reference_key(self, now: datetime.datetime) -> ReferenceKey:
         """Return this week's key, made and written over the last one when the week has changed.
@@ -146,8 +167,14 @@ class Home:
             HostError: Others may read it (exit code 4).
         """
         kept = self._read_secret(self.token_path).strip() if self.token_path.exists() else ""
-        if kept:
-            return kept
+        return kept or self.replace_admin_token()
+
+    def replace_admin_token(self) -> str:
+        """Write a new bearer token over the one that is there, and return it; a running node has to take it over.
+
+        Raises:
+            HostError: The disk refused; the old one stays.
+        """
         fresh = secrets.token_urlsafe(_TOKEN_BYTES)
         with _host(f"cannot write {self.token_path}"):
             write_whole(self.token_path, f"{fresh}\n".encode())
@@ -183,14 +210,14 @@ class Home:
         """Refuse secret files that others may read.
 
         Raises:
-            HostError: Names the first such file and the command that mends it (exit code 4).
+            HostError: Names the first such file and the command that fixes it (exit code 4).
         """
-        for path in (self.key_path, self.references_path, self.tls_key_path, self.token_path):
+        for path in (self.key_path, self.references_path, self.ca_key_path, self.tls_key_path, self.token_path):
             if path.exists():
                 _check_private(path)
 
     def _make_key(self) -> bool:
-        """Make node.key unless somebody else just did; an existing key is never written over."""
+        """Make node.key unless another process just did; an existing key is never written over."""
         text = secrets.token_bytes(SEED_BYTES).hex() + "\n"
         with _host(f"cannot write {self.key_path}"):
             temporary = _write_temporary(self.key_path, text.encode())
@@ -208,9 +235,14 @@ class Home:
         with _host(f"cannot write certificates into {self.tls_path}"):
             folder = Path(tempfile.mkdtemp(prefix=".tls.", dir=self.path))
             try:
-                for name, pem in (("ca.pem", fresh.ca_pem), ("cert.pem", fresh.cert_pem), ("key.pem", fresh.key_pem)):
-                    write_whole(folder / name, pem, mode=0o600 if name == "key.pem" else 0o644)
-                # Moving onto a folder succeeds only while that folder is empty, so nobody's own key is ever lost.
+                for path, pem, mode in (
+                    (self.ca_path, fresh.ca_pem, 0o644),
+                    (self.ca_key_path, fresh.ca_key_pem, 0o600),
+                    (self.cert_path, fresh.cert_pem, 0o644),
+                    (self.tls_key_path, fresh.key_pem, 0o600),
+                ):
+                    write_whole(folder / path.name, pem, mode)
+                # Moving onto a folder succeeds only while that folder is empty, so no key is ever lost.
                 folder.rename(self.tls_path)
             except OSError as error:
                 if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
@@ -238,7 +270,7 @@ class Home:
             raise HostError(f"{self.references_path} is damaged; remove it to have a new one made") from error
 
     def _take_lock(self, descriptor: int) -> None:
-        gives_up_at = time.monotonic() + LOCK_PATIENCE_S
+        gives_up_at = time.monotonic() + LOCK_TIMEOUT_S
         while not _locks(descriptor):
             if time.monotonic() >= gives_up_at:
                 pid = _pid_in(descriptor)
@@ -254,8 +286,8 @@ def local_names() -> list[str]:
     """Return the names a local certificate is for: localhost, both loopback addresses, and the host's name."""
     names = ["localhost", "127.0.0.1", "::1"]
     host = socket.gethostname()
-    # A certificate holds ASCII names of at most 253 characters; a stranger host name is left out.
-    if host and host.isascii() and len(host) <= _NAME_CHARS_MAX and host not in names:
+    # A certificate holds ASCII names of at most 253 characters; a host name that does not fit is left out.
+    if host and host.isascii() and len(host) <= DNS_NAME_CHARS_MAX and host not in names:
         names.append(host)
     return names
 
@@ -267,7 +299,7 @@ def certificate_names(given: Sequence[str]) -> list[str]:
         LocalError: One of them is neither a DNS name nor an IP address.
     """
     for name in given:
-        if not _is_ip(name) and (len(name) > _NAME_CHARS_MAX or not _DNS_NAME.fullmatch(name)):
+        if not is_ip(name) and not (len(name) <= DNS_NAME_CHARS_MAX and is_dns_name(name.removeprefix("*."))):
             raise LocalError(f"{name!r} is neither a DNS name nor an IP address, so no certificate can be for it")
     return list(dict.fromkeys([*local_names(), *given]))
 
@@ -301,7 +333,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
         mode: Permissions, whatever the umask.
 
     Raises:
-        OSError: The disk refused; the old file stands, and nothing is left beside it.
+        OSError: The disk refused; the old file stays, and nothing is left beside it.
     """
     temporary = _write_temporary(path, data, mode)
     try:
@@ -336,16 +368,8 @@ def _sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _locks(descriptor: int) -> bool:
-    """Take the lock if nobody has it; return whether it is ours now."""
+    """Take the lock if it is free; return whether it is ours now."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

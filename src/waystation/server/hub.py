@@ -1,10 +1,9 @@
-"""The engine meets the sockets: inputs go in as they come, effects come out once per loop turn.
+"""Connects the engine to the sockets: passes inputs to it at once, and carries out its effects once per loop iteration.
 
-Everything that arrives in one turn of the event loop is handed to the engine first; then one ``_turn`` takes its
-effects, joins what goes to each peer into one write and what goes out as datagrams into one list per protocol, and
-looks after the one timer. Effects behind an ``Append`` wait
-in their protocol's stream until that record is on disk. ``Commit``, ``Verify`` and ``Dial`` hold nothing back: their
-answers come as inputs of a later turn. There is no protocol decision here.
+All input of one event-loop iteration is given to the engine first. Then ``_turn`` takes the effects and sets the one
+timer. All bytes to one peer become one write, and all datagrams of a protocol one list. Effects after an ``Append``
+wait in their protocol's stream until that record is on disk. ``Commit``, ``Verify`` and ``Dial`` delay nothing; their
+results are inputs of a later iteration. The hub makes no protocol decision.
 """
 
 import asyncio
@@ -31,16 +30,18 @@ from waystation.core.effects import (
     Verify,
 )
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
+from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.node import Node
+from waystation.server.bursts import Bursts
 from waystation.server.commit import GroupCommit
 from waystation.server.verifier import Verifier
 from waystation.transport.pipe import Pipe
 
-__all__ = ["Dials", "Entrance", "Hub", "monotonic_now"]
+__all__ = ["Dials", "Hub", "monotonic_now"]
 
 LINGER_MS: Final = 10_000  # what was sent to a closed peer may take this long to leave, as one write (BHUMI-A15)
 LINGERING_MAX: Final = 256  # closed pipes whose last bytes have not left; the oldest is cut for the next one
-LOOK_MS: Final = 5  # deadlines are asked for at most this often, and so rung for at most this late
+LOOK_MS: Final = 5  # deadlines are asked for at most this often, and so met at most this late
 PROGRESS_MS: Final = 1_000  # how often we look whether a waiting peer takes anything
 
 _LOOK_US: Final = LOOK_MS * MICROSECONDS_PER_MS
@@ -55,34 +56,10 @@ def monotonic_now() -> Instant:
 
 
 class Dials(Protocol):
-    """Whoever carries out ``Dial`` effects."""
+    """Carries out ``Dial`` effects."""
 
     def dial(self, hub: "Hub", protocol: str, effect: Dial) -> None:
-        """Begin; in a later turn ``hub`` gets the pipe that stands, or hears that there is none."""
-
-
-class Entrance:
-    """The sink of one listener: says which protocol its pipes speak."""
-
-    def __init__(self, hub: "Hub", protocol: str, door: str = "") -> None:
-        """Lead pipes to ``protocol``, through one of its doors."""
-        self._hub = hub
-        self._protocol = protocol
-        self._door = door
-        self.received = hub.received
-        self.received_many = hub.received_many
-        self.half_closed = hub.half_closed
-        self.congested = hub.congested
-        self.drained = hub.drained
-        self.lost = hub.lost
-
-    def connected(self, pipe: Pipe) -> None:
-        """Introduce a new pipe."""
-        self._hub.connected(self._protocol, pipe, self._door)
-
-    def admit(self, host: str) -> bool:
-        """Ask whether a connection of ``host`` may come in."""
-        return self._hub.admit(self._protocol, host)
+        """Begin; in a later turn ``hub`` gets the connected pipe, or the report that there is none."""
 
 
 class Hub:
@@ -103,7 +80,7 @@ class Hub:
             commits: Where ``Append`` and ``Commit`` effects go.
             clock: Monotonic microseconds.
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
-            dialler: Where ``Dial`` effects go; without one nobody can be reached.
+            dialler: Where ``Dial`` effects go; without one every dial fails.
         """
         self._node = node
         self._commits = commits
@@ -112,6 +89,7 @@ class Hub:
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
         self._dialler = dialler
+        self._proxy_faults = Bursts(clock())
         self._streams: dict[str, deque[Effect | int]] = {}
         self._asked: deque[tuple[int, str, int]] = deque()
         """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
@@ -121,6 +99,7 @@ class Hub:
         self._receipts: list[Peer] = []
         self._closing: list[Close] = []
         self._waiting: dict[Peer, int] = {}
+        self._unfinished: list[Callable[[str], bool]] = []
         self._lingering: OrderedDict[Pipe, Instant] = OrderedDict()
         self._progress_at: Instant | None = None
         self._turn_planned = False
@@ -131,19 +110,37 @@ class Hub:
 
     # What pipes report
 
-    def admit(self, protocol: str, host: str) -> bool:
-        """Ask the engine whether ``host`` may connect."""
-        admitted = self._node.open(protocol, host, time.time_ns() // 1_000, self._clock())
+    def admit(self, protocol: str, host: str, *, has_handshake: bool = True) -> bool:
+        """Ask the engine whether ``host`` may connect, and close the unfinished connection that gives way to it."""
+        now = self._clock()
+        admitted = self._node.open(protocol, host, time.time_ns() // 1_000, now, has_handshake=has_handshake)
+        for key in self._node.displaced():
+            for close_oldest in self._unfinished:
+                if close_oldest(key):
+                    break
         self.plan_turn()
         return admitted
 
-    def release(self, host: str) -> None:
-        """Give back what ``admit`` counted for a connection that never stood."""
-        self._node.release(host)
+    def close_unfinished(self, close_oldest: Callable[[str], bool]) -> None:
+        """Let a listener close its oldest unfinished connection of an address key; it returns whether it had one."""
+        self._unfinished.append(close_oldest)
 
-    def connected(self, protocol: str, pipe: Pipe, door: str = "") -> None:
-        """Give a new pipe a number; ``door`` as in ``Node.connect``."""
-        peer = self._node.connect(protocol, pipe.address, self._clock(), door)
+    def refuse_proxy(self, protocol: str, host: str) -> None:
+        """Report to the engine that a trusted proxy sent no PROXY header, or too many connections without a client."""
+        now = self._clock()
+        self._node.refuse(protocol, host, AdmissionRefusal.PROXY_HEADER, now)
+        if self._proxy_faults.begins((protocol, host), now):
+            why = "no PROXY header where node.proxy_protocol asks for one, or too many connections without a client"
+            _log.warning("proxy.refused", protocol=protocol, proxy=host, why=why)
+        self.plan_turn()
+
+    def release(self, host: str, *, has_handshake: bool = True) -> None:
+        """Release what ``admit`` counted for a connection that was never established."""
+        self._node.release(host, has_handshake=has_handshake)
+
+    def connected(self, protocol: str, pipe: Pipe, endpoint: str = "", *, has_handshake: bool = True) -> None:
+        """Give a new pipe a number; ``endpoint`` and ``has_handshake`` as in ``Node.connect``."""
+        peer = self._node.connect(protocol, pipe.address, self._clock(), endpoint, has_handshake=has_handshake)
         pipe.peer = peer
         self._pipes[peer] = pipe
         self.plan_turn()
@@ -153,7 +150,7 @@ class Hub:
 
         Args:
             protocol: As in ``Node.connect_out``.
-            pipe: Stands.
+            pipe: Established.
             name: As there.
             certificate: As there.
         """
@@ -163,7 +160,7 @@ class Hub:
         self.plan_turn()
 
     def dial_failed(self, protocol: str, name: str) -> None:
-        """Tell the engine that what a ``Dial`` asked for could not be reached."""
+        """Report to the engine that a ``Dial`` failed."""
         try:
             self._node.dial_failed(protocol, name, self._clock())
         except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one dial
@@ -191,9 +188,9 @@ class Hub:
             self._drop(pipe)
 
     def half_closed(self, pipe: Pipe) -> bool:
-        """Tell the engine that no more bytes come; return whether the pipe stays open for those that we write.
+        """Report to the engine that no more bytes come; return whether the pipe stays open for those that we write.
 
-        A TLS pipe closes right behind this call, so what can leave leaves now.
+        A TLS pipe closes right after this call, so what can leave leaves now.
         """
         self.plan_turn()
         try:
@@ -223,7 +220,7 @@ class Hub:
         return Peer(pipe.peer) in self._pipes
 
     def congested(self, pipe: Pipe) -> None:
-        """Tell the engine, and watch whether the peer takes anything."""
+        """Report it to the engine, and watch whether the peer takes anything."""
         peer = Peer(pipe.peer)
         if peer not in self._pipes:
             return
@@ -234,7 +231,7 @@ class Hub:
         self.plan_turn()
 
     def drained(self, pipe: Pipe) -> None:
-        """Tell the engine that nothing waits for the peer any more."""
+        """Report to the engine that nothing waits for the peer any more."""
         peer = Peer(pipe.peer)
         if self._waiting.pop(peer, None) is not None:
             self._node.drained(peer, self._clock())
@@ -249,6 +246,11 @@ class Hub:
             self._waiting.pop(peer, None)
             self._node.disconnect(peer, self._clock())
             self.plan_turn()
+
+    def waiting_bytes(self, peer: int) -> int:
+        """Return the bytes that this peer's host has not taken yet, 0 for a peer that is gone."""
+        pipe = self._pipes.get(Peer(peer))
+        return pipe.untaken_bytes if pipe is not None else 0
 
     # Turns
 
@@ -275,7 +277,7 @@ class Hub:
             _, protocol, ticket = self._asked.popleft()
             try:
                 self._node.committed(protocol, ticket, self._clock())
-            except Exception:  # noqa: BLE001 - as in received; what is on disk stays, and whoever waits asks again
+            except Exception:  # noqa: BLE001 - as in received; what is on disk stays, and a client that waits asks again
                 _log.exception("engine.failed", protocol=protocol, ticket=ticket)
         self.plan_turn()
 
@@ -284,7 +286,7 @@ class Hub:
         return not self._pipes and not self._lingering
 
     def close(self) -> None:
-        """Ring no more: what the relays read from is about to close."""
+        """Stop the timer: what the relays read from is about to close."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -384,7 +386,7 @@ class Hub:
     def _verified(self, protocol: str, ticket: int, answers: Sequence[int]) -> None:
         try:
             self._node.verified(protocol, ticket, answers, self._clock())
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those behind it
+        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those after it
             _log.exception("engine.failed", protocol=protocol, ticket=ticket)
         self.plan_turn()
 
@@ -396,7 +398,7 @@ class Hub:
         for pipe, chunks in outgoing.items():
             try:
                 pipe.write(chunks)
-            except Exception:  # noqa: BLE001 - as in received: it costs this peer, not those behind it
+            except Exception:  # noqa: BLE001 - as in received: it costs this peer, not those after it
                 _log.exception("pipe.failed", peer=pipe.peer)
                 self._drop(pipe)
         if self._receipts:
@@ -423,7 +425,7 @@ class Hub:
         if pipe is None:
             return
         self._waiting.pop(effect.peer, None)
-        say = _log.debug if effect.reason.value == _DOUBLE_LINK else _log.info  # the other of the two links stands
+        say = _log.debug if effect.reason.value == _DOUBLE_LINK else _log.info  # the other of the two links stays
         say("peer.closed", peer=effect.peer, reason=effect.reason.value)
         if effect.abort:
             pipe.abort()
@@ -444,7 +446,7 @@ class Hub:
     # The one timer
 
     def _arm_timer(self, at: Instant, now: Instant) -> None:
-        """Make the timer ring at ``at`` or earlier."""
+        """Let the timer fire at ``at`` or earlier."""
         if self._timer_at is not None and self._timer_at <= at:
             return
         if self._timer is not None:
@@ -453,7 +455,7 @@ class Hub:
         self._timer = self._loop.call_later(max(0, at - now) / MICROSECONDS_PER_SECOND, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Ring for what is due, then arm for the next deadline exactly."""
+        """Wake the engine when it is due, then arm for the next deadline exactly."""
         self._timer = None
         self._timer_at = None
         now = self._clock()
@@ -473,7 +475,7 @@ class Hub:
             self._arm_timer(min(candidates), now)
 
     def _look_for_progress(self, now: Instant) -> None:
-        """Tell the engine about waiting peers that have taken something since the last look."""
+        """Report to the engine the waiting peers that have taken something since the last look."""
         for peer, before in list(self._waiting.items()):
             unsent = self._pipes[peer].untaken_bytes
             self._waiting[peer] = unsent

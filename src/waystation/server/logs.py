@@ -1,7 +1,7 @@
-"""Logs on stderr, never on stdout: lines for people on a terminal, JSON lines otherwise.
+"""Configures logging to stderr: readable lines on a terminal, JSON lines otherwise.
 
-A line is an event name (dotted, stable) with key=value pairs. What other libraries send to the standard library's
-logging passes through the same renderer.
+A line is a stable dotted event name with key=value pairs. Messages of other libraries, sent to the standard library's
+logging, use the same renderer; those below a warning are dropped.
 """
 
 import logging
@@ -14,7 +14,7 @@ from waystation.core.ids import encode_id52
 
 __all__ = ["configure_logs", "short_peer"]
 
-_SHORT_CHARS: Final = 8  # 40 bits: enough to tell peers apart in a log, too few to be an address
+_SHORT_CHARS: Final = 8  # 40 bits: enough to distinguish peers in a log, too few to be an address
 _FIRST_KEYS: Final = ("ts", "level", "event")
 
 
@@ -46,7 +46,7 @@ def configure_logs(log_format: str, log_level: str, stream: TextIO | None = None
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(max(level, logging.WARNING) if level > logging.DEBUG else level)
+    root.setLevel(max(level, logging.WARNING))  # below that other libraries speak of themselves, not of peers
 
 
 def short_peer(public: bytes) -> str:

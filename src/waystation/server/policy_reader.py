@@ -1,10 +1,10 @@
-"""The node's reader of what the pipeline published: looked at now and then, trusted as a whole or not at all.
+"""Reads the policy snapshots that the pipeline publishes: polls for a new one, and accepts it whole or not at all.
 
-A look asks whether ``CURRENT.json`` is another file than last time. If so everything is read away from the loop, each
-file with its size asked first: signature, format, time, hashes, row counts and every line must be in order, then rules,
-scores and tables are swapped at once. Whatever is wrong leaves the last good snapshot in force, which ends by itself,
-and is said once in the log and for as long as it lasts in the status. The newest ``as_of`` of each key is kept in the
-store, so that nobody can bring back an older snapshot, not over a restart either.
+A poll checks whether ``CURRENT.json`` has changed. If so, all files are read outside the event loop, after a check of
+their sizes. Signature, format, time, hashes, row counts and every line must be valid. Then rules, scores and tables are
+replaced at once. After any fault the last valid snapshot stays in force until it expires. The fault is logged once and
+shown in the status while it lasts. The newest ``as_of`` of each key is stored, so an older snapshot is never accepted,
+not even after a restart.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from waystation.rules.snapshot import (
     refuse_time,
     signed_bytes,
 )
+from waystation.server.config.settings import PolicySettings
 from waystation.server.home import Home
-from waystation.server.settings import PolicySettings
 
 __all__ = ["RULES_SHOWN_MAX", "TABLES", "PolicyReader", "Published", "read_published"]
 
@@ -56,7 +56,7 @@ _KEY_FILE_BYTES_MAX: Final = 256
 _MICROSECONDS: Final = 1_000_000
 
 _Mark = tuple[int, int, int]
-"""Time of change, size and number of a file: what tells one pointer from the next."""
+"""Time of change, size and number of a file: what distinguishes one pointer from the next."""
 
 _Rows = TypeVar("_Rows", list[PolicyRule], dict[str, RelayScore])
 _log = structlog.get_logger("waystation.server")
@@ -146,7 +146,7 @@ class PolicyReader:
     async def watch(self) -> None:
         """Look for ever; ends when it is cancelled."""
         while True:
-            self._hurry.clear()  # before the look: who asks during it is heard after it
+            self._hurry.clear()  # before the poll: a request during it causes another one
             await self.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), self._settings.poll_s)
@@ -343,7 +343,7 @@ def _read(path: Path, bytes_max: int) -> bytes:
         RemoteError: It is missing, no file, too large, or cannot be read.
     """
     try:
-        # Not to wait for the other end of a pipe that somebody put there.
+        # Not to wait for the other end, should it be a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""What the node wants of the process it runs in: files, a loop, and a word when something fails unawaited."""
+"""Sets up the node's process: the limit of open files, the event loop, and the log of failures that no task awaits."""
 
 import asyncio
 import resource
@@ -35,7 +35,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def on_loop_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaited, without the objects it names: their text would tell peers' bytes and addresses."""
+    """Log a failure that no task awaits, without the objects it names: their text holds peers' bytes and addresses."""
     message, error = str(context.get("message", "")), context.get("exception")
     if _HANDSHAKE_FAILED in message:
         _log.debug("handshake.failed", error=str(error))  # any scan of the port does this; it says nothing about us

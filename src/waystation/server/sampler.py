@@ -1,8 +1,7 @@
-"""Once a minute, what the node is and what it did: the journal's ``node_sampled``.
+"""Samples the node's counters once a minute for the journal's ``node_sampled`` event.
 
-A reading is taken at each full minute of the wall clock; a sample is what two of them that follow each other tell.
-Nothing is measured for it that is not counted anyway, except the folder of the store, which is looked at on another
-thread.
+It reads the counters at each full minute of the wall clock; a sample is the difference of two consecutive readings. The
+size of the store is measured on another thread. All other numbers are counted anyway.
 """
 
 import asyncio
@@ -20,15 +19,15 @@ from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.journal.events import NodeSampled
 from waystation.server.home import Home
+from waystation.server.status.disk import store_bytes
 from waystation.server.written import Written
 
-__all__ = ["SAMPLE_EVERY_S", "Reading", "Sampler", "messages_judged", "sample", "seconds_to_next", "size_below"]
+__all__ = ["SAMPLE_EVERY_S", "Reading", "Sampler", "messages_judged", "sample", "seconds_to_next"]
 
 SAMPLE_EVERY_S: Final = 60
 SHORTEST_S: Final = 1.0
 """A reading that comes so soon after the last (the loop woke a little early) would be of no minute of its own."""
 
-BOX_FOLDER: Final = "box"
 _NO_JUDGEMENT: Final = frozenset({"held", "deleted"})  # of messages of groups: what peers and people do with them
 _STATM: Final = Path("/proc/self/statm")
 _RESIDENT: Final = 1  # its second number: pages in memory
@@ -38,7 +37,7 @@ _log = structlog.get_logger("waystation.server")
 
 
 class Reading(NamedTuple):
-    """What stood at one moment; counts are of the whole life of the process."""
+    """The numbers at one moment; counts are of the whole life of the process."""
 
     wall_us: int
     """Microseconds UTC."""
@@ -53,7 +52,7 @@ class Reading(NamedTuple):
 
 
 def sample(before: Reading, after: Reading) -> NodeSampled:
-    """Return what happened between two readings of one process, and what stood at the second."""
+    """Return the difference of two readings of one process, and the sizes at the second."""
     return NodeSampled(
         after.wall_us,
         after.connections,
@@ -79,21 +78,10 @@ def messages_judged(totals: Mapping[str, Mapping[tuple[str, str], int]]) -> int:
     return sum(totals["deliveries"].values()) + sum(totals["packets"].values()) + groups
 
 
-def size_below(*paths: Path) -> int:
-    """Return the bytes of files and of all files in folders; what is gone, or goes meanwhile, counts nothing."""
-    sizes = 0
-    for path in paths:
-        try:
-            sizes += size_below(*path.iterdir()) if path.is_dir() else path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return sizes
-
-
 class Sampler:
     """Takes the samples of one node."""
 
-    def __init__(self, node: Node, recorder: Recorder, written: Written, home: Home) -> None:
+    def __init__(self, node: Node, recorder: Recorder, written: Written, home: Home, beside: Callable[[], int]) -> None:
         """Watch a node that has just begun.
 
         Args:
@@ -101,14 +89,16 @@ class Sampler:
             recorder: Knows the rest.
             written: Takes the samples, and knows the size of what it wrote.
             home: Where the store lies.
+            beside: Returns the bytes that protocols keep beside the store.
         """
         self._node = node
         self._recorder = recorder
         self._written = written
         self._home = home
+        self._beside = beside
 
     def read(self, store_bytes: int) -> Reading:
-        """Return what stands now; runs on the loop's thread, since the engine is not to be read from another."""
+        """Return the numbers now; runs on the loop's thread, since the engine is not to be read from another."""
         bytes_in, bytes_out = self._recorder.carried()
         datagrams = self._node.traffic().values()
         return Reading(
@@ -123,11 +113,6 @@ class Sampler:
             self._written.sealed_bytes,
         )
 
-    def store_bytes(self) -> int:
-        """Return the size of the store, of what its library keeps beside it, and of the box; looks at every file."""
-        store = self._home.store_path
-        return size_below(*self._home.path.glob(f"{store.name}*"), self._home.path / BOX_FOLDER)
-
     async def watch(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Write a sample each minute until cancelled; return at once when there is no journal.
 
@@ -141,11 +126,11 @@ class Sampler:
         while True:
             await pause(seconds_to_next(time.time_ns() // 1_000))
             try:
-                store_bytes = await asyncio.to_thread(self.store_bytes)
+                stored = await asyncio.to_thread(store_bytes, self._home)
             except OSError as error:
                 _log.warning("sample.failed", error=str(error))
                 continue
-            after = self.read(store_bytes)
+            after = self.read(stored + self._beside())
             append(sample(before, after))
             before = after
 
@@ -156,7 +141,7 @@ def _cpu_us() -> int:
 
 
 def _memory_bytes() -> int:
-    """Return the resident memory; where the kernel does not tell, the most that it ever was."""
+    """Return the resident memory; where the kernel does not report it, the largest so far."""
     try:
         return int(_STATM.read_text().split()[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

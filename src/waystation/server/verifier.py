@@ -1,10 +1,10 @@
-"""Signatures off the loop: batches for other processes, a few at a time for this one.
+"""Verifies signatures for the node: few at a time in this process, large batches in worker processes.
 
-A check takes 55 us of a core. Few at once are done here, because asking costs as much as a check; many go to worker
-processes, so that the loop stays free. Threads would not do: libsodium lets the interpreter lock go, but has to take it
-back from a busy loop after each signature. Answers come in the order of asking, whoever checked what.
+One check takes 55 us of a core. A few are done here, because sending them costs as much; batches go to workers, so that
+the event loop stays free. Threads would not help: libsodium releases the interpreter lock, but must acquire it again
+from a busy loop after each signature. Results are delivered in the order of the requests.
 
-A worker that dies costs nothing but time: what it had is checked here.
+If a worker dies, its batches are checked here.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ __all__ = ["Verifier"]
 CHECKS_INLINE_MAX: Final = 7  # from 8 on a batch pays for its way to another process
 BATCH_CHECKS_MAX: Final = 128
 BATCH_BYTES_MAX: Final = 1_048_576  # so that a batch of large packets does not keep one worker for long
-BATCHES_PER_WORKER_MAX: Final = 2  # one to work on, one to begin at once behind it
+BATCHES_PER_WORKER_MAX: Final = 2  # one to work on, one to begin at once after it
 RESTART_S: Final = 1.0  # a worker that cannot live is not started more often
 _KEYS_MAX: Final = 16
 _READ_BYTES: Final = 4_096
@@ -108,13 +108,13 @@ class Verifier:
         self._batches: deque[_Batch] = deque()
         self._workers: list[_Worker] = []
         self._restart_at = 0.0
-        self._told_death = False
-        self._telling = False
+        self._reported_death = False
+        self._delivering = False
         self._closed = False
 
     @property
     def workers_count(self) -> int:
-        """How many processes stand ready."""
+        """How many processes are ready."""
         return sum(worker.ready for worker in self._workers)
 
     @property
@@ -140,7 +140,7 @@ class Verifier:
         else:
             self._batches.extend(batches)
             self._distribute()
-        self._tell()
+        self._deliver()
 
     def close(self) -> None:
         """End the processes; questions that wait are never answered."""
@@ -179,31 +179,31 @@ class Verifier:
 
     def _on_progress(self) -> None:
         self._distribute()
-        self._tell()
+        self._deliver()
 
     def _on_death(self, worker: "_Worker") -> None:
         """Check here what a dead worker had; others wait for nothing."""
-        if not self._told_death:
-            self._told_death = True
+        if not self._reported_death:
+            self._reported_death = True
             _log.error("verify.worker_died", pid=worker.pid, checks=sum(len(each.checks) for each in worker.under_way))
         worker.end()
         self._workers.remove(worker)
         for batch in worker.under_way:
             batch.check_here()
         self._distribute()
-        self._tell()
+        self._deliver()
 
-    def _tell(self) -> None:
-        """Hand on answers as far as there is no gap; what they cause may ask again, and is told behind them."""
-        if self._telling:
+    def _deliver(self) -> None:
+        """Deliver answers as far as there is no gap; questions that they cause are answered after them."""
+        if self._delivering:
             return
-        self._telling = True
+        self._delivering = True
         try:
             while self._questions and not self._questions[0].missing:
                 question = self._questions.popleft()
                 question.then(question.answers)
         finally:
-            self._telling = False
+            self._delivering = False
 
 
 class _Worker:
@@ -222,7 +222,7 @@ class _Worker:
         self.ready = False
         self.under_way: deque[_Batch] = deque()
         self._unsent = memoryview(b"")
-        self._heard = bytearray()
+        self._received = bytearray()
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
@@ -241,7 +241,7 @@ class _Worker:
         return self._process.pid
 
     def give(self, batch: _Batch) -> None:
-        """Send a batch behind those under way."""
+        """Send a batch after those under way."""
         self.under_way.append(batch)
         waits = bool(self._unsent)
         self._unsent = memoryview(bytes(self._unsent) + encode_batch(batch.checks))
@@ -263,7 +263,7 @@ class _Worker:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            self._unsent = memoryview(b"")  # it is dead; the reader hears of that, in order behind its last answers
+            self._unsent = memoryview(b"")  # it is dead; the reader sees that after its last answers
             sent = 0
         self._unsent = self._unsent[sent:]
         if self._unsent:
@@ -284,16 +284,16 @@ class _Worker:
         if not self.ready:
             self.ready = True
             data = data.removeprefix(READY)
-        self._heard += data
-        while self.under_way and len(self._heard) >= (count := len(self.under_way[0].checks)):
-            answers = [-1 if answer > _KEYS_MAX else answer for answer in self._heard[:count]]
-            del self._heard[:count]
+        self._received += data
+        while self.under_way and len(self._received) >= (count := len(self.under_way[0].checks)):
+            answers = [-1 if answer > _KEYS_MAX else answer for answer in self._received[:count]]
+            del self._received[:count]
             self.under_way.popleft().resolve(answers)
         self._on_progress()
 
 
 def _packed(gathered: Sequence[tuple[_Question, Sequence[SignatureCheck]]]) -> list[_Batch]:
-    """Return batches of all checks in their order; what no worker could read is answered: nobody signed it."""
+    """Return batches of all checks in their order; a check that no worker could read is answered as unsigned."""
     batches: list[_Batch] = []
     for question, checks in gathered:
         first = 0

@@ -1,4 +1,4 @@
-"""What the node writes for the pipeline: the journal of what happened, and the archive of packets it stored."""
+"""The files that the node writes for the pipeline: the journal, and the archive of stored packets."""
 
 import asyncio
 import time
@@ -10,8 +10,8 @@ import structlog
 
 from waystation.journal.archive import ArchivedPacket
 from waystation.journal.events import Event
+from waystation.server.config.settings import JournalSettings
 from waystation.server.home import Home
-from waystation.server.settings import JournalSettings
 from waystation.store.segments import ARCHIVE_LINES, JOURNAL_LINES, Lines, SegmentWriter
 
 __all__ = ["Written"]
@@ -75,6 +75,11 @@ class Written:
     def sealed_bytes(self) -> int:
         """Size of the sealed segments of journal and archive."""
         return sum(writer.sealed_bytes for writer in (self._journal, self._archive) if writer is not None)
+
+    def sealed(self) -> dict[str, int]:
+        """Return the size of the sealed segments of "journal" and "archive", each where it is on."""
+        writers = {"journal": self._journal, "archive": self._archive}
+        return {name: writer.sealed_bytes for name, writer in writers.items() if writer is not None}
 
     async def close(self) -> None:
         """Seal what is open."""

@@ -1,9 +1,8 @@
-"""Whole nodes on a virtual clock, with faults drawn from a seed and invariants that watch.
+"""The deterministic simulator: whole nodes run on a virtual clock with seeded faults, and invariants check every run.
 
-``schedule`` is the clock and the event queue, ``link`` a connection of two ends, ``datagram`` a path that loses and
-reorders, ``world`` one node with everything around it, ``actor`` the client's half of a connection. ``plan`` draws what
-one seed does, ``bhumi`` and its companions are the people of a Bhumi world, ``observations`` what they see,
-``invariants`` what must hold, ``trace`` the fingerprint of a run, and ``run`` puts it together.
+``schedule`` is the clock and event queue. ``net`` simulates streams and datagrams. ``world`` runs one node, and
+``driver`` runs one client machine. ``plan`` draws the choices of a seed. Each protocol's package has actors,
+observations and invariants. ``trace`` hashes a run, and ``run`` executes one seed.
 
-Everything here is pure: one ``random.Random(seed)`` and one integer clock decide all, so a seed is a bug report.
+All randomness comes from one ``random.Random(seed)``, so a seed reproduces a failure exactly.
 """

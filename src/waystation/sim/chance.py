@@ -1,4 +1,4 @@
-"""Chance in a simulated world: generators of their own, waiting times, and trouble that comes at random."""
+"""Random helpers for a simulation: one generator per actor, exponential waits, and actions that recur at random."""
 
 import random
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from typing import Final
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.sim.schedule import Schedule
 
-__all__ = ["Trouble", "fork", "spread"]
+__all__ = ["HOUR_US", "Recurring", "fork", "spread"]
 
 HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
 
 
 def fork(rng: random.Random) -> random.Random:
-    """Return a generator of its own for somebody: what he draws then disturbs nobody else."""
+    """Return a generator for one actor: what it draws then changes no other draw."""
     return random.Random(rng.getrandbits(64))  # noqa: S311 - a simulation must be repeatable
 
 
@@ -22,25 +22,30 @@ def spread(rng: random.Random, mean_us: float) -> int:
     return int(rng.expovariate(1.0) * mean_us)
 
 
-class Trouble:
-    """What goes wrong again and again, until the calm."""
+class Recurring:
+    """Actions that recur at random instants until the fault phase ends."""
 
-    def __init__(self, schedule: Schedule, rng: random.Random, lasts: Callable[[], bool]) -> None:
-        """Bind to a clock; ``lasts`` says whether there is still trouble."""
+    def __init__(self, schedule: Schedule, rng: random.Random, lasts: Callable[[], bool], least_us: int = 0) -> None:
+        """Bind to a clock; ``lasts`` says whether the phase goes on, ``least_us`` is the shortest wait."""
         self._schedule = schedule
         self._rng = rng
         self._lasts = lasts
+        self._least_us = least_us
 
     def often(self, per_hour: float, act: Callable[[], None]) -> None:
         """Let ``act`` happen at random instants, ``per_hour`` times on average."""
+        if per_hour > 0:
+            self.every(HOUR_US / per_hour, act)
+
+    def every(self, mean_us: float, act: Callable[[], None]) -> None:
+        """Let ``act`` happen at random instants, ``mean_us`` microseconds apart on average."""
 
         def happen() -> None:
             if self._lasts():
                 act()
-                self.often(per_hour, act)
+                self.every(mean_us, act)
 
-        if per_hour > 0:
-            self._schedule.after(spread(self._rng, HOUR_US / per_hour), happen)
+        self._schedule.after(self._least_us + spread(self._rng, mean_us), happen)
 
     def duration(self, mean_us: int) -> int:
         """Draw how long something lasts, 1 microsecond at least."""

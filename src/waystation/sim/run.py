@@ -1,67 +1,47 @@
-"""One seed from its first event to its verdict."""
+"""Runs one simulation seed through all phases and returns its trace hash, outcome counts and any failure."""
 
 import random
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.sim.bhumi import BhumiTown
-from waystation.sim.bhumi_open import OpenTown, large_town
-from waystation.sim.bhumi_open_plan import LARGE_EVERY
-from waystation.sim.bsp import BspTown
+from waystation.sim.bhumi.plan import LARGE_EVERY
+from waystation.sim.bhumi.scenario import BhumiScenario, core_scenario, large_scenario
+from waystation.sim.bsp.scenario import BspScenario
 from waystation.sim.invariants import ViolationError
-from waystation.sim.lprp import LprpTown
-from waystation.sim.merk import MerkTown
+from waystation.sim.lprp.scenario import LprpScenario
+from waystation.sim.merk.scenario import MerkScenario
+from waystation.sim.scenario import Scenario
 from waystation.sim.schedule import LivelockError, Schedule
-from waystation.sim.strata import StrataTown
+from waystation.sim.strata.scenario import StrataScenario
 from waystation.sim.trace import Trace
 
-__all__ = ["LARGE", "SCENARIOS", "Failure", "MakeScenario", "Scenario", "SimResult", "run_seed", "scenario_of"]
+__all__ = ["LARGE", "SCENARIOS", "Failure", "MakeScenario", "SimResult", "run_seed", "scenario_of"]
 
 HOUR_US: Final = 3_600 * MICROSECONDS_PER_SECOND
-CALM_US: Final = 60 * MICROSECONDS_PER_SECOND  # for everybody to come home
-PROBE_US: Final = 180 * MICROSECONDS_PER_SECOND  # longer than every patience in a chain of tries
+QUIESCE_US: Final = 60 * MICROSECONDS_PER_SECOND  # for every client to come back
+PROBE_US: Final = 180 * MICROSECONDS_PER_SECOND  # longer than every timeout in a chain of tries
 
-
-class Scenario(Protocol):
-    """What a protocol brings along to be simulated; see ``bhumi.BhumiTown`` and docs/simulator.md."""
-
-    def start(self) -> None:
-        """Let everybody come and the trouble begin."""
-
-    def calm(self) -> None:
-        """End the trouble."""
-
-    def probe(self) -> None:
-        """Let everybody ask for something that must succeed."""
-
-    def leave(self) -> int:
-        """Let everybody go; return after how many microseconds nothing may be left."""
-
-    def finish(self) -> None:
-        """Look at what is left."""
-
-    def outcomes(self) -> dict[str, int]:
-        """Return what was done, counted by outcome."""
-
-
-MakeScenario = Callable[[Schedule, random.Random, Trace], Scenario]
+AnyScenario = Scenario[Any, Any, Any]
+MakeScenario = Callable[[Schedule, random.Random, Trace], AnyScenario]
 
 SCENARIOS: Final[dict[str, MakeScenario]] = {
-    "bhumi": BhumiTown,
-    "bhumi-open": OpenTown,
-    "bsp": BspTown,
-    "lprp": LprpTown,
-    "merk": MerkTown,
-    "strata": StrataTown,
+    "bhumi": core_scenario,
+    "bhumi-open": BhumiScenario,
+    "bsp": BspScenario,
+    "lprp": LprpScenario,
+    "merk": MerkScenario,
+    "strata": StrataScenario,
 }
 """Scenarios by protocol."""
 
-LARGE: Final[dict[str, tuple[int, MakeScenario]]] = {"bhumi-open": (LARGE_EVERY, large_town)}
+LARGE: Final[dict[str, tuple[int, MakeScenario]]] = {
+    "bhumi-open": (LARGE_EVERY, large_scenario),
+}
 """Of so many seeds of a protocol one, the one that this number divides, is another scenario: a large world."""
 
 
@@ -117,7 +97,7 @@ def run_seed(
     Args:
         protocol: A key of ``SCENARIOS``.
         seed: Any integer; decides everything.
-        hours: Simulated hours of trouble; calm and leaving come on top.
+        hours: Simulated hours of faults; quiescing and leaving come on top.
         sink: Gets every line of the trace.
         make: Another scenario than the protocol's own.
 
@@ -164,11 +144,11 @@ def _where(error: Exception) -> str:
     return f"{error!r} in {frame.name}, {PurePath(frame.filename).name}:{frame.lineno}"
 
 
-def _run_phases(schedule: Schedule, scenario: Scenario, trouble_until: Instant) -> None:
+def _run_phases(schedule: Schedule, scenario: AnyScenario, faults_until: Instant) -> None:
     scenario.start()
-    schedule.run(trouble_until)
-    scenario.calm()
-    schedule.run(Instant(schedule.now + CALM_US))
+    schedule.run(faults_until)
+    scenario.quiesce()
+    schedule.run(Instant(schedule.now + QUIESCE_US))
     scenario.probe()
     schedule.run(Instant(schedule.now + PROBE_US))
     empty_us = scenario.leave()

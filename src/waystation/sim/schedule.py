@@ -1,7 +1,7 @@
-"""The virtual clock and everything that is still to happen.
+"""The virtual clock and its event queue.
 
-Time stands still while something happens and jumps to the next event afterwards, so an hour without traffic costs
-nothing. Events of one instant happen in the order in which they were planned.
+The clock does not advance while an event runs; it then jumps to the next event, so idle time is free. Events at the
+same instant run in the order in which they were scheduled.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""One lazy timer on the virtual clock: it may ring too early, and whoever is rung looks again."""
+"""A single timer on the virtual clock that fires once, at the earliest instant requested since it last fired."""
 
 from collections.abc import Callable
 
@@ -23,6 +23,10 @@ class Timer:
             return
         self.cancel()
         self._set = (at, self._schedule.at(at, self._go_off))
+
+    def ring_after(self, delay_us: int) -> None:
+        """Ring after ``delay_us`` microseconds or earlier."""
+        self.ring_by(Instant(self._schedule.now + delay_us))
 
     def cancel(self) -> None:
         """Ring no more."""

@@ -1,7 +1,7 @@
-"""The fingerprint of a run: one line per thing that happened, and a hash over all of them.
+"""The trace of a run: one text line per event, and a SHA-256 hash over all lines.
 
-Two runs of one seed must have the same hash, on every machine and with every ``PYTHONHASHSEED``; a difference means
-that something read a clock, an entropy source or the order of a set.
+Two runs of one seed must produce the same hash on every machine and with every ``PYTHONHASHSEED``. A difference means
+that the code depends on a clock, an entropy source, or the iteration order of a set.
 """
 
 import hashlib
@@ -36,13 +36,11 @@ class Trace:
         self._batch: list[str] = []
         self._last: deque[str] = deque(maxlen=LINES_KEPT)
         self._sink = sink
-        self.lines_count = 0
 
     def note(self, now: Instant, text: str) -> None:
         """Add one line about the instant ``now``."""
         seconds, micros = divmod(now, MICROSECONDS_PER_SECOND)
         line = f"{seconds}.{micros:06d} {text}"
-        self.lines_count += 1
         self._last.append(line)
         self._batch.append(line)
         if len(self._batch) >= _BATCH_LINES:
@@ -67,7 +65,7 @@ class Trace:
 
 
 class Named:
-    """A part of a trace: every line of it begins with a name, so that two nodes can be told apart."""
+    """A part of a trace: every line of it begins with a name, so that two nodes can be distinguished."""
 
     def __init__(self, trace: Trace, name: str) -> None:
         """Write into ``trace`` under ``name``."""
@@ -79,20 +77,20 @@ class Named:
         self._trace.note(now, f"{self._name} {text}")
 
 
-def canonical(happening: tuple[Any, ...]) -> str:
-    """Return one line for a named tuple: its class and fields.
+def canonical(happening: tuple[Any, ...], shown: tuple[Any, ...] | None = None) -> str:
+    """Return one line for a named tuple: its class and fields, or what is ``shown`` instead of these.
 
     Long bytes are shown as their first 8, their length and their checksum, tuples of bytes as their number and what
     they are when joined.
     """
-    return " ".join([type(happening).__name__, *map(_show, happening)])
+    return " ".join([type(happening).__name__, *map(_show, happening if shown is None else shown)])
 
 
 def _show(value: Any) -> str:
     kind = type(value)
     if kind is int or kind is str or kind is bool:
         return str(value)
-    if kind is bytes:
+    if isinstance(value, bytes):
         if len(value) <= _SHOWN_BYTES:
             return value.hex() or "-"
         return f"{value[:_SHOWN_BYTES].hex()}..{len(value)}/{zlib.crc32(value):08x}"

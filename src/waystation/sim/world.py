@@ -1,16 +1,15 @@
-"""One whole node with a virtual network around it.
+"""Runs one whole node with a simulated store, network and clock, in the place of the server's hub.
 
-The world is what the server's hub is on a real host: it gives streams to the engine, carries effects out once per turn,
-holds everything behind an ``Append`` until the store has it, answers ``Commit`` and ``Verify``, hands ``Dial`` to who
-knows the other nodes, and rings one timer. It keeps the hub's contract, and adds what no hub can do: the node dies and
-comes back with nothing but its store.
+The world passes input to the engine and carries out its effects once per event-loop iteration. Effects that follow an
+``Append`` wait until the store has committed it. The world also answers ``Commit`` and ``Verify``, passes ``Dial`` on,
+and runs one timer. It obeys the hub's contract. It can also kill the node, which restarts with only its store.
 """
 
 import random
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from waystation.core.effects import (
@@ -37,14 +36,14 @@ from waystation.engine.bans import BanList
 from waystation.engine.node import DatagramRelay, Node, Relay
 from waystation.engine.recorder import Recorder
 from waystation.journal.events import Event
-from waystation.sim.link import End, LinkSettings, Port, Stream
-from waystation.sim.node_end import NodeEnd
-from waystation.sim.outbox import Outbox
+from waystation.sim.net.link import End, LinkSettings, Port, Stream
+from waystation.sim.net.node_end import NodeEnd
 from waystation.sim.schedule import Schedule
+from waystation.sim.timer import Timer
 from waystation.sim.trace import Notes
 from waystation.store.memory import MemoryStore
 
-__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "TakeDatagram", "World", "WorldSettings", "make_store"]
+__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "MemoryStore", "TakeDatagram", "World", "WorldSettings"]
 
 WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
 LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
@@ -63,11 +62,6 @@ TakeDatagram = Callable[[Address, bytes], None]
 """Takes a datagram that a node sends, and where to."""
 
 
-def make_store(epoch: bytes) -> Store:
-    """Return an empty store as a node has it on its first day; ``epoch`` (8 bytes) tells it from others."""
-    return MemoryStore(epoch)
-
-
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
     """How the node's host behaves."""
@@ -78,6 +72,22 @@ class WorldSettings:
     """How long the store takes for a group of records, in microseconds."""
     verify_delay_us: int = 200
     """How long the answer to a ``Verify`` takes, in microseconds."""
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """Everything between a node's effects and the world; a crash forgets all of it."""
+
+    behind: dict[str, deque[Effect | int]] = field(default_factory=dict)
+    """Effects that wait for records, by protocol; a number stands for the record that has it."""
+    uncommitted: list[Change] = field(default_factory=list)
+    commits: deque[tuple[int, str, int]] = field(default_factory=deque)
+    """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
+    appended: int = 0
+    committed: int = 0
+    outgoing: dict[NodeEnd, list[bytes]] = field(default_factory=dict)
+    receipts: list[NodeEnd] = field(default_factory=list)
+    closing: list[Close] = field(default_factory=list)
 
 
 class World:
@@ -107,7 +117,7 @@ class World:
             store: What the node keeps over its lives; an empty one when None.
             settings: How the host behaves.
             on_event: Gets every journal event.
-            on_life: Told the number of each life that begins, 1 for the first.
+            on_life: Gets the number of each life that begins, 1 for the first.
             dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
             on_datagram: The network behind ``SendTo``; without one every datagram is lost.
         """
@@ -133,6 +143,9 @@ class World:
         self._streams: dict[int, Stream] = {}
         self._dialled = 0
         self._node: Node | None = None
+        self._turn_timer = Timer(schedule, self._turn)
+        self._wake_timer = Timer(schedule, self._on_timer)
+        self._progress_timer = Timer(schedule, self._look_for_progress)
         self._begin()
 
     @property
@@ -149,22 +162,22 @@ class World:
         self._streams = {number: stream for number, stream in self._streams.items() if not stream.is_over}
         return list(self._streams.values())
 
-    def dial(self, protocol: str, host: str, end: End, settings: LinkSettings, door: str = "") -> Port:
-        """Connect a client; the node hears of it one latency later, or refuses and ends the stream.
+    def dial(self, protocol: str, host: str, end: End, settings: LinkSettings, listener: str = "") -> Port:
+        """Connect a client; the node learns of it one latency later, or refuses and ends the stream.
 
         Args:
             protocol: One of the node's.
             host: The client's address.
-            end: Told what arrives.
+            end: Gets what arrives.
             settings: What the connection is like.
-            door: Which door of the node it comes through, as in ``Node.connect``.
+            listener: Which listener of the node accepts it, as in ``Node.connect``.
         """
         node_end = NodeEnd(self)
         stream = Stream(self.schedule, self._rng, settings, end, node_end)
         node_end.port = stream.node
         self._dialled += 1
         self._streams[self._dialled] = stream
-        self.schedule.after(settings.latency_us, lambda: self._accept(protocol, host, node_end, door))
+        self.schedule.after(settings.latency_us, lambda: self._accept(protocol, host, node_end, listener))
         return stream.client
 
     def dial_out(
@@ -179,7 +192,7 @@ class World:
 
         Args:
             protocol: One whose relay has upstreams.
-            name: What ``connect_upstream`` is told.
+            name: What ``connect_upstream`` gets.
             reach: Makes the connection, for example with ``dial`` of another world; gets our end and returns our port.
             settings: What the connection is like.
             over: Called once when the connection is over, with whether it ever stood; never when the node dies first.
@@ -192,14 +205,14 @@ class World:
         self._later(2 * settings.latency_us + 1, lambda: self._stand(protocol, name, node_end))
 
     def dial_failed(self, protocol: str, name: str) -> None:
-        """Tell the node that what a ``Dial`` asked for could not be reached, unless it is down."""
+        """Notify the node that what a ``Dial`` asked for could not be reached, unless it is down."""
         if self._node is not None:
             self.trace.note(self.schedule.now, f"unreachable {protocol} {name}")
             self._node.dial_failed(protocol, name, self.schedule.now)
             self.plan_turn()
 
     def receive_datagrams(self, protocol: str, datagrams: Sequence[Datagram]) -> None:
-        """Hand datagrams that arrived together to the engine; while the node is down nobody hears them."""
+        """Hand datagrams that arrived together to the engine; while the node is down they are lost."""
         if self._node is None:
             return
         now = self.schedule.now
@@ -259,12 +272,11 @@ class World:
         )
         self._node = Node(relays, Admission(), bans, self._recorder)
         self._recorder.node_started(now, VERSION)
-        self._outbox = Outbox()
+        self._outbox = _Outbox()
 
     def _end_life(self, down_us: int) -> None:
-        for number in (self._outbox.turn_number, self._outbox.timer_number, self._outbox.progress_number):
-            if number is not None:
-                self.schedule.cancel(number)
+        for timer in (self._turn_timer, self._wake_timer, self._progress_timer):
+            timer.cancel()
         self._node = None
         for end in [*self._ends.values(), *(end for end in self._outgoing if end.peer is None)]:
             end.port.abort()
@@ -274,7 +286,7 @@ class World:
 
     # What streams report
 
-    def _accept(self, protocol: str, host: str, end: NodeEnd, door: str) -> None:
+    def _accept(self, protocol: str, host: str, end: NodeEnd, listener: str) -> None:
         now = self.schedule.now
         if self._node is None or not end.port.is_open:
             end.port.abort()
@@ -283,8 +295,8 @@ class World:
             self.trace.note(now, f"refused {protocol} {host}")
             end.port.abort()
             return
-        end.peer = self._node.connect(protocol, host, now, door)
-        self.trace.note(now, f"connect {end.peer} {protocol} {host}{f' by {door}' if door else ''}")
+        end.peer = self._node.connect(protocol, host, now, listener)
+        self.trace.note(now, f"connect {end.peer} {protocol} {host}{f' by {listener}' if listener else ''}")
         self._join(end, end.peer)
 
     def _stand(self, protocol: str, name: str, end: NodeEnd) -> None:
@@ -314,31 +326,30 @@ class World:
         self.plan_turn()
 
     def congested(self, end: NodeEnd) -> None:
-        """Tell the engine, and watch whether the peer takes anything; called by ends of the node."""
+        """Notify the engine, and watch whether the peer takes anything; called by ends of the node."""
         if self._node is not None and end.peer in self._ends:
             end.waiting_bytes = end.port.unsent_bytes
             self._node.congested(end.peer, self.schedule.now)
-            if self._outbox.progress_number is None:
-                self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
+            self._progress_timer.ring_after(PROGRESS_US)
             self.plan_turn()
 
     def drained(self, end: NodeEnd) -> None:
-        """Tell the engine that nothing waits any more; called by ends of the node."""
+        """Notify the engine that nothing waits any more; called by ends of the node."""
         if self._node is not None and end.peer in self._ends:
             end.waiting_bytes = 0
             self._node.drained(end.peer, self.schedule.now)
             self.plan_turn()
 
     def ended(self, end: NodeEnd) -> None:
-        """Tell the engine that a client is gone; called by ends of the node."""
+        """Notify the engine that a client is gone; called by ends of the node."""
         if self._node is not None and end.peer is not None and self._ends.pop(end.peer, None) is not None:
             self.trace.note(self.schedule.now, f"lost {end.peer}")
             self._node.disconnect(end.peer, self.schedule.now)
             self.plan_turn()
-        self._tell_over(end)
+        self._report_over(end)
 
-    def _tell_over(self, end: NodeEnd) -> None:
-        """Tell whoever dialled that his connection is over, once."""
+    def _report_over(self, end: NodeEnd) -> None:
+        """Notify the side that dialled that its connection is over, once."""
         if end in self._outgoing:
             del self._outgoing[end]
             end.over(end.peer is not None)
@@ -347,13 +358,11 @@ class World:
 
     def plan_turn(self) -> None:
         """Let the node's effects be carried out soon; also for whoever has called the relay past this world."""
-        if self._outbox.turn_number is None and self._node is not None:
-            self._outbox.turn_number = self.schedule.after(self.settings.turn_delay_us, self._turn)
+        if self._node is not None:
+            self._turn_timer.ring_after(self.settings.turn_delay_us)
 
     def _turn(self) -> None:
-        if self._outbox.turn_number is not None:
-            self.schedule.cancel(self._outbox.turn_number)
-            self._outbox.turn_number = None
+        self._turn_timer.cancel()
         assert self._node is not None
         for protocol, effects in self._node.take(self.schedule.now):
             behind = self._outbox.behind.setdefault(protocol, deque())
@@ -371,7 +380,7 @@ class World:
                 else:
                     self._perform(effect)
         self._write_out()
-        self._arm_timer()
+        self._wake_timer.ring_by(self._node.deadline())
 
     def _append(self, *changes: Change) -> int:
         if not self._outbox.uncommitted:
@@ -451,29 +460,16 @@ class World:
         else:
             end.port.close()
             self.schedule.after(LINGER_US, lambda: end.port.abort() if end.port.unsent_bytes else None)
-        self._tell_over(end)
-
-    def _arm_timer(self) -> None:
-        assert self._node is not None
-        target = self._node.deadline()
-        if target is None or (self._outbox.timer_at is not None and self._outbox.timer_at <= target):
-            return
-        if self._outbox.timer_number is not None:
-            self.schedule.cancel(self._outbox.timer_number)
-        self._outbox.timer_at = target
-        self._outbox.timer_number = self.schedule.at(target, self._on_timer)
+        self._report_over(end)
 
     def _on_timer(self) -> None:
         assert self._node is not None
-        self._outbox.timer_at = None
-        self._outbox.timer_number = None
         self._node.wake(self.schedule.now)
         self._turn()
 
     def _look_for_progress(self) -> None:
-        """Tell the engine about waiting peers that have taken something since the last look."""
+        """Notify the engine of waiting peers that have taken something since the last look."""
         assert self._node is not None
-        self._outbox.progress_number = None
         waiting = [end for end in self._ends.values() if end.port.waits]
         for end in waiting:
             unsent, before = end.port.unsent_bytes, end.waiting_bytes
@@ -481,5 +477,5 @@ class World:
             if unsent < before and end.peer is not None:
                 self._node.congested(end.peer, self.schedule.now)
         if waiting:
-            self._outbox.progress_number = self.schedule.after(PROGRESS_US, self._look_for_progress)
+            self._progress_timer.ring_after(PROGRESS_US)
         self.plan_turn()

@@ -1,5 +1,5 @@
-"""Durable stores behind ``core.records.Store``: ``memory`` forgets with the process, ``sqlite`` survives a power cut.
+"""Implementations of ``core.records.Store``: ``memory`` without durability, ``sqlite`` with durability.
 
-A store keeps bytes under keys in named tables and knows nothing of their meaning. The server calls ``commit`` from one
-writer thread and reads from the event loop's thread.
+Records in ``sqlite`` survive a power cut. A store does not interpret keys and values. The server calls ``commit`` on
+one writer thread and reads on the event loop's thread.
 """

@@ -1,7 +1,7 @@
-"""Which packet ids are surely unknown, answered from memory.
+"""Bloom filter of packet ids in memory, which recognises most unknown ids without a database query.
 
-A relay asks for every packet it is offered whether it knows it already, and nearly always it does not. The answer "no"
-then costs three looks into a bit field instead of a walk through an index that a busy writer keeps changing.
+A relay checks every offered packet for duplicates, and nearly all ids are new. For those, three bit tests replace an
+index search. The filter may report an unknown id as possibly known, but never a known id as unknown.
 """
 
 from struct import Struct

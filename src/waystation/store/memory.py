@@ -1,4 +1,4 @@
-"""A store that lives as long as the process: for tests, the simulator and nodes that promise nothing."""
+"""In-memory store for tests, the simulator and nodes without durable storage."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ class MemoryStore:
         """Start empty.
 
         Args:
-            epoch: 8 bytes that tell this store from others.
+            epoch: 8 bytes that distinguish this store from others.
         """
         self._tables: dict[str, dict[bytes, bytes]] = {}
         self._sorted_keys: dict[str, list[bytes]] = {}
@@ -49,7 +49,7 @@ class MemoryStore:
         return {key: kept[key] for key in keys if key in kept}
 
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
-        """Yield at most ``count_max`` pairs in key order, as they stood at the call, from ``start`` on."""
+        """Yield at most ``count_max`` pairs in key order, as they were at the call, from ``start`` on."""
         kept = self._tables.get(table, {})
         keys = self._sorted_keys.get(table)
         if keys is None:

@@ -1,7 +1,7 @@
-"""The packet table of a memory store: the same answers as ``sqlite_packets`` out of sorted lists.
+"""Packet table of the memory store: sorted lists that answer every query as ``sqlite_packets`` does.
 
-A place is ``(order_at, seq)``. Every order in which packets are read is a list of places, kept sorted: the whole
-history, one list per author and per type, and one in the order of ``seq``.
+A place is ``(order_at, seq)``. There is one sorted list of places for the whole history, one per author, one per type,
+and one in the order of ``seq``.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -41,7 +41,7 @@ Place = tuple[int, int]
 class MemoryPackets:
     """Implements ``core.packets.PacketReader``, and the changes that ``MemoryStore.commit`` hands on.
 
-    Cost: a put is O(log n) and one move of what lies behind its place in each list; a page costs what it looks at.
+    Cost: a put is O(log n) and one move of what follows its place in each list; a page costs what it looks at.
     """
 
     def __init__(self, epoch: bytes) -> None:

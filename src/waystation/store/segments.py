@@ -1,15 +1,15 @@
-"""Journal and archive on disk: segments written by a thread of their own.
+"""Writes journal and archive segments to disk, on a thread of its own.
 
-``append`` costs the node's loop one append to a deque. The thread takes what waits once a second, or when many rows
-wait; it encodes, writes, rotates by rows, age and UTC date, seals by renaming, and deletes what is older or larger than
-the retention allows. What the disk refuses or the buffer cannot hold is counted, and the count becomes a ``refused``
-line as soon as one can be written: rows never vanish silently, and a full disk never stops the node.
+``append`` only adds a row to a queue, so it never blocks the event loop. The thread takes pending rows once a second,
+or earlier when there are many. It encodes and writes them. It starts a new segment after a limit of rows or age, and on
+each UTC date. It seals a finished segment by renaming it, and deletes segments beyond the retention. Rows lost to a
+disk error or a full buffer are counted. The count is written as a ``refused`` line later, so a full disk never stops
+the node.
 
-Rows are journal events unless the writer is given another ``Lines``; packets of the archive are large, so their buffer
-and their segments are bounded by bytes too.
+Rows are journal events by default. Archive packets are large, so their buffer and segments are limited by bytes too.
 
-One writer per folder: it holds a lock on ``.lock`` while it lives, by which readers tell a growing segment from one
-that a killed node left behind. Such left-overs are sealed, as they are, by the next writer.
+The writer locks ``.lock`` in its folder while it runs. Readers thereby distinguish a growing segment from one that a
+killed node left open. The next writer seals such segments unchanged.
 """
 
 import contextlib
@@ -82,9 +82,9 @@ class Lines(NamedTuple):
     """What the segments of a folder hold, and how it is written."""
 
     thing: str
-    """What the folder is, in one word; ``<thing>_buffer_full`` and ``<thing>_disk_error`` tell of rows lost."""
+    """The content of the folder, in one word; ``<thing>_buffer_full`` and ``<thing>_disk_error`` count lost rows."""
     line_format: str
-    """What the first line of a segment says of the others."""
+    """The format that the first line of a segment names."""
     encode: Callable[[Sequence[Any], int], bytes]
     """Returns the lines of rows, and of first and last lines, numbered from the second argument."""
     weigh: Callable[[Any], int] | None = None
@@ -130,7 +130,7 @@ class SegmentWriter:
             node_id: 8 bytes that name this node among others.
             lines: What the rows are: ``JOURNAL_LINES`` or ``ARCHIVE_LINES``.
             wall_us: Wall clock, microseconds UTC since 1970; called on the writer's thread.
-            on_error: Told the first error of each disk trouble, on the writer's thread; the next success ends it.
+            on_error: Called with the first error of a disk failure, on the writer's thread; the next success ends it.
             segment_seconds: Age at which a segment is sealed.
             segment_rows: Rows after which a segment is sealed; first and last line come on top.
             retention_days: Sealed segments older than this are deleted.
@@ -164,7 +164,7 @@ class SegmentWriter:
         self._segment: _OpenSegment | None = None
         self._segments_begun = 0
         self._in_trouble = False
-        self._dropped = self._dropped_told = self._lost = self._lost_told = 0
+        self._dropped = self._dropped_reported = self._lost = self._lost_reported = 0
         self._written = self._seals = self._deletions = 0
         self._lock_fd = _lock(directory, lines.thing)
         self._sealed = deque(_seal_left_overs(directory, lines.thing))
@@ -257,16 +257,16 @@ class SegmentWriter:
         if not rows and not losses:
             self._guarded(self._rotate_by_age)
         elif self._guarded(lambda: self._write(rows, losses)):
-            self._dropped_told, self._lost_told = dropped, lost
+            self._dropped_reported, self._lost_reported = dropped, lost
             self._guarded(self._rotate_by_age)
         self._guarded(self._retain)
 
     def _losses(self, dropped: int, lost: int) -> list[Timed]:
-        """Return rows that tell how many rows are missing since the last time it could be told."""
-        told = (("buffer_full", dropped - self._dropped_told), ("disk_error", lost - self._lost_told))
+        """Return rows that count the missing rows since the last report."""
+        reported = (("buffer_full", dropped - self._dropped_reported), ("disk_error", lost - self._lost_reported))
         return [
             Refused(self._wall_us(), NODE_PROTOCOL, None, f"{self._lines.thing}_{reason}", times)
-            for reason, times in told
+            for reason, times in reported
             if times
         ]
 
@@ -376,7 +376,7 @@ class _OpenSegment:
         self._head: list[Timed] = [SegmentOpened(name.start_us, lines.line_format, name.node_id, name.text)]
 
     def write(self, rows: list[Timed]) -> None:
-        """Write rows behind what is there."""
+        """Append rows."""
         self._write_lines(self._head + rows)
         self._head = []
         self.rows += len(rows)

@@ -1,8 +1,7 @@
-"""One SQLite file in WAL mode with synchronous=FULL: what ``commit`` has returned for survives a power cut.
+"""Store in one SQLite file (WAL mode, synchronous=FULL): a record survives a power cut once ``commit`` has returned.
 
-Two connections: one that only ``commit`` uses, so that it may run on a thread of its own, and one that only reads, on
-the event loop's thread. In WAL mode neither waits for the other. What a commit costs is mostly the disk's sync, so the
-caller forms groups.
+It uses two connections. ``commit`` has one and may run on its own thread; reads use the other on the event loop's
+thread. In WAL mode neither blocks the other. Most of the cost of a commit is the disk sync, so callers group changes.
 """
 
 import contextlib
@@ -17,15 +16,15 @@ from waystation.core.records import Change, Record
 from waystation.store.sqlite_file import STORE_EXIT_CODE, Reading, connect, in_chunks, make_private, refused
 from waystation.store.sqlite_packets import PACKETS_SCHEMA, SqlitePacketReader, SqlitePacketWriter
 
-__all__ = ["SCHEMA_VERSION", "SqliteStore"]
+__all__ = ["SCHEMA_VERSION", "SqliteStore", "check_file"]
 
 SCHEMA_VERSION: Final = 2
 """Version of the layout, kept in the file's ``user_version``. 1: records. 2: packets beside them."""
 
-_APPLICATION_ID: Final = 0x57415953  # "WAYS", so that file(1) and we can tell the file from any other database
+_APPLICATION_ID: Final = 0x57415953  # "WAYS", so that file(1) and this module recognise the file
 
 # With row ids, because random keys over 900-byte values then commit 2.3 times as fast (35 000 rows a second against
-# 15 500 in groups of a hundred, measured): values are appended, and only the small index is written all over the place.
+# 15 500 in groups of a hundred, measured): values are appended, and only the small index is written at random.
 _CREATE: Final = (
     "CREATE TABLE IF NOT EXISTS records"
     " (tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (tbl, key))"
@@ -125,7 +124,7 @@ class SqliteStore:
         return found
 
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
-        """Yield at most ``count_max`` pairs in key order, as they stood at the call, from ``start`` on.
+        """Yield at most ``count_max`` pairs in key order, as they were at the call, from ``start`` on.
 
         Raises:
             HostError: The disk refused to be read.
@@ -152,7 +151,37 @@ class SqliteStore:
             self._writer.execute("ROLLBACK")
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Look whether a file is whole and of a layout that this version knows; nothing is written, nor beside it.
+
+    Raises:
+        HostError: It is damaged, of a newer version, or no store at all (exit code 5).
+    """
+    try:
+        with contextlib.closing(_read_only(path)) as connection:
+            _check_layout(connection, path)
+    except sqlite3.Error as error:
+        raise refused(path, "cannot be opened", error) from error
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """Return a connection that writes nothing, also on a disk that takes no file beside the store."""
+    place = path.resolve().as_uri()
+    connection = sqlite3.connect(f"{place}?mode=ro", uri=True)
+    try:
+        connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        connection = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True)
+    return connection
+
+
+def _check_layout(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the layout of a file that is whole; nothing is written.
+
+    Raises:
+        HostError: It is damaged, of a newer version, or no store at all (exit code 5).
+    """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -166,6 +195,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise HostError(f"the store {path} is damaged: {verdict}", exit_code=STORE_EXIT_CODE)
+    return int(version)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    version = _check_layout(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     if version < SCHEMA_VERSION:

@@ -1,8 +1,8 @@
-"""What the tables of one SQLite file share: how it is opened, read, and how its refusals are told.
+"""Shared SQLite access for several tables: opens the file, reads rows and translates errors.
 
-Statements that take many values at once exist because Python's sqlite3 hands the interpreter over at every step of a
-statement: a row each with ``executemany`` makes a writer thread wait for the event loop once per row, a hundred rows in
-one statement once. docs/decisions has the figures.
+Statements take many values at once. Python's sqlite3 releases the interpreter lock at every step of a statement. With
+``executemany`` the writer thread waits for the event loop once per row; one statement with a hundred rows waits once.
+docs/decisions has the measurements.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from waystation.core.errors import HostError
 __all__ = ["ROWS_PER_STATEMENT_MAX", "STORE_EXIT_CODE", "Reading", "connect", "in_chunks", "make_private", "refused"]
 
 STORE_EXIT_CODE: Final = 5
-"""Of a process that cannot use its store (design.md, outside face)."""
+"""Of a process that cannot use its store (exit codes of docs/operating.md)."""
 
 ROWS_PER_STATEMENT_MAX: Final = 128
 """Rows written or looked up by one statement. SQLite allows 32,766 values in one (since 3.32), a packet has 16."""
@@ -98,6 +98,6 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def refused(path: Path, what: str, error: sqlite3.Error | OSError) -> HostError:
-    """Return the error that tells what the store did not do, and why."""
+    """Return the error that names the failed operation and its cause."""
     why = error.strerror if isinstance(error, OSError) else error
     return HostError(f"the store {path} {what}: {why}", exit_code=STORE_EXIT_CODE)

@@ -1,9 +1,9 @@
-"""The packet table of a SQLite store: its layout, what commits change in it, and its reader.
+"""Packet table of the SQLite store: its schema, its writer for commits, and its reader.
 
-``seq`` is the row id, so packets lie in the file in the order they came. Authors and types are indexed by a short
-number made from their text (``sqlite_pages.search_key``), which makes these indexes a fifth as large and needs no table
-of names. What is known without looking, such as the newest ``seq`` and the bytes kept, stands in one row of
-``packet_state`` for the next start and in ``Totals`` for the reader.
+``seq`` is the row id, so rows are stored in order of arrival. Authors and types are indexed by a 48-bit number computed
+from their text (``sqlite_pages.search_key``). This makes the indexes a fifth as large and needs no table of names.
+Totals, such as the newest ``seq`` and the stored bytes, are kept in one row of ``packet_state``. ``Totals`` has them in
+memory for the reader.
 """
 
 import sqlite3
@@ -34,7 +34,7 @@ __all__ = ["FORGOTTEN_CLEANED_MAX", "PACKETS_SCHEMA", "SqlitePacketReader", "Sql
 FORGOTTEN_CLEANED_MAX: Final = 256
 """Dropped ids whose time is over that one commit removes; some 300 µs."""
 
-# Small columns first: a filter that says no then never touches the packet's bytes.
+# Small columns first: a filter that rejects then never touches the packet's bytes.
 _CREATE_PACKETS: Final = (
     "CREATE TABLE IF NOT EXISTS packets (seq INTEGER PRIMARY KEY, hidden INTEGER NOT NULL DEFAULT 0,"
     " kept INTEGER NOT NULL, order_at INTEGER NOT NULL, expires_at INTEGER, timestamp INTEGER NOT NULL,"
@@ -119,7 +119,7 @@ class SqlitePacketWriter:
     """Carries out packet changes inside transactions that ``SqliteStore.commit`` opens and ends, on one thread."""
 
     def __init__(self, connection: sqlite3.Connection, *, ids_in_memory: bool) -> None:
-        """Read where the file stands.
+        """Read the state of the file.
 
         Args:
             connection: With the packet tables.
@@ -141,7 +141,7 @@ class SqlitePacketWriter:
         self._learn_ids(0)
 
     def write(self, changes: Sequence[PacketChange]) -> None:
-        """Carry out changes in order; ``publish`` tells the reader after the transaction, nothing does if it fails."""
+        """Carry out changes in order; ``publish`` updates the reader after the transaction, unless that fails."""
         self._now = Totals(*self._rows(_GET_TOTALS)[0])
         if self._now != self.totals:  # another process has written to the file
             self._learn_ids(self.totals.newest_seq)
@@ -228,7 +228,7 @@ class SqlitePacketWriter:
                     self._oldest_memory = remember_until
 
     def _clean(self) -> None:
-        """Remove a few ids whose time is over; they count as unknown since then, so nobody waits for it."""
+        """Remove a few ids whose time is over; they count as unknown since then, so no caller waits for it."""
         if self._oldest_memory is not None and self._oldest_memory < self._now.newest_stored_at:
             self._connection.execute(_CLEAN, (self._now.newest_stored_at, FORGOTTEN_CLEANED_MAX))
             self._oldest_memory = self._rows(_OLDEST_MEMORY)[0][0]

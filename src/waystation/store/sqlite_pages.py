@@ -1,14 +1,13 @@
-"""Statements that read a page of packets: SQL for each form of ``core.packets.PacketQuery``.
+"""SQL statements that read one page of packets, for each form of ``core.packets.PacketQuery``.
 
-A page in history order has two parts. The window walks an index, or merges several, from the start on and gives at most
-``ROWS_LOOKED_AT_MAX`` places; the packets behind these places are then fetched and filtered one by one until the page
-is full. Nothing is sorted: the window's parts come out of their indexes in order, SQLite merges them, and the join
-keeps the window's order. A place is split in two parts, the rest of its second and the seconds behind it, because an
-index on (order_at) with its implied seq can be entered at either, but not at a pair.
+A page in history order is read in two parts. The window reads at most ``ROWS_LOOKED_AT_MAX`` places from one index, or
+from several merged ones. The packets at these places are then fetched and filtered until the page is full. Nothing is
+sorted: indexes return places in order, and merge and join keep that order. The window starts in two pieces, the rest of
+the first second and all later seconds. An index on (order_at) with its implied seq cannot start at a pair.
 
-A page in the order of ``seq`` walks the table itself, over at most as many numbers.
+A page in ``seq`` order scans the table itself, over at most the same number of rows.
 
-What is put together here as text are names of this module and question marks; values are always bound.
+Statements are built from constant names and question marks only; values are always bound.
 """
 
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ Statement = tuple[str, list[object]]
 
 
 def search_key(text: str) -> int:
-    """Return the 48-bit number by which an author or a type is indexed; texts that share one are told apart later."""
+    """Return the 48-bit number by which an author or a type is indexed; texts that share one are compared later."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest(), "big") - (
         1 << 47
     )

@@ -1,5 +1,5 @@
-"""Byte pipes over asyncio: TCP and TLS, listening and dialling.
+"""Byte pipes on asyncio: TCP, TLS, UDP and WebSocket connections, accepted or dialled.
 
-``pipe`` is one connection, whoever opened it; ``listen`` accepts, ``dial`` connects, ``tls`` makes and reloads
-contexts. No file here knows a protocol.
+``pipe`` is one connection, ``listen`` accepts, ``dial`` connects, ``tls`` creates and reloads TLS contexts. Nothing
+here depends on a relay protocol.
 """

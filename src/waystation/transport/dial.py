@@ -1,4 +1,4 @@
-"""Dialling a relay: an address as people write it, and a pipe to it."""
+"""Parses a relay's address, and opens a pipe to it over TLS, TCP or UDP."""
 
 import asyncio
 import socket
@@ -8,19 +8,31 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-import aiofastnet
-
 from waystation.core.addresses import is_public
 from waystation.core.errors import HostError, LocalError
+from waystation.transport.connect import connect_tcp
+from waystation.transport.datagrams.pipe import connect_udp
 from waystation.transport.pipe import Pipe, Sink
-from waystation.transport.udp_pipe import connect_udp
+from waystation.transport.tls import system_context
 
-__all__ = ["DATAGRAM_SCHEMES", "DEFAULT_PORT", "DEFAULT_UDP_PORT", "STREAM_SCHEMES", "RelayUrl", "dial"]
+__all__ = [
+    "DATAGRAM_SCHEMES",
+    "DEFAULT_PORT",
+    "DEFAULT_UDP_PORT",
+    "REFUSES_ADDRESSES",
+    "STREAM_SCHEMES",
+    "RelayUrl",
+    "dial",
+]
 
-DEFAULT_PORT: Final = 8443  # design.md, Outside face: the bhumi listener
+DEFAULT_PORT: Final = 8443  # the bhumi listener, docs/configuration.md
 DEFAULT_UDP_PORT: Final = 4810  # and the lprp listener
 STREAM_SCHEMES: Final = ("tls", "tcp")
 DATAGRAM_SCHEMES: Final = ("udp",)
+ADDRESSES_MAX: Final = 4
+"""Addresses of one host that are tried in turn."""
+REFUSES_ADDRESSES: Final = "refuse this address: banned, or too many connections of it"
+"""What else a connection may mean that is closed before anything was said (engine.admission)."""
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
 
@@ -38,7 +50,7 @@ class RelayUrl:
     def parse(cls, text: str, schemes: Sequence[str] = STREAM_SCHEMES) -> "RelayUrl":
         """Return the address in ``scheme://host:port`` or ``host:port``, which means the first of ``schemes``.
 
-        The port may be left out (8443, with udp 4810); IPv6 addresses stand in brackets.
+        The port may be left out (8443, with udp 4810); IPv6 addresses have brackets.
 
         Args:
             text: What a person wrote.
@@ -75,7 +87,7 @@ async def dial(
     place: str = "",
     only_public: bool = False,
 ) -> Pipe:
-    """Connect and return the pipe; the sink has been told ``connected`` by then.
+    """Connect and return the pipe, which has reported ``connected`` to its sink by then.
 
     Args:
         url: Where to; a text is one of ``STREAM_SCHEMES``.
@@ -84,7 +96,8 @@ async def dial(
         timeout_s: For name lookup, connecting and the TLS handshake together; over ``udp`` there is only the lookup.
         place: IP address to connect to instead of asking for those of the host, which TLS still is to prove.
         only_public: Without a place: connect only if every address of the host is on the open internet, and to one of
-            those that were judged. For places that strangers name; not for ``udp``.
+            those that were checked, of which ``ADDRESSES_MAX`` are tried in turn. For addresses from unauthenticated
+            peers; not for ``udp``.
 
     Raises:
         LocalError: The text is no address.
@@ -95,38 +108,50 @@ async def dial(
         async with asyncio.timeout(timeout_s):
             if target.scheme in DATAGRAM_SCHEMES:
                 return await connect_udp(target.host, target.port, sink)
-            if only_public and not place:
-                place = await _public_address(target)
-            return await _connect(target, sink, context, timeout_s, place)
+            places = await _public_addresses(target) if only_public and not place else [place]
+            return await _connect_to_one(target, sink, context, timeout_s, places)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
 
 
-async def _public_address(target: RelayUrl) -> str:
-    """Return an address of the host after all of them were judged; raises HostError for a place that is not public."""
+async def _public_addresses(target: RelayUrl) -> list[str]:
+    """Return the host's addresses after all of them were judged; raises HostError for a place that is not public."""
     found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = [str(each[0]) for *_, each in found]
     private = [address for address in addresses if not is_public(address)]
     if private:
         raise HostError(f"{target} leads to {private[0]}, which is not on the open internet; not dialled")
-    return addresses[0]
+    return list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
+
+
+async def _connect_to_one(
+    target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, places: Sequence[str]
+) -> Pipe:
+    """Connect to the first place that answers within its share of the time; raises what the first one met."""
+    trouble: OSError | None = None
+    for place in places:
+        try:
+            async with asyncio.timeout(timeout_s / len(places)):
+                return await _connect(target, sink, context, timeout_s, place)
+        except OSError as error:
+            trouble = trouble or error
+    assert trouble is not None
+    raise trouble
 
 
 async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, place: str) -> Pipe:
-    tls = (context or ssl.create_default_context()) if target.scheme == "tls" else None
-    transport, pipe = await aiofastnet.create_connection(
-        asyncio.get_running_loop(),
+    tls = (context or system_context()) if target.scheme == "tls" else None
+    transport, pipe = await connect_tcp(
         lambda: Pipe(sink, target.host),
         place or target.host,
         target.port,
-        ssl=tls,
-        server_hostname=target.host if tls is not None else None,
-        ssl_handshake_timeout=timeout_s if tls is not None else None,
+        tls=tls,
+        tls_name=target.host,
+        tls_within_s=timeout_s,
     )
     carrier = transport.get_extra_info("socket")
     if carrier is not None:
         carrier.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    assert isinstance(pipe, Pipe)
     return pipe
 
 
@@ -148,5 +173,6 @@ def _reason(target: RelayUrl, error: Exception, timeout_s: float) -> str:
         return f"cannot find the host of {target}: {error}"
     if isinstance(error, ssl.SSLError | ConnectionResetError):
         why = f" ({error})" if str(error) else ""
-        return f"{target} did not complete the TLS handshake{why}; is it a plain tcp:// listener?"
+        said = f"{target} did not complete the TLS handshake{why}; is it a plain tcp:// listener?"
+        return said if isinstance(error, ssl.SSLError) else f"{said} Or does it {REFUSES_ADDRESSES}?"
     return f"cannot reach {target}: {error}"

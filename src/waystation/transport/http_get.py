@@ -1,6 +1,6 @@
-"""One plain HTTP request with a bounded answer and a bounded time, for clients that look something up at a relay.
+"""Makes one HTTP request with a limit on time and answer size, for clients that query a relay.
 
-No redirects, no proxies, no cookies: what a relay answers is what it answers.
+It follows no redirects, uses no proxy and keeps no cookies.
 """
 
 import asyncio
@@ -13,11 +13,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from waystation.core.errors import HostError, LocalError
+from waystation.transport.tls import TlsContext, system_context
 
 __all__ = ["BODY_BYTES_MAX", "HttpReply", "TlsContext", "http_get", "http_request"]
-
-TlsContext = ssl.SSLContext
-"""What ``context`` arguments of this room take; rooms above name it without knowing TLS."""
 
 BODY_BYTES_MAX: Final = 2 * 1_048_576
 """Larger than the largest packet of any protocol here with its envelope."""
@@ -35,7 +33,7 @@ class HttpReply(NamedTuple):
 async def http_get(
     url: str,
     *,
-    context: ssl.SSLContext | None = None,
+    context: TlsContext | None = None,
     body_bytes_max: int = BODY_BYTES_MAX,
     timeout_s: float = 10.0,
 ) -> HttpReply:
@@ -60,7 +58,7 @@ async def http_request(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     *,
-    context: ssl.SSLContext | None = None,
+    context: TlsContext | None = None,
     body_bytes_max: int = BODY_BYTES_MAX,
     timeout_s: float = 10.0,
 ) -> HttpReply:
@@ -92,7 +90,7 @@ async def http_request(
         _cut(connection)
 
 
-def _connection(url: str, context: ssl.SSLContext | None, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
+def _connection(url: str, context: TlsContext | None, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -103,7 +101,7 @@ def _connection(url: str, context: ssl.SSLContext | None, timeout_s: float) -> t
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=timeout_s), target
-    tls = context or ssl.create_default_context()
+    tls = context or system_context()
     return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls), target
 
 

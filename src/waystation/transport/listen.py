@@ -1,41 +1,74 @@
-"""Listeners: accept, admit, shake hands, hand over.
+"""A TCP listener: it accepts connections, applies admission limits, and completes the TLS handshake.
 
-Admission comes before the TLS handshake, because the handshake is what costs (about half a millisecond of a core): a
-refused address costs an accept and a close. That is why the listening socket is read here and not by ``create_server``.
-What stands in the end is a ``Pipe``, or whatever else the listener was told to make of a newcomer.
+Admission is checked before the handshake, because a handshake costs about half a millisecond of a core. A refused
+address costs only an accept and a close. Therefore this module accepts from the socket itself and does not use
+``create_server``. The result is a ``Pipe``, or the protocol object that ``arrive`` makes.
+
+A connection of a trusted proxy is admitted under the address of the client that the proxy names: in a PROXY header
+before TLS where the listener takes one, else in the HTTP request, by the arrival itself. Until then it is one of
+``UNNAMED_MAX`` and has ``HANDSHAKE_TIMEOUT_S``.
 """
 
 import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import aiofastnet
 
 from waystation.core.errors import HostError
+from waystation.transport.addresses import EVERY_ADDRESS, plain_host, resolve_place, shown_host
 from waystation.transport.pipe import Pipe, Sink
+from waystation.transport.proxies import Proxies
+from waystation.transport.proxy_header import ProxyHeaderError, missing, source_of
 
-__all__ = ["HANDSHAKE_TIMEOUT_S", "Arrival", "Listener", "why_not_bound"]
+__all__ = ["HANDSHAKE_TIMEOUT_S", "UNNAMED_MAX", "Arrival", "BehindProxies", "Listener", "Unnamed", "why_not_bound"]
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, BHUMI-L
-_ACCEPTS_PER_TURN: Final = 64  # so that a herd of newcomers cannot keep the loop from its peers
+_ACCEPTS_PER_TURN: Final = 64  # so that many new connections cannot keep the loop from its peers
 _BACKLOG: Final = 1_024
 _EXIT_PORT: Final = 4
 _RETRY_ACCEPT_S: Final = 1.0
+UNNAMED_MAX: Final = 1_024
+"""Connections of trusted proxies whose client is not known yet, of one listener; a further one is closed at once."""
 
 
 class Arrival(Protocol):
-    """A newcomer: an asyncio protocol that shakes hands of its own before it stands."""
+    """A new connection: an asyncio protocol with a handshake of its own."""
 
     @property
-    def stood(self) -> bool:
+    def is_established(self) -> bool:
         """Whether it reached its sink, which counts its end from then on."""
 
     async def settled(self) -> None:
-        """Return once it stands or never will."""
+        """Return once it is established or has failed."""
+
+
+class Unnamed(Arrival, Protocol):
+    """A new connection of a trusted proxy; it learns its client from the request, and then admits that one."""
+
+    admitted: str | None
+    """The address that it was admitted under, None before."""
+
+
+def _report_none(_host: str) -> None:
+    """Report nothing."""
+
+
+class BehindProxies(NamedTuple):
+    """What a listener does about connections of trusted proxies."""
+
+    trusted: Callable[[], Proxies] = Proxies
+    """Returns those of the configuration in force."""
+    has_header: Callable[[], bool] = bool
+    """Returns whether their connections must begin with a PROXY header."""
+    arrive: Callable[[str], Unnamed | None] | None = None
+    """Makes the protocol of a connection whose request names the client, or None to close it; None for no such ones."""
+    refuse: Callable[[str], None] = _report_none
+    """Called with a proxy's address when its header is missing or malformed, or too many clients are not named yet."""
 
 
 class Listener:
@@ -48,51 +81,79 @@ class Listener:
         release: Callable[[str], None],
         context: ssl.SSLContext | None,
         arrive: Callable[[str], Arrival] | None = None,
+        proxies: BehindProxies = BehindProxies(),  # noqa: B008 - immutable
+        key_of: Callable[[str], str] = str,
     ) -> None:
         """Describe a listener; ``open`` binds it.
 
         Args:
-            sink: Gets every pipe that stands, unless ``arrive`` leads newcomers elsewhere; may be None then.
+            sink: Gets every established pipe, unless ``arrive`` is given; may be None then.
             admit: Asked with the remote host before anything else; False closes at once.
-            release: Told about an admitted host whose connection ended before it reached a sink.
+            release: Called with an admitted host whose connection ended before it reached a sink.
             context: TLS context, or None for plain TCP.
-            arrive: Makes the asyncio protocol of a newcomer from its host; a ``Pipe`` to ``sink`` when left out. It has
-                ``HANDSHAKE_TIMEOUT_S``, TLS included, to settle.
+            arrive: Makes the asyncio protocol of a new connection from its host; a ``Pipe`` to ``sink`` when left out.
+                It has ``HANDSHAKE_TIMEOUT_S``, TLS included, to settle.
+            proxies: Who may name the client of a connection, and how.
+            key_of: Returns what connections of a host are counted under, for ``close_oldest``.
         """
         self._arrive = arrive if arrive is not None else partial(Pipe, cast("Sink", sink))
         self._admit = admit
         self._release = release
         self._context = context
+        self._proxies = proxies
+        self._unnamed = 0
         self._socket: socket.socket | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._key_of = key_of
+        self._under_way: dict[str, dict[asyncio.Task[None], None]] = {}
+        """By key: admitted connections that are neither established nor being closed, the oldest first."""
         self.host = ""
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
-        """Bind and listen; port 0 takes a free one, ``port`` then tells which.
+        """Bind and listen; port 0 takes a free one, ``port`` then says which. "*" takes both families (NODE-DUAL).
 
         Raises:
             HostError: The port is taken or not ours to take (exit code 4).
         """
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, address = found[0]
-            self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
+            family, place = await resolve_place(host, port, socket.SOCK_STREAM)
+            every = host == EVERY_ADDRESS and family == socket.AF_INET6
+            self._socket = socket.create_server(place, family=family, backlog=_BACKLOG, dualstack_ipv6=every)
         except (OSError, OverflowError) as error:
             raise HostError(f"cannot listen on {host}:{port}: {why_not_bound(error)}", exit_code=_EXIT_PORT) from error
         self._socket.setblocking(False)
-        self.host, self.port = self._socket.getsockname()[:2]
+        bound, self.port = self._socket.getsockname()[:2]
+        self.host = shown_host(host, bound)
         loop.add_reader(self._socket, self._accept_some)
 
     def close(self) -> None:
-        """Stop accepting and drop handshakes under way; pipes that stand are not touched."""
+        """Stop accepting and drop handshakes under way; established pipes are not touched."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
         for task in tuple(self._handshakes):
             task.cancel()
+
+    def close_oldest(self, key: str) -> bool:
+        """Close the oldest connection whose handshake is under way and whose host has this key.
+
+        A connection is closed once: the next call for the same key closes the next one. Cost: O(1).
+
+        Args:
+            key: One that ``key_of`` returns.
+
+        Returns:
+            Whether there was one.
+        """
+        under_way = self._under_way.get(key)
+        if not under_way:
+            return False
+        oldest = next(iter(under_way))
+        self._forget(oldest, key)
+        return oldest.cancel()
 
     def _accept_some(self) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
@@ -107,7 +168,7 @@ class Listener:
                     raise
                 self._rest(self._socket)
                 return
-            self._greet(accepted, address[0] if isinstance(address, tuple) else "")
+            self._greet(accepted, plain_host(address[0]) if isinstance(address, tuple) else "")
 
     def _rest(self, listening: socket.socket) -> None:
         """Look away for a second: the process is out of file descriptors, and the queue would spin the loop."""
@@ -120,26 +181,97 @@ class Listener:
             asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
 
     def _greet(self, accepted: socket.socket, host: str) -> None:
+        accepted.setblocking(False)
+        if not (self._proxies.has_header() and self._proxies.trusted().trusts(host)):
+            self._begin(accepted, host)
+        elif self._may_wait(accepted, host):
+            self._start(self._read_header(accepted, host), partial(self._end_header, accepted))
+
+    def _begin(self, accepted: socket.socket, host: str) -> None:
+        """Admit a connection and complete its handshake; ``host`` is its client, or a proxy whose request names it."""
+        if self._proxies.arrive is not None and self._proxies.trusted().trusts(host):
+            self._begin_unnamed(accepted, host, self._proxies.arrive)
+            return
         if not self._admit(host):
             accepted.close()
             return
         arrival = self._arrive(host)
-        task = asyncio.get_running_loop().create_task(self._shake_hands(accepted, arrival))
+        task = self._start(self._shake_hands(accepted, arrival), partial(self._count, accepted, arrival, host))
+        self._under_way.setdefault(self._key_of(host), {})[task] = None
+
+    def _begin_unnamed(self, accepted: socket.socket, host: str, arrive: Callable[[str], Unnamed | None]) -> None:
+        if not self._may_wait(accepted, host):
+            return
+        arrival = arrive(host)
+        if arrival is None:
+            self._unnamed -= 1
+            accepted.close()
+            return
+        self._start(self._shake_hands(accepted, arrival), partial(self._count_unnamed, accepted, arrival))
+
+    def _start(self, work: Coroutine[Any, Any, None], then: Callable[[asyncio.Task[None]], None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._handshakes.add(task)
-        task.add_done_callback(partial(self._count, accepted, arrival, host))
+        task.add_done_callback(self._handshakes.discard)
+        task.add_done_callback(then)
+        return task
+
+    def _may_wait(self, accepted: socket.socket, host: str) -> bool:
+        """Count a connection in whose client is not known, or close it."""
+        if self._unnamed >= UNNAMED_MAX:
+            self._proxies.refuse(host)
+            accepted.close()
+            return False
+        self._unnamed += 1
+        return True
+
+    def _end_header(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        self._unnamed -= 1
+        if task.cancelled():  # the listener closes
+            accepted.close()
+
+    async def _read_header(self, accepted: socket.socket, host: str) -> None:
+        """Read the PROXY header and go on with the client that it names; the proxy itself when it names none."""
+        loop, header = asyncio.get_running_loop(), b""
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                while count := missing(header):
+                    chunk = await loop.sock_recv(accepted, count)
+                    if not chunk:
+                        raise ProxyHeaderError("the connection ends inside its PROXY header")
+                    header += chunk
+            named = source_of(header) or host
+        except (OSError, ProxyHeaderError):  # TimeoutError is an OSError
+            self._proxies.refuse(host)
+            accepted.close()
+        else:
+            self._begin(accepted, named)
 
     def _count(self, accepted: socket.socket, arrival: Arrival, host: str, task: asyncio.Task[None]) -> None:
-        """Give back the place of a newcomer that does not stand; also when its handshake was cancelled unbegun."""
-        self._handshakes.discard(task)
-        if not arrival.stood:  # else it is the sink's, even if cancelled in the very turn of handing it over
+        """Release the place of a connection that is not established; also when its handshake was cancelled unbegun."""
+        self._forget(task, self._key_of(host))
+        if not arrival.is_established:  # else it is the sink's, even if cancelled in the very turn of handing it over
             accepted.close()
             self._release(host)
+
+    def _forget(self, task: asyncio.Task[None], key: str) -> None:
+        under_way = self._under_way.get(key)
+        if under_way is not None:
+            under_way.pop(task, None)
+            if not under_way:
+                del self._under_way[key]
+
+    def _count_unnamed(self, accepted: socket.socket, arrival: Unnamed, _task: asyncio.Task[None]) -> None:
+        self._unnamed -= 1
+        if not arrival.is_established:
+            accepted.close()
+            if arrival.admitted is not None:
+                self._release(arrival.admitted)
 
     async def _shake_hands(self, accepted: socket.socket, arrival: Arrival) -> None:
         timeout_s = HANDSHAKE_TIMEOUT_S if self._context is not None else None
         transport: asyncio.BaseTransport | None = None
         try:
-            accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 transport, _ = await aiofastnet.connect_accepted_socket(
@@ -153,7 +285,7 @@ class Listener:
         except (OSError, ssl.SSLError, asyncio.CancelledError):
             pass  # the other side's doing, or ours in closing; counted as what it was: a handshake that ended
         finally:
-            if transport is not None and not arrival.stood:
+            if transport is not None and not arrival.is_established:
                 cast("asyncio.Transport", transport).abort()
 
 

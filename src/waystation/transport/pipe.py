@@ -1,7 +1,7 @@
-"""One connection as a pipe of bytes, plain or TLS, accepted or dialled.
+"""One TCP or TLS connection as a pipe of bytes, accepted or dialled.
 
-A pipe tells its sink what arrives and whether bytes wait to leave; it decides nothing. Its high-water mark is
-zero: ``congested`` means that bytes wait in this process, ``drained`` that the kernel has taken all of them.
+A pipe reports received bytes and its write backlog to its sink, and makes no decisions. Its high-water mark is zero:
+``congested`` means that bytes wait in this process, ``drained`` that the kernel has taken all of them.
 """
 
 import array
@@ -12,14 +12,14 @@ import termios
 from collections.abc import Sequence
 from typing import Protocol, cast, runtime_checkable
 
-__all__ = ["HearsHalf", "Pipe", "Sink"]
+__all__ = ["Pipe", "Sink", "TakesHalfClose"]
 
 
 class Sink(Protocol):
     """What a pipe reports to; all calls come from the event loop's thread."""
 
     def connected(self, pipe: "Pipe") -> None:
-        """The pipe stands (after the TLS handshake, if there is one)."""
+        """The pipe is established (after the TLS handshake, if there is one)."""
 
     def received(self, pipe: "Pipe", data: bytes) -> None:
         """Bytes arrived."""
@@ -35,13 +35,13 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class HearsHalf(Protocol):
+class TakesHalfClose(Protocol):
     """What a sink may have besides: word that the other side has ended its half."""
 
     def half_closed(self, pipe: "Pipe") -> bool:
         """No more bytes will arrive; return whether the pipe stays open for those that we still write.
 
-        Over TLS it does not, whatever is returned: the transport shuts down right behind this call, and only what was
+        Over TLS it does not, whatever is returned: the transport shuts down right after this call, and only what was
         written until then leaves. A TLS connection whose other side ends without saying so is lost at once.
         """
 
@@ -52,7 +52,7 @@ class Pipe(asyncio.Protocol):
     ``address`` is the other side's host, or "" when the transport has none.
     """
 
-    __slots__ = ("_is_half", "_sink", "_transport", "address", "peer", "stood", "waits")
+    __slots__ = ("_is_half", "_sink", "_transport", "address", "is_established", "peer", "waits")
 
     def __init__(self, sink: Sink, address: str) -> None:
         """Make a pipe that reports to ``sink``."""
@@ -62,19 +62,19 @@ class Pipe(asyncio.Protocol):
         self.address = address
         self.peer = -1
         """Free for the owner: the number by which it knows this pipe."""
-        self.stood = False
+        self.is_established = False
         """True from ``connected`` on; ``lost`` will be or was called for such a pipe, and for no other."""
         self.waits = False
         """True between ``congested`` and ``drained``."""
 
     async def settled(self) -> None:
-        """Return at once: a pipe has no handshake of its own behind TLS; see ``listen.Arrival``."""
+        """Return at once: a pipe has no handshake of its own after TLS; see ``listen.Arrival``."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport over; called by the event loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
-        self.stood = True
+        self.is_established = True
         self._sink.connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -84,7 +84,7 @@ class Pipe(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Report that the other side has ended its half, and say whether to stay; called by the event loop."""
         self._is_half = True
-        stays = isinstance(self._sink, HearsHalf) and self._sink.half_closed(self)
+        stays = isinstance(self._sink, TakesHalfClose) and self._sink.half_closed(self)
         return stays and not self.is_tls
 
     def pause_writing(self) -> None:
@@ -112,7 +112,7 @@ class Pipe(asyncio.Protocol):
         """Bytes that the other side's host has not taken: those that wait here, and those in the kernel.
 
         The kernel holds megabytes and asks for more only once a third of them has left, so that ``unsent_bytes`` alone
-        stands still for minutes while a slow peer takes something all the time.
+        makes no progress for minutes while a slow peer takes something all the time.
         """
         if self._transport is None:
             return 0
@@ -140,6 +140,11 @@ class Pipe(asyncio.Protocol):
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         shown = tls.getpeercert(binary_form=True) if tls is not None else None
         return hashlib.sha256(shown).digest() if shown else b""
+
+    @property
+    def close_status(self) -> int | None:
+        """Status of the closing handshake, where the transport has one; None without it."""
+        return None
 
     def write(self, chunks: Sequence[bytes]) -> None:
         """Write all chunks in one go; a lost pipe swallows them, its ``lost`` was or will be called."""

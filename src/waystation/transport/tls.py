@@ -1,24 +1,42 @@
-"""TLS contexts: what we offer, what we check, and how a certificate is replaced while peers stay connected."""
+"""Creates TLS contexts for listeners and clients, and replaces certificates at run time."""
 
 import hashlib
 import ssl
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from waystation.core.errors import HostError, LocalError
 
-__all__ = ["authority_der", "client_context", "leaf_sha256", "reload_certificate", "server_context"]
+__all__ = [
+    "KeyFileError",
+    "TlsContext",
+    "authority_der",
+    "client_context",
+    "leaf_sha256",
+    "reload_certificate",
+    "server_context",
+    "system_context",
+]
 
+TlsContext = ssl.SSLContext
+"""What rooms that open no TLS connection themselves call the type that they hand on."""
+
+_ENCRYPTED_MARKS: Final = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 _PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _DER_BEGIN: Final = b"\x30"
 _PEM_END: Final = "-----END CERTIFICATE-----"
 
 
+class KeyFileError(HostError):
+    """A private key cannot be used as its file is; the message ends with the command that mends it."""
+
+
 def server_context(cert: Path, key: Path, *, only_tls13: bool = False, protocols: Sequence[str] = ()) -> ssl.SSLContext:
     """Return a context for listeners: TLS 1.2 and 1.3, with the PEM certificate chain and key.
 
-    TLS 1.2 because MicroPython's mbedTLS has nothing newer (design.md, Identity and TLS).
+    TLS 1.2 because MicroPython's mbedTLS has nothing newer (docs/micropython.md).
 
     Args:
         cert: Chain in PEM, the leaf first.
@@ -41,7 +59,7 @@ def server_context(cert: Path, key: Path, *, only_tls13: bool = False, protocols
 
 
 def reload_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    """Use a new certificate for handshakes from now on; connections that stand are not touched.
+    """Use a new certificate for handshakes from now on; established connections are not touched.
 
     Raises:
         HostError: The new pair cannot be used; the old one stays in force.
@@ -51,7 +69,7 @@ def reload_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
 
 def leaf_sha256(cert: Path) -> bytes:
-    """Return the SHA-256, 32 bytes, of the first certificate in a PEM file as it stands on the wire.
+    """Return the SHA-256, 32 bytes, of the first certificate in a PEM file as it is sent.
 
     Raises:
         HostError: The file cannot be read or holds no certificate.
@@ -88,8 +106,14 @@ def authority_der(ca: Path) -> bytes:
     return der
 
 
+@cache
+def system_context() -> ssl.SSLContext:
+    """Return the TLS context that trusts the authorities of the system; made once, since reading them takes 40 ms."""
+    return ssl.create_default_context()
+
+
 def client_context(
-    ca: Path | None = None, *, verify: bool = True, only_tls13: bool = False, protocols: Sequence[str] = ()
+    ca: Path | str | None = None, *, verify: bool = True, only_tls13: bool = False, protocols: Sequence[str] = ()
 ) -> ssl.SSLContext:
     """Return a context for dialling.
 
@@ -112,7 +136,7 @@ def client_context(
         context.verify_mode = ssl.CERT_NONE
     elif ca is not None:
         try:
-            data = ca.read_bytes()
+            data = Path(ca).read_bytes()
             if data[:1] == _DER_BEGIN:
                 context.load_verify_locations(cadata=data)
             else:
@@ -124,6 +148,17 @@ def client_context(
 
 def _load(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     try:
-        context.load_cert_chain(cert, key)
+        context.load_cert_chain(cert, key, password="")  # without one OpenSSL would ask on the terminal, and wait
     except (OSError, ssl.SSLError) as error:
+        if isinstance(error, ssl.SSLError) and _has_passphrase(key):
+            way_out = f"write it without one: openssl pkey -in {key} -out {key}.plain"
+            raise KeyFileError(f"the key {key} has a passphrase, and nobody is there to type it; {way_out}") from error
         raise HostError(f"cannot use the certificate {cert} with the key {key}: {error}") from error
+
+
+def _has_passphrase(key: Path) -> bool:
+    try:
+        data = key.read_bytes()
+    except OSError:  # then OpenSSL's own sentence counts
+        return False
+    return any(mark in data for mark in _ENCRYPTED_MARKS)

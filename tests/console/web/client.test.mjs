@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { INSECURE_WARNING } from "../../../src/waystation/console/web/sdk/crypto.js";
+import { INSECURE_WARNING } from "../../../src/waystation/console/web/sdk/crypto/choice.js";
 import { ADDRESS, bytes, collect, connected, environmentOf, hex, keysOf, native, quiet, sdk, TestChannels, TestLocks, TestRelay, until, VECTORS, vendored } from "./support.mjs";
 
 const BOB = VECTORS.clients.bob.ed_pub;

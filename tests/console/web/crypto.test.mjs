@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { INSECURE_WARNING, OLD_BROWSER_WARNING } from "../../../src/waystation/console/web/sdk/crypto.js";
-import { NativeCrypto } from "../../../src/waystation/console/web/sdk/crypto_native.js";
-import { isSoundPoint, mayVerify } from "../../../src/waystation/console/web/sdk/ed25519_checks.js";
+import { INSECURE_WARNING, OLD_BROWSER_WARNING } from "../../../src/waystation/console/web/sdk/crypto/choice.js";
+import { NativeCrypto } from "../../../src/waystation/console/web/sdk/crypto/native.js";
+import { isSoundPoint, mayVerify } from "../../../src/waystation/console/web/sdk/crypto/ed25519_checks.js";
 import { bytes, hex, keysOf, native, sdk, VECTORS, vendored } from "./support.mjs";
 
 const BOTH = [

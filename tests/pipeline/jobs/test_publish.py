@@ -237,5 +237,5 @@ def test_remote_lake_needs_a_folder_of_the_node(spark, tmp_path) -> None:
     """Nodes read files: a lake in an object store is published beside the journal, or not at all."""
     context = dataclasses.replace(context_of(spark, Lake("s3a://bucket/lake"), "r"))
 
-    with pytest.raises(LocalError, match="no journal says whose node"):
+    with pytest.raises(LocalError, match="no journal names the node"):
         publish(context)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.pipeline.transforms.attributes import attribute, number_or_none, reference, told_well
+from waystation.pipeline.transforms.attributes import attribute, is_well_formed, number_or_none, reference
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ def test_only_plain_numbers_and_whole_references_are_read(spark) -> None:
     """Up to 15 digits are a number, 32 small hexadecimal digits a reference; all else is null, and never an error."""
     rows = [({"key": text},) for text in CASES]
     frame = spark.createDataFrame([*rows, ({},), (None,)], "attrs map<string,string>")
-    found = frame.select(attribute("key"), number_or_none("key"), told_well("key"), reference("key")).collect()
+    found = frame.select(attribute("key"), number_or_none("key"), is_well_formed("key"), reference("key")).collect()
     plain = [(text, number, well, None if ref is None else bytes(ref)) for text, number, well, ref in found]
 
     assert plain == [*((text, *read) for text, read in CASES.items()), *[(None, None, True, None)] * 2]

@@ -10,7 +10,7 @@ from tests.journal.build import DAY_US, NOON_US
 from tests.pipeline.frames import PARTS, rows_of
 from waystation.pipeline.tables import GOLD_CONSISTENCY, SILVER_PACKET_SEEN
 from waystation.pipeline.transforms.consistency import consistency
-from waystation.rules.consistency import WINDOW_DAYS, Habits, Sighting, Terms, tally
+from waystation.rules.consistency import WINDOW_DAYS, Behaviour, Sighting, Terms, tally
 
 pytestmark = pytest.mark.spark
 
@@ -58,8 +58,8 @@ def plain(seen: list[Seen]) -> list[tuple]:
         for day in {day_of(row[4]) for row in seen if row[1] == node}:
             reach = range(day - WINDOW_DAYS + 1, day + 1)
             types = {row[2] for row in seen if row[1] == node and day_of(row[4]) in reach}
-            habits = Habits(node, types, min(row[4] for row in seen if row[1] == node))
-            told = tally([packet for packet in packets if day_of(packet.first_seen_us) == day], habits, TERMS)
+            behaviour = Behaviour(node, types, min(row[4] for row in seen if row[1] == node))
+            told = tally([packet for packet in packets if day_of(packet.first_seen_us) == day], behaviour, TERMS)
             peers = {row[1] for row in seen if day_of(row[4]) == day} - {node}
             date = datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
             counts = (told.n_expected, told.n_served, told.n_expected - told.n_served)

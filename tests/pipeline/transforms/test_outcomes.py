@@ -75,7 +75,7 @@ MAILBOX = (
     (20, facts.DeliveryAccepted("lprp", 3, b"s" * 32, 100)),
     (30, facts.DeliveryFinished("lprp", 4, b"n" * 32, Outcome.OFFLINE, None, 0, 1)),
     (40, facts.DeliveryFinished("lprp", 5, b"t" * 32, Outcome.REFUSED, None, 0, 1)),
-    (50, facts.WorkJudged("lprp", "relay", b"w" * 32, 16, "accepted", 30_000)),
+    (50, facts.WorkJudged("lprp", b"w" * 32, "relay", "accepted", 16, 30_000)),
     (5_000, facts.DeliveryFinished("lprp", 1, b"t" * 32, Outcome.OK, 5_000, 0, 1)),
     (9_000, facts.LeaseChanged("lprp", b"s" * 32, "forgotten", 1)),
     (9_000, facts.DeliveryFinished("lprp", 3, b"s" * 32, Outcome.GONE, 8_980, 0, 1)),

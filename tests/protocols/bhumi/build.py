@@ -14,11 +14,13 @@ from typing import Any
 from waystation.core.effects import Close, Hold, Peer, Send
 from waystation.core.facts import DeliveryFinished, Refused
 from waystation.core.instant import Instant
+from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi.limits import DEFAULT_LIMITS, BhumiLimits
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import Refusal
-from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 
 SECOND = 1_000_000
@@ -77,6 +79,20 @@ def decode(frame_type: int, payload: bytes, *, with_preimage: bool) -> messages.
         FrameType.OPTIONS: wire.decode_options,
     }
     return decoders[FrameType(frame_type)](payload)
+
+
+def limits_of(**limits: int) -> InForce[BhumiLimits]:
+    """Return limits in force, the defaults but for these."""
+    return InForce(BhumiLimits(**limits))
+
+
+REMEMBERED = ("remembered_recipients", "own_addresses", "gossip_addresses", "local_relays")
+"""Tables of a relay that outlive the connections that filled them, as far as their limits go."""
+
+
+def left_over(relay: BhumiRelay) -> dict[str, int]:
+    """Return what a relay still has of connections that are over."""
+    return {name: size for name, size in relay.sizes().items() if size and name not in REMEMBERED}
 
 
 class Line:
@@ -147,11 +163,25 @@ class Line:
 class World:
     """A relay with its clock and its clients."""
 
-    def __init__(self, *, seed: int = 1, rate_limits: bool = True, prompt: bool = True, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        rate_limits: bool = True,
+        prompt: bool = True,
+        limits: BhumiLimits = DEFAULT_LIMITS,
+        **settings: Any,
+    ) -> None:
         self.settings = BhumiSettings(**settings)
         self.banned: set[bytes] = set()
+        self.unlimited: set[bytes] = set()
         self.relay = BhumiRelay(
-            self.settings, random.Random(seed), rate_limits=rate_limits, admits=lambda key: key not in self.banned
+            self.settings,
+            random.Random(seed),
+            limits=limits,
+            rate_limits=rate_limits,
+            admits=lambda key: key not in self.banned,
+            is_unlimited=lambda key: key in self.unlimited,
         )
         self.now = START
         self.lines: dict[int, Line] = {}

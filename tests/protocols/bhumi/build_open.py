@@ -4,6 +4,7 @@
 and lets time pass. Every record that any relay sends is noted, so that a test can look at all of them.
 """
 
+import functools
 import random
 from typing import Any
 
@@ -25,8 +26,9 @@ from waystation.protocols.bhumi.extension_messages import (
     WhereEntry,
     WhereResult,
 )
+from waystation.protocols.bhumi.limits import DEFAULT_LIMITS, BhumiLimits
 from waystation.protocols.bhumi.messages import Feature, FrameType
-from waystation.protocols.bhumi.relay import BhumiRelay
+from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.protocols.bhumi.signed_records import sign_advert, sign_presence
 
@@ -121,7 +123,14 @@ class Guest:
 class Country:
     """Relays, what lies between them, and one clock."""
 
-    def __init__(self, *, relays: int = 1, peers: dict[int, list[int]] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        relays: int = 1,
+        peers: dict[int, list[int]] | None = None,
+        limits: BhumiLimits = DEFAULT_LIMITS,
+        **settings: Any,
+    ) -> None:
         """Build relays; ``peers`` says who is configured with whom."""
         self.now = Instant(1_000 * SECOND)
         self.began = self.now
@@ -136,13 +145,29 @@ class Country:
         self.guests: dict[tuple[int, int], Guest] = {}
         self._ways: dict[tuple[int, int], tuple[int, int]] = {}
         self._next = 1
+        self.kept_out: set[tuple[int, bytes]] = set()
+        """Keys that the operator of a relay refuses."""
+        self.unlimited: set[bytes] = set()
+        """Keys that no rate touches at any relay."""
         for number in range(relays):
             named = [address_of(other) for other in (peers or {}).get(number, [])]
             chosen = {"advertise": address_of(number), "peers": named} | settings
-            relay = BhumiRelay(BhumiSettings(**chosen), random.Random(number), key_pair=RELAY_KEYS[number])
+            rng, key_pair = random.Random(number), RELAY_KEYS[number]
+            admits = functools.partial(self._admits, number)
+            relay = BhumiRelay(
+                BhumiSettings(**chosen),
+                rng,
+                limits=limits,
+                key_pair=key_pair,
+                admits=admits,
+                is_unlimited=lambda key: key in self.unlimited,
+            )
             relay.set_wall(self.now, WALL_S * SECOND)
             self.relays.append(relay)
         self.pass_s(0)
+
+    def _admits(self, relay: int, key: bytes) -> bool:
+        return (relay, key) not in self.kept_out
 
     def guest(
         self, relay: int = 0, features: Feature | None = OPEN, key: KeyPair | None = None, host: str = ""

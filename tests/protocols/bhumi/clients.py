@@ -7,10 +7,10 @@ from waystation.core.effects import Peer, Send
 from waystation.core.instant import Instant
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages, wire
-from waystation.protocols.bhumi.device_client import (
+from waystation.protocols.bhumi.client.device import (
     DeviceClient,
 )
-from waystation.protocols.bhumi.sender_client import SenderClient
+from waystation.protocols.bhumi.client.sender import SenderClient
 
 VECTORS = {
     entry["name"]: bytes.fromhex(entry["hex"])

@@ -8,7 +8,8 @@ import pytest
 
 from tests.protocols.bhumi.build import ALICE, BOB, World, commit, i_am, preimage, raw, send, vector
 from waystation.crypto.signing import sign
-from waystation.protocols.bhumi import cache, messages, wire
+from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import Ack, Deliver, SendResult, UpdateCommits
 from waystation.protocols.bhumi.refusals import Refusal
 
@@ -33,10 +34,9 @@ def test_abuse_01_commit_flood():
     assert world.relay.sizes()["commits"] == 0
 
 
-def test_abuse_01_commit_flood_without_the_cap(monkeypatch):
+def test_abuse_01_commit_flood_without_the_cap():
     """Proof that the cap is what stops it: with a higher one the same flood stays."""
-    monkeypatch.setattr(wire, "COMMITS_MAX", 20_000)
-    world = World(rate_limits=False)
+    world = World(rate_limits=False, limits=BhumiLimits(commits_per_identity=20_000))
     flood_commits(world, world.device())
 
     assert world.relay.sizes()["commits"] == 3 * 4_096
@@ -62,10 +62,9 @@ def test_abuse_02_cache_flood_by_uploads():
     assert world.refusals()["carried_over_quota"] == 630 - sizes["cached_responses"]
 
 
-def test_abuse_02_cache_flood_without_the_quota(monkeypatch):
+def test_abuse_02_cache_flood_without_the_quota():
     """Proof: without the quota the same uploads stay resident."""
-    monkeypatch.setattr(cache, "CARRIED_LIVE_BYTES_MAX", 1 << 40)
-    world = World(rate_limits=False)
+    world = World(rate_limits=False, limits=BhumiLimits(carried_bytes_per_identity=1 << 40))
     flood_cache(world)
 
     assert world.relay.sizes()["cached_bytes"] > 9 * 1_048_576

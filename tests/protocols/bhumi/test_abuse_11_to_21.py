@@ -9,7 +9,8 @@ import pytest
 import waystation.protocols.bhumi as package
 from tests.protocols.bhumi.build import ALICE, CAROL, KEYS, World, commit, i_am, preimage, raw, send
 from waystation.core.instant import Instant
-from waystation.protocols.bhumi import deliveries, messages, wire
+from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import Ack, Deliver, Keepalive, SendResult, UpdateCommits
 from waystation.protocols.bhumi.refusals import Refusal
 
@@ -81,10 +82,9 @@ def test_abuse_12_delivery_queue_flood():
     assert world.refusals() == {"recipient_queue_full": 8}
 
 
-def test_abuse_12_delivery_queue_flood_without_the_bound(monkeypatch):
+def test_abuse_12_delivery_queue_flood_without_the_bound():
     """Proof: with a larger bound all 40 pile up at the device."""
-    monkeypatch.setattr(deliveries, "PENDING_PER_RECIPIENT_MAX", 1_000)
-    world = World()
+    world = World(limits=BhumiLimits(pending_per_recipient=1_000))
     device, _ = queue_flood(world)
 
     assert len(device.heard) == 40
@@ -213,7 +213,7 @@ def test_abuse_17_cache_probing():
 
 def test_abuse_18_no_clock_in_the_room():
     """Time comes in as ``now``: no module here imports a clock, so a jump of the wall clock cannot be seen."""
-    for path in Path(package.__file__).parent.glob("*.py"):
+    for path in Path(package.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             module = getattr(node, "module", None) or ""

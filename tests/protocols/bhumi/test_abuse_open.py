@@ -11,10 +11,12 @@ from tests.protocols.bhumi.build import KEYS
 from tests.protocols.bhumi.build_open import ALICE, BOB, RELAY_KEYS, WALL_S, Country, address_of, advert, presence
 from waystation.core.effects import Peer
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bhumi import gossip, places, records, relay_guide, signed_records
+from waystation.protocols.bhumi import relay_addresses, signed_records
 from waystation.protocols.bhumi.extension_messages import Gossip, Relays, RelaysRequest, Where, WhereResult
 from waystation.protocols.bhumi.extension_wire import encode_extension
+from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.relay import records
 from waystation.protocols.bhumi.signed_records import sign_presence
 
 FORGED = {
@@ -109,11 +111,9 @@ def flood(count):
     return [sign_presence(key, RELAY_KEYS[0].public, WALL_S, 600) for key in keys]
 
 
-def test_gossip_flood_of_new_records_is_cut(monkeypatch):
+def test_gossip_flood_of_new_records_is_cut():
     """Each costs a check, so a contact has an allowance; the rest is dropped, and others are heard as before."""
-    monkeypatch.setattr(gossip, "RECORDS_BURST", 50)
-    monkeypatch.setattr(gossip, "RECORDS_PER_SECOND", 5)
-    country = Country()
+    country = Country(limits=BhumiLimits(records_burst=50, records_per_second=5))
     country.contact(number=11).say(Gossip(tuple(flood(200))))
     assert country.relays[0].sizes()["presences"] == 50
     assert country.refusals() == {"gossip_flood": 150}
@@ -124,21 +124,17 @@ def test_gossip_flood_of_new_records_is_cut(monkeypatch):
 
 def test_gossip_flood_checks_no_more_signatures_than_allowed(monkeypatch):
     """Records with wrong signatures pay too: garbage is no cheaper way to keep us busy."""
-    monkeypatch.setattr(gossip, "RECORDS_BURST", 10)
-    monkeypatch.setattr(gossip, "RECORD_STRIKES_MAX", 1_000)
     checks = []
     monkeypatch.setattr(records, "is_signed", lambda record: bool(checks.append(record)))
-    country = Country()
+    country = Country(limits=BhumiLimits(records_burst=10, record_strikes=1_000))
     country.contact().say(Gossip(tuple(flood(200))))
 
     assert len(checks) == 10
 
 
-def test_flood_of_gossip_frames_is_dropped_unread(monkeypatch):
+def test_flood_of_gossip_frames_is_dropped_unread():
     """Beyond 64 frames a second a frame is not even unpacked."""
-    monkeypatch.setattr(gossip, "FRAMES_BURST", 5)
-    monkeypatch.setattr(gossip, "FRAMES_PER_SECOND", 1)
-    country = Country()
+    country = Country(limits=BhumiLimits(gossip_frames_burst=5, gossip_frames_per_second=1))
     contact = country.contact()
     for device in KEYS:
         contact.say(Gossip((presence(device, 0),)))
@@ -209,7 +205,7 @@ def test_advert_at_a_private_address_without_the_guard(monkeypatch):
     country.contact(number=10).say(Gossip((advert(9, address=PRIVATE[0]),)))
     country.pass_s(1)
 
-    assert not places.is_open_place(PRIVATE[0])
+    assert not relay_addresses.is_open_place(PRIVATE[0])
     assert {dial.url for _, dial in country.dials} == {PRIVATE[0]}
 
 
@@ -228,10 +224,9 @@ def test_where_flood_gets_empty_answers():
     assert guest.where(ALICE)
 
 
-def test_where_flood_without_the_allowance(monkeypatch):
+def test_where_flood_without_the_allowance():
     """Proof: all would be looked up."""
-    monkeypatch.setattr(relay_guide, "QUESTIONS_BURST", 1_000)
-    country = Country()
+    country = Country(limits=BhumiLimits(questions_burst=1_000))
     country.guest(key=ALICE).say(presence(ALICE, 0))
     guest = country.guest()
     guest.say_bytes(encode_extension(Where(ALICE.public)) * 100)
@@ -282,7 +277,7 @@ def test_link_that_stalls_is_cut_and_dialled_again():
     """As a contact of any kind: our end of a dialled connection has the same patience."""
     country = Country(relays=2, peers={1: [0]})
     country.pass_s(1)
-    (link,) = country.relays[1]._neighbourhood._by_peer
+    (link,) = country.relays[1]._peering._by_peer
     country.relays[1].congested(Peer(link), country.now)
     country.pass_s(10)
     assert [(close.reason, close.abort) for _, close in country.closes] == [(Refusal.WRITE_TIMEOUT, True)]
@@ -291,10 +286,9 @@ def test_link_that_stalls_is_cut_and_dialled_again():
     assert country.contacts() == [1, 1]
 
 
-def test_tables_are_bounded_under_a_flood_of_adverts(monkeypatch):
+def test_tables_are_bounded_under_a_flood_of_adverts():
     """A stranger with many keys fills the table and no more."""
-    country = Country()
-    country.relays[0]._records.neighbours._entries_max = 20
+    country = Country(limits=BhumiLimits(neighbours=20))
     contact = country.contact()
     for number in range(60):
         key = KeyPair.from_seed(number.to_bytes(32, "big"))

@@ -7,8 +7,8 @@ from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair, verify
 from waystation.protocols.bhumi import extension_wire, messages, signed_records, wire
-from waystation.protocols.bhumi.client_base import Greeted, Unsent
-from waystation.protocols.bhumi.device_client import (
+from waystation.protocols.bhumi.client.base import Greeted, Unsent
+from waystation.protocols.bhumi.client.device import (
     CONFIRM_MS,
     DEVICE_FEATURES,
     I_AM_OK_MS,
@@ -19,7 +19,7 @@ from waystation.protocols.bhumi.device_client import (
     ProbeAsked,
     Registered,
     RelayNamed,
-    RelaysTold,
+    RelaysReceived,
 )
 from waystation.protocols.bhumi.extension_messages import (
     BindChallenge,
@@ -241,7 +241,7 @@ def test_relays_are_told_when_asked():
     hear(machine, Relays((AD,)), Relays())
 
     assert (unsent, asked) == (None, extension_wire.encode_extension(RelaysRequest()))
-    assert machine.take_events() == [RelaysTold((AD,))]
+    assert machine.take_events() == [RelaysReceived((AD,))]
 
 
 def test_nothing_leaves_that_the_relay_does_not_know():

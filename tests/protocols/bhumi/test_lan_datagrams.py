@@ -5,7 +5,7 @@ from waystation.protocols.bhumi.lan_datagrams import (
     ANSWER_BYTES_MAX,
     NONCE_BYTES,
     QUERY_BYTES,
-    LanRelayDesk,
+    LanResponder,
     encode_answer,
     encode_query,
     read_answer,
@@ -22,7 +22,7 @@ ADVERT = sign_advert(RELAY, f"tls://{HERE}:8443", NOW, 300)
 
 
 def desk(key_pair=RELAY, nonce=NONCE):
-    return LanRelayDesk(key_pair, "tls", 8443, nonce)
+    return LanResponder(key_pair, "tls", 8443, nonce)
 
 
 def test_query_has_its_layout():

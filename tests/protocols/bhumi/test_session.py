@@ -4,16 +4,15 @@ import itertools
 
 import pytest
 
-from tests.protocols.bhumi.build import ALICE, SECOND, START, World, i_am, preimage, raw, send
+from tests.protocols.bhumi.build import ALICE, SECOND, START, World, i_am, limits_of, preimage, raw, send
 from waystation.core.effects import Peer
 from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import TokenBucket
 from waystation.protocols.bhumi import messages, wire
-from waystation.protocols.bhumi.cache import CacheEntry
-from waystation.protocols.bhumi.exchanges import Slot
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import Refusal
-from waystation.protocols.bhumi.session import TRANSITIONS, Session, State
+from waystation.protocols.bhumi.relay.cache import CacheEntry
+from waystation.protocols.bhumi.session import TRANSITIONS, SentNumbers, Session, Slot, State
 
 CLIENT_TYPES = (2, 3, 5, 6, 8, 0x40)
 RELAY_TYPES = (1, 4, 7)
@@ -21,7 +20,7 @@ RELAY_TYPES = (1, 4, 7)
 
 def lone(bucket=None):
     """Return a session of its own."""
-    session = Session(Peer(1), 7, wire.relay_frame_limits(65_536), START, rate_limits=False)
+    session = Session(Peer(1), 7, wire.relay_frame_limits(65_536), limits_of(), START, rate_limits=False)
     session.bucket = bucket
     return session
 
@@ -198,3 +197,13 @@ def test_write_timer_is_renewed_by_progress_and_ended_by_drain():
 def test_trace_shows_state_and_rows():
     """A failing test names the connection in words."""
     assert repr(lone()) == "<Session 1 anonymous, 0 out, 0 in>"
+
+
+def test_sent_numbers_are_remembered_up_to_a_bound():
+    """The last ones are known, and never more than twice the bound."""
+    numbers = SentNumbers()
+    for number in range(100):
+        numbers.note(number, 3)
+        assert all(recent in numbers for recent in range(max(0, number - 2), number + 1))
+
+    assert sum(number in numbers for number in range(100)) <= 6

@@ -7,11 +7,11 @@ from tests.protocols.bsp.build import CLIENT_ID, CLIENT_NAME
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 from waystation.core.records import Record
-from waystation.protocols.bsp.device import BspDevice
-from waystation.protocols.bsp.flags import ACK, HOLD
-from waystation.protocols.bsp.formats import FORMATS, DepsV1
-from waystation.protocols.bsp.graph import State
-from waystation.protocols.bsp.links import LinkTerms, Mode, Visibility
+from waystation.protocols.bsp.device.flags import ACK, HOLD
+from waystation.protocols.bsp.device.links import LinkTerms, Mode, Visibility
+from waystation.protocols.bsp.device.sync import BspDevice
+from waystation.protocols.bsp.graph.formats import FORMATS, DepsV1
+from waystation.protocols.bsp.graph.order import State
 from waystation.protocols.bsp.messages import Message
 from waystation.protocols.bsp.profile import SEED
 from waystation.protocols.bsp.wire import read_all
@@ -117,11 +117,11 @@ class Bench:
     def hear(self, *records, peer=P, link=None):
         """Let records come."""
         for record in records:
-            self.device.hear(peer, record, self.now, link)
+            self.device.receive(peer, record, self.now, link)
 
     def say(self, peer=P, bytes_max=524_288):
         """Return the records that one opportunity gives."""
-        return read_all(self.profile, b"".join(self.device.speak(peer, self.now, bytes_max)))
+        return read_all(self.profile, b"".join(self.device.send_due(peer, self.now, bytes_max)))
 
     # Messages
 
@@ -148,13 +148,13 @@ class Bench:
     def flags(self, message_id, peer=P, group_id=None):
         """Return what the books say of a message and a peer."""
         group_id = group_id or self.group_id
-        standing = self.device.standing(peer, group_id, message_id, self.now)
+        standing = self.device.delivery_status(peer, group_id, message_id, self.now)
         ms = standing.next_in_us // 1_000
         return Flags(standing.holds, standing.owes_ack, standing.requested, standing.copies, ms)
 
     def offered(self, message_id, peer=P):
         """Return whether an identifier is in a peer's list of offers."""
-        return self.device.standing(peer, self.group_id, message_id, self.now).offered
+        return self.device.delivery_status(peer, self.group_id, message_id, self.now).offered
 
 
 def told(records):
@@ -201,7 +201,7 @@ def state_of(bench):
 
 def audit(device, drafts=()):
     """Check that the books agree with one another; ``drafts`` are those that are neither sent nor abandoned."""
-    books = device._books
+    books = device._repository
     _audit_groups(books)
     for peer in books.peers.values():
         held_out = {id(row) for draft in drafts if draft.peer is peer for row in (*draft.bodies, *draft.offers)}
@@ -212,7 +212,7 @@ def audit(device, drafts=()):
         link.number: state for state in books.peers.values() for link in state.links
     }
     assert {state.number: state for state in books.peers.values()} == device._by_number
-    assert set(books.stirred) <= set(books.peers.values())
+    assert set(books.dirty) <= set(books.peers.values())
 
 
 def _audit_groups(books):
@@ -294,12 +294,12 @@ def _audit_acks(books, peer):
 
 
 def _audit_ways(device, peer):
-    books = device._books
-    if peer.link is None or peer in books.stirred:
+    books = device._repository
+    if peer.link is None or peer in books.dirty:
         return
     at = peer.next_at()
-    standing = books.alarms._standing.get(peer.number)
-    assert at is None or (standing is not None and standing <= at), "a copy that waits and no alarm"
+    pending = books.alarms._pending.get(peer.number)
+    assert at is None or (pending is not None and pending <= at), "a copy that waits and no alarm"
 
 
 def assert_nobody_waits(bench):

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from waystation.protocols.bsp.graph import MessageGraph, State, Vertex
+from waystation.protocols.bsp.graph.order import MessageGraph, State, Vertex
 
 GROUP = bytes(range(32))
 

@@ -7,11 +7,11 @@ from tests.protocols.bsp.build_streams import CERTIFICATE, FRIEND, US, changed, 
 from waystation.core.effects import Close, Commit, Dial, Hold, Peer, Send
 from waystation.core.facts import PeerIdentified, PeerLeft, Refused
 from waystation.core.instant import Instant, after_ms
-from waystation.protocols.bsp.device import BspDevice
-from waystation.protocols.bsp.links import Mode
-from waystation.protocols.bsp.machine import BspMachine
+from waystation.protocols.bsp.device.links import Mode
+from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.messages import Message
 from waystation.protocols.bsp.profile import SEED
+from waystation.protocols.bsp.stream.machine import BspMachine
 from waystation.protocols.bsp.wire import encode, read_all
 from waystation.store.memory import MemoryStore
 

@@ -2,11 +2,11 @@
 
 from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bsp.device import BspDevice
-from waystation.protocols.bsp.formats import deps_v1_body, deps_v1_content
-from waystation.protocols.bsp.links import Mode, stream_terms
-from waystation.protocols.bsp.mailbox import Mailbox, control_group
-from waystation.protocols.bsp.mailbox_commands import AnswerStatus, Done, Host, decode, encode
+from waystation.protocols.bsp.device.links import Mode, stream_terms
+from waystation.protocols.bsp.device.sync import BspDevice
+from waystation.protocols.bsp.graph.formats import deps_v1_body, deps_v1_content
+from waystation.protocols.bsp.mailbox.commands import AnswerStatus, Done, Host, decode, encode
+from waystation.protocols.bsp.mailbox.host import Mailbox, control_group
 from waystation.protocols.bsp.profile import SEED
 from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.bsp.wire import RecordReader
@@ -80,13 +80,30 @@ class MailboxParty(Party):
     """A device with a mailbox."""
 
     def __init__(
-        self, clock, number, owners, store=None, *, allows=lambda owner: True, stays=(), groups=(), **settings
+        self,
+        clock,
+        number,
+        owners,
+        store=None,
+        *,
+        allows=lambda owner: True,
+        stays=(),
+        groups=(),
+        limits=None,
+        **settings,
     ):
         super().__init__(clock, number, store, admits=self._admits)
         for group in groups:
             self.device.join(group, clock.now)
         self.mailbox = Mailbox(
-            self.device, self.keys, owners, BspSettings(**settings), self.store, allows=allows, stays=stays
+            self.device,
+            self.keys,
+            owners,
+            BspSettings(**settings),
+            self.store,
+            allows=allows,
+            stays=stays,
+            limits=limits,
         )
         self.mailbox.set_wall(clock.now, WALL_US + clock.now)
         self.mailbox.load(clock.now)
@@ -178,9 +195,9 @@ def meet(one, other):
             party.commit()
             if not peer.device.knows(party.key) or not party.device.knows(peer.key):
                 continue
-            data = b"".join(party.device.speak(peer.key, party.clock.now))
+            data = b"".join(party.device.send_due(peer.key, party.clock.now))
             for record in RecordReader(party.profile).feed(data):
-                peer.device.hear(party.key, record, party.clock.now)
+                peer.device.receive(party.key, record, party.clock.now)
             is_busy = is_busy or bool(data)
             peer.commit()
     for party, link in links:

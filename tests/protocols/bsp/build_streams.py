@@ -3,8 +3,8 @@
 import hashlib
 
 from waystation.crypto.signing import KeyPair, sign
-from waystation.protocols.bsp import handshake
-from waystation.protocols.bsp.handshake import Hello, Proof, Role, Verdict, transcript
+from waystation.protocols.bsp.stream import handshake
+from waystation.protocols.bsp.stream.handshake import Hello, Proof, Role, Verdict, transcript
 
 US, FRIEND, STRANGER = (
     KeyPair.from_seed(hashlib.sha256(name).digest()) for name in (b"bsp us", b"bsp friend", b"bsp stranger")

@@ -1,6 +1,6 @@
 """A device that is obviously right: flags per message and peer in a dictionary, and rules that scan all of them.
 
-It is the oracle for ``waystation.protocols.bsp.device`` in modes interactive and batch (auto is a choice between these
+It is the oracle for ``waystation.protocols.bsp.device.sync`` in modes interactive and batch (auto chooses between these
 that no rule prescribes). Its tables are those of bsp 2 and 3, line by line; its graphs are ``GraphModel``. What is on
 disk is a set of identifiers: nothing is said about a message before it is there.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.protocols.bsp.graph_model import GraphModel, Told
-from waystation.protocols.bsp.links import CAP_FACTOR, LinkTerms, Mode, Visibility
+from waystation.protocols.bsp.device.links import CAP_FACTOR, LinkTerms, Mode, Visibility
 
 US_PER_MS = 1_000
 

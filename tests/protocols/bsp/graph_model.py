@@ -1,7 +1,7 @@
 """A message graph that is obviously right: sets and fixpoints, computed from nothing after every message.
 
-It is the oracle for ``waystation.protocols.bsp.graph`` and shares no line with it. A message is a ``Told``: what the
-device was told of it. Nothing is remembered between two questions but the list of what was told.
+It is the oracle for ``waystation.protocols.bsp.graph.order`` and shares no line with it. A message is a ``Told``: what
+the device was told of it. Nothing is remembered between two questions but the list of what was told.
 """
 
 from typing import NamedTuple

@@ -242,7 +242,7 @@ def test_malformed_records_refuse_the_bundle(record):
 def test_records_are_those_of_the_profile():
     """A bundle of the other profile is refused at its first record."""
     assert refusal_of(sealed(), profile=BRIAR) is Refusal.VERSION
-    assert opened(sealed([BRIAR.greeting]), profile=BRIAR).records[0].versions == b"\x00"
+    assert opened(sealed([BRIAR.first_record]), profile=BRIAR).records[0].versions == b"\x00"
 
 
 def test_fresh_key_of_small_order_is_refused():

@@ -18,7 +18,7 @@ from tests.protocols.bsp.build import (
     spelled,
 )
 from waystation.core.errors import LocalError
-from waystation.protocols.bsp.groups import Group
+from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.messages import TIMESTAMP_MAX, RecordType, Versions
 from waystation.protocols.bsp.profile import BRIAR, CLIENT_NAME_BYTES_MAX, MAJOR_MAX, PROFILES, SEED
 from waystation.protocols.bsp.wire import read_all
@@ -234,7 +234,7 @@ def test_seed_is_what_the_digest_says():
     """specs/bsp.md 7: version 1, bodies may be empty, 2,047 identifiers, the oldest offer goes, no greeting."""
     assert (SEED.name, SEED.version, SEED.body_bytes_min, SEED.ids_read_max) == ("seed", 1, 0, 2_047)
     assert (SEED.descriptor_bytes_max, SEED.drops_oldest_offer, SEED.serves_held) == (32_768, True, True)
-    assert (SEED.greeting, SEED.extra_types) == (b"", frozenset())
+    assert (SEED.first_record, SEED.extra_types) == (b"", frozenset())
 
 
 def test_briar_is_what_the_digest_says():
@@ -247,8 +247,8 @@ def test_briar_is_what_the_digest_says():
 
 def test_greeting_is_a_record_of_its_profile():
     """Briar's says that we speak version 0 and no other."""
-    assert read_all(BRIAR, BRIAR.greeting) == [Versions(b"\0")]
-    assert read_all(SEED, SEED.greeting) == []
+    assert read_all(BRIAR, BRIAR.first_record) == [Versions(b"\0")]
+    assert read_all(SEED, SEED.first_record) == []
 
 
 def test_labels_are_those_of_the_vectors():

@@ -18,10 +18,10 @@ from tests.protocols.bsp.build_streams import (
 )
 from waystation.core.effects import Peer
 from waystation.core.instant import Instant, after_ms
-from waystation.protocols.bsp.handshake import Acceptor, Dialler
 from waystation.protocols.bsp.profile import SEED
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.session import HANDSHAKING, TRANSITIONS, Move, Session, State
+from waystation.protocols.bsp.stream.handshake import Acceptor, Dialler
 from waystation.protocols.bsp.wire import RecordReader
 
 NOW = Instant(1_000_000)
@@ -293,7 +293,7 @@ def test_record_under_way_has_thirty_seconds():
     """Counted from its last byte, unless we do not read."""
     session = plain()
     session.reader.feed(b"\x01")
-    session.heard_at = after_ms(NOW, 5)
+    session.received_at = after_ms(NOW, 5)
 
     assert session.next_look() == after_ms(NOW, 30_005)
     assert session.overdue(after_ms(NOW, 30_004)) is None

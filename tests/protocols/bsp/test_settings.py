@@ -7,7 +7,7 @@ import pytest
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.core.settings import check
-from waystation.protocols.bsp.formats import FORMATS
+from waystation.protocols.bsp.graph.formats import FORMATS
 from waystation.protocols.bsp.profile import PROFILES
 from waystation.protocols.bsp.settings import (
     BspSettings,
@@ -134,7 +134,7 @@ def test_group_that_is_none_is_refused_by_name(change, words):
 
 def test_group_that_stands_twice_is_refused():
     """Client and descriptor make it one, whatever its name; another descriptor makes another."""
-    with pytest.raises(LocalError, match="one group stands twice"):
+    with pytest.raises(LocalError, match="one group is listed twice"):
         read_groups([GROUP, GROUP | {"name": "village"}])
 
     assert len(read_groups([GROUP, GROUP | {"descriptor": "03"}])) == 2
@@ -202,7 +202,7 @@ def test_peer_without_a_key_is_refused():
 
 def test_peer_that_stands_twice_is_refused():
     """In either writing."""
-    with pytest.raises(LocalError, match="one key stands twice"):
+    with pytest.raises(LocalError, match="one key is listed twice"):
         read_peers([PEER, {"key": encode_id52(ANNA)}])
 
 

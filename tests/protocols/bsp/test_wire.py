@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from fuzz.bsp_wire import BspWireTarget
+from fuzz.bsp.wire import BspWireTarget
 from fuzz.run import fuzz
 from tests.protocols.bsp.build import (
     BRIAR_VECTORS,
@@ -345,7 +345,7 @@ def test_bytes_that_hold_nothing_else_are_read_at_once(profile):
 @pytest.mark.parametrize(("tail", "refusal"), [("01", Refusal.TRUNCATED), ("01000000", Refusal.EMPTY_LIST)])
 def test_bytes_that_end_badly_are_malformed(tail, refusal):
     """Cut or illegal, the whole is refused, with its reason."""
-    with pytest.raises(MalformedError, match=rf"^{refusal.value}: behind 5 records$") as caught:
+    with pytest.raises(MalformedError, match=rf"^{refusal.value}: after 5 records$") as caught:
         read_all(SEED, stream_of(SEED, *every_record(SEED)) + bytes.fromhex(tail))
 
     assert caught.value.refusal is refusal

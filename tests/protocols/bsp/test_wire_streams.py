@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz.bsp_wire import read_slowly
+from fuzz.bsp.wire import read_slowly
 from tests.protocols.bsp.build import (
     EVERY_PROFILE,
     LENGTHS_AT_EDGES,

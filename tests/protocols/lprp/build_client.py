@@ -5,9 +5,9 @@ import random
 from waystation.core.effects import Peer, Send
 from waystation.core.instant import Instant
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.lprp.client import LprpClient
-from waystation.protocols.lprp.client_events import WorkWanted
-from waystation.protocols.lprp.client_settings import ClientSettings
+from waystation.protocols.lprp.client.events import WorkWanted
+from waystation.protocols.lprp.client.machine import LprpClient
+from waystation.protocols.lprp.client.settings import ClientSettings
 from waystation.protocols.lprp.messages import Command, Packet
 from waystation.protocols.lprp.wire import Codec
 from waystation.protocols.lprp.work import search

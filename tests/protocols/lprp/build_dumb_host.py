@@ -10,7 +10,7 @@ import random
 from tests.protocols.lprp.build_client import CODEC, HOST, PEER, US, WALL_MS, Stage, counter_of
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import verify
-from waystation.protocols.lprp.client_events import PacketArrived, WorkWanted
+from waystation.protocols.lprp.client.events import PacketArrived, WorkWanted
 from waystation.protocols.lprp.messages import Command
 from waystation.protocols.lprp.wire import signed_part
 from waystation.protocols.lprp.work import is_enough

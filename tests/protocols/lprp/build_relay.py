@@ -11,10 +11,11 @@ from waystation.core.effects import Commit, SendTo, Verify
 from waystation.core.facts import Refused
 from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair, verify_any
+from waystation.protocols.lprp.limits import DEFAULT_LIMITS
 from waystation.protocols.lprp.messages import STALE_ADDRESS_MS, Command
-from waystation.protocols.lprp.relay import LprpRelay
+from waystation.protocols.lprp.relay.machine import LprpRelay
+from waystation.protocols.lprp.relay.sources import prefix_key
 from waystation.protocols.lprp.settings import LprpSettings
-from waystation.protocols.lprp.sources import prefix_key
 from waystation.protocols.lprp.whitelist import ZERO_KEY, toggled, whitelist_hash
 from waystation.protocols.lprp.work import is_enough, leading_zero_bits, search, solution_of, work_hash
 from waystation.store.memory import MemoryStore
@@ -80,16 +81,26 @@ class Host:
     """One relay with its store, its clock, and all it ever sent."""
 
     def __init__(
-        self, *, store=None, wall_ms=NOW_MS, codec=BIG, rate_limits=True, admits=lambda _key: True, **settings
+        self,
+        *,
+        store=None,
+        wall_ms=NOW_MS,
+        codec=BIG,
+        rate_limits=True,
+        admits=lambda _key: True,
+        limits=DEFAULT_LIMITS,
+        **settings,
     ):
         self.store = store if store is not None else MemoryStore()
         self.codec, self.now, self.offset_ms = codec, START, wall_ms - START // 1_000
         self.key = HOST
-        self.made_with = {"rate_limits": rate_limits, "admits": admits}
+        self.made_with = {"rate_limits": rate_limits, "admits": admits, "limits": limits}
         self.settings = settings_of(**settings)
         self.facts, self.sent, self.refused, self.commits = [], [], Counter(), []
         self.holds_commits = self.holds_checks = self.believes_all = False
         self.held, self.checks_held, self.checks_count = [], [], 0
+        self.met = []
+        """Refusals as facts."""
         self.start()
 
     def start(self):
@@ -201,6 +212,7 @@ class Host:
             self.relay.committed(effect.ticket, self.now)
         elif isinstance(effect, Refused):
             self.refused[effect.reason] += effect.times
+            self.met.append(effect)
         else:
             self.facts.append(effect)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.lprp_wire import LprpWireTarget
+from fuzz.lprp.wire import LprpWireTarget
 from fuzz.run import fuzz
 from tests.protocols.lprp.build import (
     BIG,

@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from waystation.crypto.signing import KeyPair, sign
-from waystation.protocols.merk import contents, messages
+from waystation.protocols.merk import messages
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import Frame, MessageType, Role
+from waystation.protocols.merk.payload import contents
 from waystation.protocols.merk.refusals import MalformedError
 from waystation.protocols.merk.wire import decode_frame, encode_frame, make_advert
 

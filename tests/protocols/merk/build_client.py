@@ -7,11 +7,11 @@ from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import sign
 from waystation.protocols.merk import messages, wire
-from waystation.protocols.merk.client import MerkClient
-from waystation.protocols.merk.client_events import MessageArrived, MessageDropped
-from waystation.protocols.merk.contents import Text
+from waystation.protocols.merk.client.events import MessageArrived, MessageDropped
+from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.messages import CONFIRMATION, Feature, MessageType, Role
-from waystation.protocols.merk.sealing import encrypted_frame, signed_frame
+from waystation.protocols.merk.payload.contents import Text
+from waystation.protocols.merk.payload.sealing import encrypted_frame, signed_frame
 
 PEER = Peer(7)
 START = Instant(1_000_000)

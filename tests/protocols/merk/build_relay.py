@@ -2,11 +2,10 @@
 
 import random
 
-from tests.protocols.merk.net import START, Net, key_of
+from tests.protocols.merk.net import START, Net, in_force, key_of
 from waystation.core.effects import Peer
 from waystation.core.instant import after_ms
-from waystation.protocols.merk import greeting, wire
-from waystation.protocols.merk.mesh import Mesh
+from waystation.protocols.merk import wire
 from waystation.protocols.merk.messages import (
     ClientAbsent,
     ClientFound,
@@ -17,6 +16,8 @@ from waystation.protocols.merk.messages import (
     ServerEntry,
     Servers,
 )
+from waystation.protocols.merk.relay import authentication
+from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.session import Contact, Session, State, Traffic
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.store.memory import MemoryStore
@@ -25,7 +26,7 @@ NODE, ALICE, BOB, CAROL, X, Y = (key_of(name) for name in ("node", "alice", "bob
 DELIVERED, UNKNOWN, FULL = DeliveryCode.DELIVERED, DeliveryCode.UNKNOWN_TARGET, DeliveryCode.QUEUE_FULL
 TIMEOUT, LARGE, RATE = DeliveryCode.LOOKUP_TIMEOUT, DeliveryCode.TOO_LARGE, DeliveryCode.RATE
 ID = b"i" * 16
-CHALLENGE = greeting.challenge_frame(b"\xff" * 32)
+CHALLENGE = authentication.challenge_frame(b"\xff" * 32)
 MIB = 1 << 20
 SECOND = 1_000_000
 PUBLIC = "ws://8.8.8.8/merk"
@@ -86,7 +87,7 @@ def dialled(net, key=X, *, learnt=False, **settings):
 def confirmed(net, key=X, **settings):
     """Return the same, up to the relay's HELLO."""
     node, line = dialled(net, key, **settings)
-    line.send(CHALLENGE, greeting.confirm_frame(key.public))
+    line.send(CHALLENGE, authentication.confirm_frame(key.public))
     return node, line
 
 
@@ -95,7 +96,7 @@ def confirmed(net, key=X, **settings):
 
 def mesh_of(store=None, **settings):
     """Return what a node knows of others at its start."""
-    return Mesh(MerkSettings(**settings), NODE.public, store or MemoryStore(), random.Random(1))
+    return Mesh(MerkSettings(**settings), NODE.public, store or MemoryStore(), random.Random(1), in_force())
 
 
 def link(key, number=1, *, url="", address=""):

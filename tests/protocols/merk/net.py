@@ -8,10 +8,12 @@ import random
 from collections import deque
 
 from waystation.core.effects import Close, Commit, Dial, Peer, Send, SendMany
-from waystation.core.facts import LinkEnded, LookupFinished, Refused
+from waystation.core.facts import MeshLinkEnded, MeshLookup, Refused
 from waystation.core.instant import Instant, after_ms
+from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair, sign
-from waystation.protocols.merk import greeting, wire
+from waystation.protocols.merk import wire
+from waystation.protocols.merk.limits import DEFAULT_LIMITS, MerkLimits
 from waystation.protocols.merk.messages import (
     Auth,
     ClientAbsent,
@@ -25,16 +27,25 @@ from waystation.protocols.merk.messages import (
     Role,
 )
 from waystation.protocols.merk.refusals import Refusal
-from waystation.protocols.merk.relay import MerkRelay
+from waystation.protocols.merk.relay import authentication
+from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.store.memory import MemoryStore
 
 START = Instant(1_000_000)
 WALL_MS = 1_700_000_000_000
-ALL_FEATURES = greeting.FEATURES
+ALL_FEATURES = authentication.FEATURES
 TURNS_MAX = 20_000
-LEFT_WHEN_ALL_HAVE_GONE = ("addresses", "adverts", "places", "seen_forwards")
+LEFT_WHEN_ALL_HAVE_GONE = (
+    *("addresses", "learnt_addresses", "connect_addresses"),
+    *("adverts", "places", "seen_forwards"),
+)
 """What a relay may remember of those who have left."""
+
+
+def in_force(**limits):
+    """Return the limits that parts of a relay hold to: the defaults but for what is named."""
+    return InForce(MerkLimits(**limits))
 
 
 def key_of(name):
@@ -81,11 +92,11 @@ class Node:
 
     def searches(self):
         """Return how its searches ended."""
-        return [fact.result for fact in self.facts_of(LookupFinished)]
+        return [fact.result for fact in self.facts_of(MeshLookup)]
 
     def link_ends(self):
         """Return the links that are over."""
-        return self.facts_of(LinkEnded)
+        return self.facts_of(MeshLinkEnded)
 
 
 class Line:
@@ -130,7 +141,7 @@ class Line:
     def answer(self):
         """Answer the challenge that has been heard."""
         (challenge,) = self.hear()
-        return self.send(greeting.answer_frame(wire.decode_frame(challenge).payload, self.key))
+        return self.send(authentication.answer_frame(wire.decode_frame(challenge).payload, self.key))
 
     def greet(self, role=Role.CLIENT, features=ALL_FEATURES, address=""):
         """Say HELLO."""
@@ -233,13 +244,26 @@ class Net:
         store=None,
         rate_limits=True,
         admits=lambda _key: True,
+        is_unlimited=lambda _key: False,
+        admits_unproved=lambda: True,
         settles=True,
+        limits=DEFAULT_LIMITS,
         **settings,
     ):
         """Start a relay, whose address is ``ws://name``, and let it dial its peers unless others start with it."""
         rng = random.Random(f"node {name} {self._peers}")
         key_pair, store = key_pair or key_of(f"node {name}"), store or MemoryStore()
-        relay = MerkRelay(MerkSettings(**settings), key_pair, store, rng, rate_limits=rate_limits, admits=admits)
+        relay = MerkRelay(
+            MerkSettings(**settings),
+            key_pair,
+            store,
+            rng,
+            limits=limits,
+            rate_limits=rate_limits,
+            admits=admits,
+            is_unlimited=is_unlimited,
+            admits_unproved=admits_unproved,
+        )
         relay.set_wall(self.now, WALL_MS * 1_000)
         node = self.nodes[name] = Node(self, name, key_pair, relay, store)
         if settles:
@@ -307,9 +331,9 @@ class Net:
     def original(self, node, key):
         """Come through the door for original relays."""
         line = self.connect(node, key, door="mesh")
-        line.send(greeting.challenge_frame(b"\xff" * 32))
+        line.send(authentication.challenge_frame(b"\xff" * 32))
         line.hear()
-        return line.send(greeting.confirm_frame(key.public))
+        return line.send(authentication.confirm_frame(key.public))
 
     def dialled(self):
         """Return and forget the connections that relays have opened to addresses where tests listen."""

@@ -8,7 +8,8 @@ from tests.protocols.merk.net import START, Net, assert_closed, data_to, key_of
 from waystation.core.effects import Peer
 from waystation.core.facts import Refused
 from waystation.core.instant import Instant, after_ms
-from waystation.protocols.merk import greeting, session, wire
+from waystation.protocols.merk import session, wire
+from waystation.protocols.merk.limits import DEFAULT_LIMITS
 from waystation.protocols.merk.messages import (
     AddServer,
     Auth,
@@ -27,6 +28,7 @@ from waystation.protocols.merk.messages import (
     Servers,
 )
 from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.relay import authentication
 from waystation.protocols.merk.session import (
     NODES,
     ORIGINALS,
@@ -45,12 +47,12 @@ LEGAL = {
     (State.CHALLENGED, Move.ANSWER): State.CLIENT,
     (State.CLIENT, Move.PROOF): State.PEER,
     (State.DIALLED, Move.CHALLENGE): State.ANSWERED,
-    (State.ANSWERED, Move.CONFIRM): State.GREETING,
-    (State.GREETING, Move.PROOF): State.PEER,
-    (State.GREETING, Move.SILENCE): State.UPSTREAM,
+    (State.ANSWERED, Move.CONFIRM): State.AWAITING_HELLO,
+    (State.AWAITING_HELLO, Move.PROOF): State.PEER,
+    (State.AWAITING_HELLO, Move.SILENCE): State.UPSTREAM,
     (State.UPSTREAM, Move.PROOF): State.PEER,
-    (State.DOOR, Move.CHALLENGE): State.DOOR_ANSWERED,
-    (State.DOOR_ANSWERED, Move.CONFIRM): State.DOWNSTREAM,
+    (State.AWAITING_CHALLENGE, Move.CHALLENGE): State.CHALLENGE_ANSWERED,
+    (State.CHALLENGE_ANSWERED, Move.CONFIRM): State.DOWNSTREAM,
 }
 OPEN = [state for state in State if state is not State.CLOSED]
 UNKNOWN_KINDS = (0, 6, 255)
@@ -96,7 +98,7 @@ def test_a_session_without_allowances_affords_everything():
 def test_frames_are_counted(state, factor):
     """A thousand at once and 500 a second for a client; a node speaks for many, an unproved one for fewer."""
     one = lone(state)
-    one.give_allowances(START)
+    one.give_allowances(DEFAULT_LIMITS, START)
     burst = sum(one.affords(1, START) for _ in range(41_000))
     later = sum(one.affords(1, Instant(START + SECOND)) for _ in range(41_000))
 
@@ -106,7 +108,7 @@ def test_frames_are_counted(state, factor):
 def test_large_frames_are_weighed_and_small_ones_are_not():
     """64 MiB at once and 16 MiB a second; up to 4 KiB only the count counts."""
     one = lone(State.CLIENT)
-    one.give_allowances(START)
+    one.give_allowances(DEFAULT_LIMITS, START)
 
     assert sum(one.affords(8 << 20, START) for _ in range(20)) == 8
     assert not one.affords(4_097, START)
@@ -117,7 +119,7 @@ def test_large_frames_are_weighed_and_small_ones_are_not():
 def test_a_run_is_afforded_whole_or_not_at_all():
     """What is refused costs nothing."""
     one = lone(State.CLIENT)
-    one.give_allowances(START)
+    one.give_allowances(DEFAULT_LIMITS, START)
 
     assert not one.affords_run(1_001, 64 << 20, START)
     assert not one.affords_run(1, (64 << 20) + 1, START)
@@ -154,18 +156,18 @@ def reach(net, state):
         return net.client(net.node(), X)
     if state is State.PEER:
         return net.peer(net.node(), X)
-    if state in (State.DOOR, State.DOOR_ANSWERED):
+    if state in (State.AWAITING_CHALLENGE, State.CHALLENGE_ANSWERED):
         line = net.connect(net.node(), X, door="mesh")
-        return line if state is State.DOOR else line.send(greeting.challenge_frame(b"\xff" * 32))
+        return line if state is State.AWAITING_CHALLENGE else line.send(authentication.challenge_frame(b"\xff" * 32))
     if state is State.DOWNSTREAM:
         return net.original(net.node(), X)
     net.node(peers=["ws://test"])
     (line,) = net.dialled()
     line.key = X
     if state is not State.DIALLED:
-        line.send(greeting.challenge_frame(b"\xff" * 32))
-    if state in (State.GREETING, State.UPSTREAM):
-        line.send(greeting.confirm_frame(X.public))
+        line.send(authentication.challenge_frame(b"\xff" * 32))
+    if state in (State.AWAITING_HELLO, State.UPSTREAM):
+        line.send(authentication.confirm_frame(X.public))
     if state is State.UPSTREAM:
         net.pass_ms(2_000)
     return line
@@ -219,13 +221,17 @@ CLOSES = {
     (State.PEER, "HANDSHAKE"): Refusal.MISPLACED_HANDSHAKE,
     **{(State.CHALLENGED, name): Refusal.FRAME_BEFORE_AUTH for name in NAMES if name != "HANDSHAKE"},
     (State.CHALLENGED, "HANDSHAKE"): Refusal.BAD_ANSWER,
-    **{(state, name): Refusal.HOSTILE_CHALLENGE for state in (State.DIALLED, State.DOOR) for name in NAMES},
-    **{(state, name): Refusal.BAD_ANSWER for state in (State.ANSWERED, State.DOOR_ANSWERED) for name in NAMES},
+    **{
+        (state, name): Refusal.HOSTILE_CHALLENGE
+        for state in (State.DIALLED, State.AWAITING_CHALLENGE)
+        for name in NAMES
+    },
+    **{(state, name): Refusal.BAD_ANSWER for state in (State.ANSWERED, State.CHALLENGE_ANSWERED) for name in NAMES},
     (State.CLIENT, "HANDSHAKE"): Refusal.MISPLACED_HANDSHAKE,
     (State.CLIENT, "Auth"): Refusal.BAD_PEER_AUTH,
-    (State.GREETING, "Auth"): Refusal.BAD_PEER_AUTH,
+    (State.AWAITING_HELLO, "Auth"): Refusal.BAD_PEER_AUTH,
     (State.UPSTREAM, "Auth"): Refusal.BAD_PEER_AUTH,
-    (State.GREETING, "broken info"): Refusal.MALFORMED_INFO,
+    (State.AWAITING_HELLO, "broken info"): Refusal.MALFORMED_INFO,
 }
 """What ends a connection."""
 COUNTED = {
@@ -294,6 +300,6 @@ def test_nothing_moves_a_closed_connection(name):
 
 
 def test_constants_are_those_of_the_specification():
-    """Deadlines in milliseconds: 5 s for the handshake, 2 s at the door and for a greeting."""
-    assert (session.AUTH_DEADLINE_MS, session.DOOR_DEADLINE_MS, session.GREETING_MS) == (5_000, 2_000, 2_000)
+    """Deadlines in milliseconds: 5 s for the handshake, 2 s at the door and for a authentication."""
+    assert (session.AUTH_DEADLINE_MS, session.CHALLENGE_DEADLINE_MS, session.HELLO_ANSWER_MS) == (5_000, 2_000, 2_000)
     assert after_ms(START, session.PEER_PROOF_MS) == START + 5 * SECOND

@@ -18,8 +18,10 @@ import rfc8785
 from blake3 import blake3
 
 from waystation.core.dids import encode_did
+from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.canonical import parse
+from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.packet import Packet, read_packet
 from waystation.protocols.strata.refusals import Code, RefusedError
 
@@ -31,6 +33,11 @@ ALICE, BOB, RELAY, CLIENT = (PEOPLE[name] for name in ("alice", "bob", "relay", 
 ALICE_KEY_2, ALICE_RECOVERY = PEOPLE["alice_key2"], PEOPLE["alice_recovery"]
 MEDIA_HASH = "0x" + blake3(b"a photo").hexdigest()
 EDITED_HASH = "0x" + blake3(b"an edited photo").hexdigest()
+
+
+def in_force(**limits: int) -> InForce[StrataLimits]:
+    """Return the limits that parts of a relay hold to: the defaults but for what is named."""
+    return InForce(StrataLimits(**limits))
 
 
 def did(key: KeyPair) -> str:

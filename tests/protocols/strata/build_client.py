@@ -10,12 +10,12 @@ from tests.protocols.strata.build import (
     RELAY,
     did,
 )
-from waystation.core.effects import Peer
+from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.protocols.strata.client import StrataClient
-from waystation.protocols.strata.client_events import (
+from waystation.protocols.strata.client.events import (
     PacketArrived,
 )
+from waystation.protocols.strata.client.machine import StrataClient
 from waystation.protocols.strata.messages import Filters
 
 EVERYTHING = Filters()
@@ -28,22 +28,33 @@ def at(seconds):
 
 
 class Talk:
-    """A client and the words a relay says to it; ``sent`` and ``told`` are what it did since the last look."""
+    """A client and the messages of a relay; ``sent``, ``closes`` and ``told`` hold what it did since the last look."""
 
     def __init__(self, *, opened=True, **options):
         self.client = StrataClient(random.Random(1), **options)
         self._now = Instant(0)
+        self.peer = Peer(0)
         if opened:
-            self.client.opened(self.now, NOW)
+            self.open()
 
     @property
     def now(self):
         return self._now
 
+    def open(self):
+        self.peer = Peer(self.peer + 1)
+        self.client.set_wall(Instant(0), NOW * MICROSECONDS_PER_SECOND)
+        self.client.connect(self.peer, self.now)
+        return self
+
+    def drop(self):
+        self.client.disconnect(self.peer, self.now)
+        return self
+
     def hear(self, *messages):
         for message in messages:
             data = message if isinstance(message, bytes) else orjson.dumps(message)
-            self.client.receive(data, self.now, NOW + int(self.s))
+            self.client.receive(self.peer, data, self.now)
         return self
 
     @property
@@ -59,9 +70,10 @@ class Talk:
         return self
 
     def take(self):
-        outputs = self.client.take()
-        self.sent = [orjson.loads(output) for output in outputs if isinstance(output, bytes)]
-        self.told = [output for output in outputs if not isinstance(output, bytes)]
+        effects = self.client.take()
+        self.sent = [orjson.loads(effect.data) for effect in effects if isinstance(effect, Send)]
+        self.closes = [effect for effect in effects if isinstance(effect, Close)]
+        self.told = self.client.take_events()
         return self.told
 
     def subscribe(self, filters=EVERYTHING, **options):
@@ -106,29 +118,29 @@ class Pair:
     def open(self):
         self.peer = self.drive.connect()
         self._heard = 0
-        self.client.opened(self.drive.now, self.drive.wall_s)
+        self.client.set_wall(self.drive.now, self.drive.wall_s * MICROSECONDS_PER_SECOND)
+        self.client.connect(Peer(self.peer), self.drive.now)
         return self.run()
 
     def close(self):
         self.drive.drop(self.peer)
-        self.client.closed(self.drive.now)
+        self.client.disconnect(Peer(self.peer), self.drive.now)
         return self.run()
 
     def run(self):
         while True:
-            outputs = self.client.take()
+            effects = self.client.take()
+            self.told += self.client.take_events()
             heard = self.drive.got[self.peer][self._heard :]
             self._heard += len(heard)
-            if not outputs and not heard:
+            if not effects and not heard:
                 return self
             for message in heard:
-                self.client.receive(orjson.dumps(message), self.drive.now, self.drive.wall_s)
-            for output in outputs:
-                if isinstance(output, bytes):
-                    self.drive.relay.receive(Peer(self.peer), output, self.drive.now)
+                self.client.receive(Peer(self.peer), orjson.dumps(message), self.drive.now)
+            for effect in effects:
+                if isinstance(effect, Send):
+                    self.drive.relay.receive(Peer(self.peer), effect.data, self.drive.now)
                     self.drive.settle()
-                else:
-                    self.told.append(output)
 
     def packets(self):
         return [each.packet for each in self.told if isinstance(each, PacketArrived)]

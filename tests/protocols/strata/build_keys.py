@@ -4,7 +4,7 @@ from typing import Any
 
 from waystation.core.dids import encode_did, encode_key_multibase
 from waystation.crypto.hashing import sha256
-from waystation.protocols.strata.keyring import KeyEvent, Keyring, Method, RecoveryPolicy, read_key_event
+from waystation.protocols.strata.keys.keyring import KeyEvent, Keyring, Method, RecoveryPolicy, read_key_event
 
 NAMED = "did:strata:zero_cool"
 SKEW = 300

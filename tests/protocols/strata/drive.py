@@ -13,9 +13,9 @@ from waystation.core.effects import Append, Close, Commit, Hold, Peer, Send, Ver
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.packets import PacketQuery, PacketRow
 from waystation.crypto.signing import KeyPair, verify_any
-from waystation.protocols.strata.intake import Candidate, Verdict
 from waystation.protocols.strata.packet import Packet
-from waystation.protocols.strata.relay import StrataRelay
+from waystation.protocols.strata.relay.intake import Candidate, Verdict
+from waystation.protocols.strata.relay.machine import StrataRelay
 from waystation.protocols.strata.settings import StrataSettings
 from waystation.store.memory import MemoryStore
 
@@ -24,7 +24,11 @@ class Drive:
     """Drives one relay; times are Unix seconds that begin at ``NOW``."""
 
     def __init__(self, store: Any = None, *, rate_limits: bool = True, key: KeyPair = RELAY, **fields: Any) -> None:
-        relay_fields = {name: fields.pop(name) for name in ("static_dids", "documents", "waits") if name in fields}
+        relay_fields = {
+            name: fields.pop(name)
+            for name in ("static_dids", "documents", "waits", "limits", "admits", "admits", "access")
+            if name in fields
+        }
         self.store = store if store is not None else MemoryStore()
         self.relay = StrataRelay(
             StrataSettings(**fields),

@@ -16,7 +16,7 @@ from waystation.core.effects import Peer, Send
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.packet import Packet
-from waystation.protocols.strata.replica import UPSTREAMS_TABLE
+from waystation.protocols.strata.relay.replication import UPSTREAMS_TABLE
 from waystation.store.memory import MemoryStore
 
 

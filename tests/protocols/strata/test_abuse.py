@@ -26,9 +26,9 @@ from tests.protocols.strata.build import (
 )
 from tests.protocols.strata.drive import Drive
 from waystation.core.effects import Peer
-from waystation.protocols.strata.directory import StaticKey
-from waystation.protocols.strata.policy import Policy
 from waystation.protocols.strata.refusals import Code, End
+from waystation.protocols.strata.relay.directory import StaticKey
+from waystation.protocols.strata.relay.policy import Policy
 
 PUBLISH = b'{"type":"PUBLISH","packet":%b}'
 GOOD = orjson.dumps(post("good").body)
@@ -261,8 +261,7 @@ def test_auth_is_limited_per_address():
 
 def test_banned_identities_get_an_answer_before_the_close():
     """RFC-0004 3.7: an AUTH is always answered, also when its identity is not let in."""
-    drive = Drive()
-    drive.relay._admits = lambda _identity: False
+    drive = Drive(admits=lambda _identity: False)
     peer = drive.connect()
     answers = drive.auth(peer, client_msg_id="m")
 

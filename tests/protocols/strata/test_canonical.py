@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.run import fuzz
-from fuzz.strata_canonical import CanonicalTarget, make_value
+from fuzz.strata.canonical import CanonicalTarget, make_value
 from tests.protocols.strata.build import refused, text_of, vector
 from waystation.core.errors import LocalError
 from waystation.protocols.strata.canonical import (

@@ -14,8 +14,9 @@ import pytest
 from tests.protocols.strata.build import NOW, did, key, packet
 from tests.protocols.strata.drive import Drive
 from waystation.core.packets import PacketRow
-from waystation.protocols.strata import outbox, subscription
+from waystation.protocols.strata.limits import DEFAULT_LIMITS, StrataLimits
 from waystation.protocols.strata.packet import Packet
+from waystation.protocols.strata.relay import outbox, subscription
 from waystation.store import memory_packets
 
 AUTHORS = [key(number) for number in range(3)]
@@ -123,9 +124,9 @@ class Client:
 class World:
     """One relay, its clients, and what may happen to them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, limits: StrataLimits) -> None:
         self.rng = random.Random(seed)
-        self.drive = Drive(rate_limits=False)
+        self.drive = Drive(rate_limits=False, limits=limits)
         self.publisher = self.drive.connect("publisher")
         self.waiting = self.rng.sample(pool(), len(pool()))
         self.clients = [Client(self.rng) for _ in range(CLIENTS)]
@@ -183,9 +184,9 @@ MOVES = (
 )
 
 
-def play(seed: int) -> None:
+def play(seed: int, limits: StrataLimits = DEFAULT_LIMITS) -> None:
     """Play one seed to its end and compare."""
-    world = World(seed)
+    world = World(seed, limits)
     for _ in range(STEPS):
         world.rng.choice(MOVES)(world)
     finish(world.drive, world.clients)
@@ -233,8 +234,7 @@ def test_every_union_is_exact(first, monkeypatch):
         monkeypatch.setattr(subscription, "PAGE_BYTES_MAX", 1_200 if small else 262_144)
         monkeypatch.setattr(memory_packets, "ROWS_LOOKED_AT_MAX", 4 if small else 4_096)
         monkeypatch.setattr(outbox, "RECEIPT_BYTES", 1_500 if small else 262_144)
-        monkeypatch.setattr(outbox, "AHEAD_BYTES_MAX", 3_000 if small else 1_048_576)
         try:
-            play(seed)
+            play(seed, StrataLimits(ahead_bytes=3_000 if small else 1_048_576))
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error

@@ -1,87 +1,173 @@
-"""Laws of protocols.strata.limits."""
+"""Laws of protocols.strata.limits: the defaults are the wire reference's, and what an operator sets is what holds."""
 
+import dataclasses
+
+import orjson
 import pytest
 
-from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.protocols.strata import limits
-from waystation.protocols.strata.limits import RATES_PER_MINUTE, Kind, Limits, Rank, Scope
-from waystation.protocols.strata.refusals import Code
+from tests.protocols.strata.build import ALICE, key, packet, post
+from tests.protocols.strata.drive import Drive
+from waystation.core.dids import encode_did, identity_of
+from waystation.core.facts import Refused
+from waystation.protocols.strata.limits import DEFAULT_LIMITS, StrataLimits
+from waystation.protocols.strata.refusals import Code, End
 
-HOST = Scope("192.0.2.1", Rank.ANONYMOUS)
-
-
-def at(seconds):
-    """Return an instant."""
-    return Instant(int(seconds * MICROSECONDS_PER_SECOND))
+MIB = 1_048_576
 
 
-@pytest.mark.parametrize(("rank", "kind"), [pair for pair in RATES_PER_MINUTE if pair[1] is not Kind.BYTES])
-def test_a_minute_holds_its_allowance(rank, kind):
-    """Exactly so many pass at once, the next is refused with when to come back, and then it passes."""
-    allowed, scope = Limits(enabled=True), Scope("x", rank)
-    rate = RATES_PER_MINUTE[rank, kind]
-    assert all(allowed.take(scope, kind, at(0)) is None for _ in range(rate))
-    refusal = allowed.take(scope, kind, at(0))
-
-    extra = dict(refusal.extra)
-    assert (refusal.code, refusal.detail) == (Code.RATE_LIMITED, kind.value)
-    assert extra == {
-        "retry_after": max(1, -(-60 // rate)),
-        "limit": rate,
-        "remaining": 0,
-        "window_seconds": 60,
-    }
-    assert allowed.take(scope, kind, at(extra["retry_after"])) is None
+def refused_by(drive, reason):
+    """Return whom a relay has named in its refusals for one reason."""
+    return [fact.identity for fact in drive.facts if isinstance(fact, Refused) and fact.reason == reason.value]
 
 
-def test_spec_rates():
-    """specs/strata.md 14 gives these numbers."""
-    anonymous, authenticated, relay = Rank.ANONYMOUS, Rank.AUTHENTICATED, Rank.REPLICATING
-    rates = [RATES_PER_MINUTE[rank, kind] for rank in (anonymous, authenticated, relay)
-             for kind in (Kind.PUBLISH, Kind.SUBSCRIBE)]  # fmt: skip
-
-    assert rates == [30, 30, 600, 120, 6_000, 60]
-    assert RATES_PER_MINUTE[anonymous, Kind.AUTH] == 20
+def subscribe(name):
+    """Return a SUBSCRIBE."""
+    return {"type": "SUBSCRIBE", "subscription_id": name, "filters": {}}
 
 
-def test_scopes_and_kinds_do_not_touch_each_other():
-    """One host's flood takes nothing from another's, nor its packets from its subscriptions."""
-    allowed = Limits(enabled=True)
-    for _ in range(31):
-        allowed.take(HOST, Kind.PUBLISH, at(0))
+def test_defaults_are_those_of_the_wire_reference():
+    """What specs/strata.md 8, 10 and 12 to 14 promise holds where the operator sets nothing."""
+    promised = StrataLimits(
+        publish_per_minute_anonymous=30,
+        publish_per_minute=600,
+        publish_per_minute_replicating=6_000,
+        subscribe_per_minute_anonymous=30,
+        subscribe_per_minute=120,
+        subscribe_per_minute_replicating=60,
+        auth_per_minute=20,
+        bytes_per_minute_anonymous=8 * MIB,
+        bytes_per_minute=160 * MIB,
+        bytes_per_minute_replicating=1_600 * MIB,
+        auth_failures=5,
+        malformed=20,
+        limits_ignored=100,
+        subscriptions=32,
+        filter_texts=8_000,
+        pending_packets=512,
+        pending_bytes=8 * MIB,
+        key_event_bytes=8_192,
+        trust_edges_strong=20,
+        trust_edges_weak=100,
+    )
 
-    assert allowed.take(HOST, Kind.SUBSCRIBE, at(0)) is None
-    assert allowed.take(Scope("192.0.2.2", Rank.ANONYMOUS), Kind.PUBLISH, at(0)) is None
-    assert allowed.take(HOST, Kind.PUBLISH, at(0)) is not None
-
-
-def test_large_requests_say_how_long_they_wait():
-    """What needs more than is left waits for all of it, and spends nothing meanwhile."""
-    allowed = Limits(enabled=True)
-    rate = RATES_PER_MINUTE[Rank.ANONYMOUS, Kind.BYTES]
-    assert allowed.take(HOST, Kind.BYTES, at(0), rate) is None
-    refusal = dict(allowed.take(HOST, Kind.BYTES, at(0), rate // 2).extra)
-
-    assert refusal["retry_after"] == 30
-    assert allowed.take(HOST, Kind.BYTES, at(29), rate // 2) is not None
-    assert allowed.take(HOST, Kind.BYTES, at(30), rate // 2) is None
-
-
-def test_switched_off_everything_passes():
-    """Without rate limits nothing is counted or kept."""
-    lifted = Limits(enabled=False)
-
-    assert all(lifted.take(HOST, Kind.PUBLISH, at(0)) is None for _ in range(1_000))
-    assert len(lifted) == 0
+    assert promised == DEFAULT_LIMITS
 
 
-def test_scopes_are_bounded(monkeypatch):
-    """The longest silent scope is forgotten for a new one, and one that is active keeps its count."""
-    monkeypatch.setattr(limits, "SCOPES_MAX", 3)
-    allowed = Limits(enabled=True)
-    for number in range(31):
-        allowed.take(HOST, Kind.PUBLISH, at(0))
-        allowed.take(Scope(f"host {number}", Rank.ANONYMOUS), Kind.PUBLISH, at(0))
+def test_every_use_is_a_size_of_the_relay():
+    """What is listed beside a limit is counted."""
+    assert {field.metadata["use"] for field in dataclasses.fields(StrataLimits)} - {""} <= Drive().relay.sizes().keys()
 
-    assert len(allowed) == 3
-    assert allowed.take(HOST, Kind.PUBLISH, at(0)) is not None
+
+def test_packets_that_an_operator_allows_are_those_that_pass():
+    """The refusal names the limit in force; a new one holds for addresses that are counted already."""
+    drive = Drive(limits=StrataLimits(publish_per_minute_anonymous=2))
+    peer = drive.connect("192.0.2.1")
+    first = [drive.publish(peer, post(f"{number}")) for number in range(3)]
+    drive.relay.use_limits(StrataLimits(publish_per_minute_anonymous=600))
+    drive.wall_s += 1
+    second = [drive.publish(peer, post(f"again {number}"))["type"] for number in range(10)]
+
+    assert [answer["type"] for answer in first] == ["OK", "OK", "ERROR"]
+    assert (first[-1]["code"], first[-1]["limit"]) == ("rate_limited", 2)
+    assert second == ["OK"] * 10
+
+
+def test_identities_have_limits_of_their_own():
+    """What an identity is refused for is told with its name."""
+    drive = Drive(limits=StrataLimits(publish_per_minute=1))
+    peer = drive.connect()
+    drive.auth(peer, ALICE)
+    drive.publish(peer, post("one"))
+    drive.publish(peer, post("two"))
+
+    assert refused_by(drive, Code.RATE_LIMITED) == [identity_of(encode_did(ALICE.public))]
+
+
+def test_manifest_names_the_limits_in_force():
+    """The page that clients read shows what the operator has set, after a reload as well."""
+    drive = Drive(limits=StrataLimits(publish_per_minute=7))
+
+    def told():
+        answer = drive.relay.answer("/.well-known/strata-relay.json", "192.0.2.1", drive.now)
+        return orjson.loads(answer.body)["limits"]["publish_per_minute"]
+
+    before = told()
+    drive.relay.use_limits(StrataLimits(publish_per_minute_anonymous=3))
+
+    assert before == {"anonymous": 30, "authenticated": 7, "replicating": 6_000}
+    assert told() == {"anonymous": 3, "authenticated": 600, "replicating": 6_000}
+
+
+def test_pages_that_an_operator_allows_are_those_that_are_shown():
+    """The next GET of the address gets 429."""
+    drive = Drive(limits=StrataLimits(http_per_minute=1))
+    answers = [drive.relay.answer("/strata/descriptor", "192.0.2.1", drive.now).status for _ in range(2)]
+
+    assert answers == [404, 429]
+
+
+@pytest.mark.parametrize(
+    ("limits", "offend", "end"),
+    [
+        ({"malformed": 2}, lambda drive, peer: drive.send(peer, b"{"), End.MALFORMED),
+        ({"auth_failures": 2}, lambda drive, peer: drive.auth(peer, author_id="did:a:b"), End.AUTH_FAILURES),
+        (
+            {"limits_ignored": 2, "subscribe_per_minute_anonymous": 1},
+            lambda drive, peer: drive.send(peer, subscribe("s")),
+            End.LIMIT_IGNORED,
+        ),
+    ],
+)
+def test_offences_that_an_operator_allows_are_those_that_close(limits, offend, end):
+    """The end is counted under its reason, and not before its time."""
+    drive = Drive(limits=StrataLimits(**limits))
+    peer = drive.connect()
+    while peer not in drive.closed:
+        offend(drive, peer)
+
+    assert drive.closed[peer].reason is end
+    assert refused_by(drive, end) == [None]
+
+
+def test_subscriptions_that_an_operator_allows_are_those_that_stand():
+    """A raised limit takes the next one on the same connection."""
+    drive = Drive(limits=StrataLimits(subscriptions=1))
+    peer = drive.connect()
+    drive.send(peer, subscribe("a"))
+    refused = drive.send(peer, subscribe("b"))[-1]
+    drive.relay.use_limits(StrataLimits(subscriptions=2))
+    drive.send(peer, subscribe("b"))
+
+    assert (refused["code"], refused["limit"]) == ("too_many_subscriptions", 1)
+    assert drive.relay.sizes()["subscriptions"] == 2
+    assert refused_by(drive, Code.TOO_MANY_SUBSCRIPTIONS) == [None]
+
+
+def test_trust_edges_that_an_operator_allows_are_those_that_are_stored():
+    """The refusal names the limit in force."""
+    drive = Drive(limits=StrataLimits(trust_edges_strong=1))
+    peer = drive.connect()
+    answers = [
+        drive.publish(
+            peer,
+            packet({"type": "TRUST_EDGE", "from": encode_did(ALICE.public), "to": f"did:a:{number}", "strength": 1}),
+        )
+        for number in range(2)
+    ]
+
+    assert [answer["type"] for answer in answers] == ["OK", "ERROR"]
+    assert answers[1]["limit"] == 1
+    assert drive.relay.sizes()["trust_authors"] == 1
+
+
+def test_keys_in_memory_are_as_many_as_an_operator_allows():
+    """A lowered limit makes room with the next author."""
+    drive = Drive()
+    peer = drive.connect()
+    for number in range(5):
+        drive.publish(peer, post("hello", key(number)))
+    before = drive.relay.sizes()["key_rings"]
+    drive.relay.use_limits(StrataLimits(key_rings=2))
+    drive.publish(peer, post("hello", key(9)))
+
+    assert (before, drive.relay.sizes()["key_rings"]) == (5, 2)

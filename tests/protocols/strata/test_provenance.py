@@ -33,11 +33,11 @@ from tests.protocols.strata.build import (
     signed,
     unsigned,
 )
-from tests.protocols.strata.test_certificate import issue
+from tests.protocols.strata.keys.test_certificate import issue
 from waystation.protocols.strata.packet import sign_body
 from waystation.protocols.strata.provenance import (
     Downgrade,
-    judge,
+    assess,
     mutated,
     restored,
     sign_client_attestation,
@@ -66,7 +66,7 @@ class Known:
 
 def judged(body, known=None):
     """Return the judgement of a body once the author has signed it."""
-    return judge(packet_of(signed(body)), known or Known())
+    return assess(packet_of(signed(body)), known or Known())
 
 
 def attested(header, **fields):
@@ -94,7 +94,7 @@ def lacking(header, name):
 
 def test_1_no_header_is_accepted():
     """A packet that claims nothing has nothing to prove."""
-    assert judge(post(), Known()) is None
+    assert assess(post(), Known()) is None
 
 
 def test_1_unknown_is_accepted():
@@ -361,7 +361,7 @@ def test_downgrade_on_the_wire():
 def test_mutated_packet_claims_nothing_and_can_be_restored():
     """The mode mutate removes claim and proofs, keeps everything else, and gives back what was signed."""
     read = packet_of(signed(photo(device(attestation_evidence="x", software="kept"))))
-    served, header = mutated(read.body, judge(read, Known()))
+    served, header = mutated(read.body, assess(read, Known()))
     shown = packet_of(json.loads(served))
 
     assert shown.body["provenance_header"] == claim("UNKNOWN") | {"software": "kept"}
@@ -374,7 +374,7 @@ def test_mutating_changes_no_stored_packet():
     """The packet that was judged stays as it was signed."""
     read = packet_of(signed(photo(claim(SOFTWARE))))
     before = rfc8785.dumps(read.body)
-    mutated(read.body, judge(read, Known()))
+    mutated(read.body, assess(read, Known()))
 
     assert rfc8785.dumps(read.body) == before == read.canonical
 
@@ -386,7 +386,7 @@ def test_client_attestation_of_the_sdk(genesis):
     ours = sign_client_attestation(body, did(CLIENT), "1.0.0", CLIENT)
 
     assert ours == client_attested(body)
-    assert judge(sign_body(ALICE, ours), Known()) is None
+    assert assess(sign_body(ALICE, ours), Known()) is None
     assert "client_attestation" not in body["provenance_header"]
 
 
@@ -401,7 +401,7 @@ def test_platform_attestation_of_the_sdk():
         lacking(given, "platform_attestation")
         == (client_attested(photo(claim(SOFTWARE)))["provenance_header"]["client_attestation"])
     )
-    assert judge(sign_body(ALICE, body), Known()) is None
+    assert assess(sign_body(ALICE, body), Known()) is None
 
 
 def test_client_digest_by_hand():

@@ -24,7 +24,7 @@ from tests.protocols.strata.build import (
 )
 from tests.protocols.strata.drive import Drive
 from waystation.core.facts import PacketJudged
-from waystation.protocols.strata.directory import StaticKey
+from waystation.protocols.strata.relay.directory import StaticKey
 
 DAY = 86_400
 

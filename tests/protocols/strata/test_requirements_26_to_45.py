@@ -31,8 +31,8 @@ from tests.protocols.strata.pair import Node, join, reads
 from waystation.core.dids import encode_key_multibase
 from waystation.core.facts import PacketJudged, PacketStored
 from waystation.crypto.signing import verify
-from waystation.protocols.strata.directory import StaticKey
 from waystation.protocols.strata.provenance import restored
+from waystation.protocols.strata.relay.directory import StaticKey
 
 DAY = 86_400
 ROOT, LEAF = key(1), key(2)

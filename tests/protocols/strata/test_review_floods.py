@@ -21,7 +21,7 @@ from tests.protocols.strata.build import (
 from tests.protocols.strata.drive import Drive
 from waystation.core.dids import encode_key_multibase
 from waystation.core.effects import Peer
-from waystation.protocols.strata.limits import RATES_PER_MINUTE, Kind, Rank
+from waystation.protocols.strata.limits import StrataLimits
 from waystation.store.memory import MemoryStore
 
 MIB = 1_048_576
@@ -68,7 +68,7 @@ def test_a_frame_of_too_many_values_is_not_parsed(member, monkeypatch):
     """What cannot have a canonical form small enough is too large before it becomes objects."""
     drive = Drive()
     parsed = []
-    monkeypatch.setattr("waystation.protocols.strata.relay.parse", lambda *given: parsed.append(given))
+    monkeypatch.setattr("waystation.protocols.strata.relay.machine.parse", lambda *given: parsed.append(given))
     values = ",".join([member] * 300_000).encode()
 
     answers = drive.send(drive.connect(), b'{"type":"PUBLISH","packet":{"content":[%b]}}' % values)
@@ -136,7 +136,9 @@ def test_a_client_without_a_name_is_not_looked_up(monkeypatch):
     """A client_id that is no DID, such as 200 kB of text, is unknown without a look-up that would remember it."""
     drive = Drive()
     asked = []
-    monkeypatch.setattr("waystation.protocols.strata.clients.ClientKeys.valid", lambda *given: asked.append(given))
+    monkeypatch.setattr(
+        "waystation.protocols.strata.relay.software_keys.ClientKeys.valid", lambda *given: asked.append(given)
+    )
     attestation = {"client_id": "c" * 200_000, "client_version": "1.0.0", "client_signature": "0x" + "0" * 128}
     header = claim("SOFTWARE", MEDIA_HASH, client_attestation=attestation)
 
@@ -168,7 +170,9 @@ def publish_with_forty_revoked_keys(drive, peer):
 def test_a_step_of_hiding_tries_few_signatures(monkeypatch):
     """However many keys an author has revoked, one step after a REVOKE tries about as many signatures as ever."""
     tried = []
-    monkeypatch.setattr("waystation.protocols.strata.upkeep.verify_any", lambda keys, *_: tried.append(len(keys)) or -1)
+    monkeypatch.setattr(
+        "waystation.protocols.strata.relay.retention.verify_any", lambda keys, *_: tried.append(len(keys)) or -1
+    )
     drive = Drive(rate_limits=False)
     peer = drive.connect()
     last = publish_with_forty_revoked_keys(drive, peer)
@@ -244,13 +248,12 @@ def test_a_publisher_is_not_blamed_for_the_shutdown():
     assert peer not in drive.closed
 
 
-def test_fractions_cost_more_of_the_allowance(monkeypatch):
+def test_fractions_cost_more_of_the_allowance():
     """What the slow canonical form makes expensive is paid for: large packets of fractions are few.
 
     Small ones, such as a strength of 0.7, and large ones without fractions are as cheap as ever.
     """
-    monkeypatch.setitem(RATES_PER_MINUTE, (Rank.ANONYMOUS, Kind.BYTES), MIB)
-    drive = Drive()
+    drive = Drive(limits=StrataLimits(bytes_per_minute_anonymous=MIB))
     dear, plain, small = (drive.connect(f"192.0.2.{number}") for number in range(3))
 
     assert drive.publish(dear, packet({"type": "POST", "x": [0.25] * 6_000}))["type"] == "OK"
@@ -260,10 +263,9 @@ def test_fractions_cost_more_of_the_allowance(monkeypatch):
         assert drive.publish(small, packet({"type": "POST", "x": 0.25 + number}))["type"] == "OK"
 
 
-def test_new_identities_bring_no_new_bytes(monkeypatch):
+def test_new_identities_bring_no_new_bytes():
     """All identities behind one address share one allowance of bytes; those of another address keep theirs."""
-    monkeypatch.setitem(RATES_PER_MINUTE, (Rank.AUTHENTICATED, Kind.BYTES), MIB)
-    drive = Drive()
+    drive = Drive(limits=StrataLimits(bytes_per_minute=MIB))
     frame = padded("UNSUBSCRIBE", MIB // 8 - 100, subscription_id="s")
     passed = 0
     for number in range(3):
@@ -278,10 +280,9 @@ def test_new_identities_bring_no_new_bytes(monkeypatch):
     assert drive.send(elsewhere, frame) == []
 
 
-def test_a_replica_pays_alone(monkeypatch):
+def test_a_replica_pays_alone():
     """A relay that may replicate is not held to what others at its address have spent."""
-    monkeypatch.setitem(RATES_PER_MINUTE, (Rank.AUTHENTICATED, Kind.BYTES), MIB)
-    drive = Drive(replicate_allow=[did(BOB)])
+    drive = Drive(replicate_allow=[did(BOB)], limits=StrataLimits(bytes_per_minute=MIB))
     frame = padded("UNSUBSCRIBE", MIB // 8 - 100, subscription_id="s")
     neighbour, replica = drive.connect("192.0.2.7"), drive.connect("192.0.2.7")
     drive.auth(neighbour, ALICE)

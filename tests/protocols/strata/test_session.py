@@ -5,28 +5,28 @@ import random
 
 import pytest
 
-from tests.protocols.strata.build import ALICE, NOW, RELAY, did, vector
+from tests.protocols.strata.build import ALICE, NOW, RELAY, did, in_force, vector
 from tests.protocols.strata.drive import Drive
 from waystation.core.effects import Peer
-from waystation.protocols.strata.limits import Rank, Scope
+from waystation.protocols.strata.limits import DEFAULT_LIMITS
 from waystation.protocols.strata.messages import Auth, Filters, Subscribe
+from waystation.protocols.strata.relay.limits import Rank, Scope
+from waystation.protocols.strata.relay.subscription import Subscription
 from waystation.protocols.strata.session import (
-    PENDING_BYTES_MAX,
-    PENDING_MAX,
     PUBLISH,
     REPLICATE,
     SUBSCRIBE,
-    UNREAD_REPLIES_MAX,
+    TRANSITIONS,
+    Move,
     Session,
     State,
     challenge_input,
 )
-from waystation.protocols.strata.subscription import Subscription
 
 
 def opened(address="192.0.2.1"):
     """Return a session with a challenge of 120 s."""
-    session = Session(Peer(1), address, frozenset({PUBLISH}))
+    session = Session(Peer(1), address, frozenset({PUBLISH}), in_force())
     session.new_challenge(random.Random(1), NOW, 120)
     return session
 
@@ -91,9 +91,9 @@ def test_authenticated(granted, rank):
 @pytest.mark.parametrize(
     ("field", "limit", "resumes_at"),
     [
-        ("pending", PENDING_MAX, PENDING_MAX // 2),
-        ("pending_bytes", PENDING_BYTES_MAX, PENDING_BYTES_MAX // 2),
-        ("unread_replies", UNREAD_REPLIES_MAX, UNREAD_REPLIES_MAX - 1),
+        ("pending", DEFAULT_LIMITS.pending_packets, DEFAULT_LIMITS.pending_packets // 2),
+        ("pending_bytes", DEFAULT_LIMITS.pending_bytes, DEFAULT_LIMITS.pending_bytes // 2),
+        ("unread_replies", DEFAULT_LIMITS.unread_replies, DEFAULT_LIMITS.unread_replies - 1),
     ],
 )
 def test_holding_back(field, limit, resumes_at):
@@ -126,3 +126,22 @@ def test_signed_bytes():
     signed = challenge_input(challenge["challenge"], challenge["server_id"])
     assert signed.hex() == entry["signature_input_hex"]
     assert signed.decode().endswith(did(RELAY))
+
+
+def test_authenticates_once_and_closes_from_every_state():
+    """The table has one way to AUTHENTICATED, every state closes, and nothing leaves CLOSED."""
+    ways = [(state, after) for (state, move), after in TRANSITIONS.items() if move is Move.AUTHENTICATE]
+    closes = {state: after for (state, move), after in TRANSITIONS.items() if move is Move.CLOSE}
+
+    assert ways == [(State.ANONYMOUS, State.AUTHENTICATED)]
+    assert closes == dict.fromkeys(State, State.CLOSED)
+
+
+@pytest.mark.parametrize("state", [State.AUTHENTICATED, State.CLOSED])
+def test_move_that_the_table_lacks_is_a_bug(state):
+    """A connection that is authenticated or closed does not authenticate."""
+    session = opened()
+    session.state = state
+
+    with pytest.raises(KeyError):
+        session.move(Move.AUTHENTICATE)

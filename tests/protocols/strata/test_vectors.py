@@ -14,7 +14,7 @@ from waystation.crypto.hashing import blake3_256
 from waystation.crypto.signing import KeyPair, verify, verify_any
 from waystation.protocols.strata.canonical import canonicalise, document_hash, parse
 from waystation.protocols.strata.packet import make_packet, packet_id_text, read_packet, sign_body
-from waystation.protocols.strata.provenance import judge
+from waystation.protocols.strata.provenance import assess
 from waystation.protocols.strata.refusals import RefusedError
 
 ELSEWHERE = {"future", "recovery_key_not_allowed"}
@@ -67,7 +67,7 @@ def verdict(entry):
             return {"result": "ERROR", "code": "invalid_signature", "detail": "packet_id_mismatch"}
         if verify_any(context.author_keys(packet.author_id), packet.preimage, packet.signature) < 0:
             return {"result": "ERROR", "code": "invalid_signature", "detail": "bad_signature"}
-        downgrade = judge(packet, context)
+        downgrade = assess(packet, context)
     except RefusedError as error:
         refusal = error.refusal
         return {"result": "ERROR", "code": refusal.code.value, "detail": refusal.detail, **dict(refusal.extra)}

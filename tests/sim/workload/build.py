@@ -71,6 +71,16 @@ def _read(files: Iterable[WorkloadFile]) -> list[dict[str, Any]]:
     return list(taken.values())
 
 
+def rows_of(files: list[WorkloadFile], *kinds: str) -> list[dict[str, Any]]:
+    """Return the events of these kinds."""
+    return [row for row in journal_rows(files) if row["kind"] in kinds]
+
+
+def hour_of(ts_us: int) -> int:
+    """Return the hour of a moment, in Unix seconds."""
+    return ts_us // 3_600_000_000 * 3_600
+
+
 def archive_rows(files: Iterable[WorkloadFile]) -> list[dict[str, Any]]:
     """Return each packet of the archives, with its ``node_id``."""
     found = []

@@ -1,14 +1,13 @@
 """Groups: dependencies, invalid messages and what hangs on them, found again by plain reading."""
 
-from tests.sim.workload.build import journal_rows, made
+from tests.sim.workload.build import made, rows_of
 
 
 def read_groups(files):
     """Return by node and group what each message is, what it depends on, when it was stored, and who holds it when."""
     groups = {}
-    for row in sorted(journal_rows(files), key=lambda row: (row["ts"], row["seq"])):
-        if not row["kind"].startswith("message_"):
-            continue
+    rows = rows_of(files, "message_stored", "message_changed", "message_held")
+    for row in sorted(rows, key=lambda row: (row["ts"], row["seq"])):
         attrs = row["attrs"]
         group = groups.setdefault((row["node_id"], attrs["group_ref"]), ({}, {}, {}, []))
         states, above, stored, held = group

@@ -1,9 +1,9 @@
 """The mesh: links, look-ups, and the day on which it falls in two."""
 
-from tests.sim.workload.build import journal_rows, made
-from waystation.sim.workload.mesh import links_of
+from collections import Counter
 
-HOUR_US = 3_600_000_000
+from tests.sim.workload.build import hour_of, made, rows_of
+from waystation.sim.workload.mesh import links_of
 
 
 def test_links_form_a_ring_with_a_tail():
@@ -14,29 +14,26 @@ def test_links_form_a_ring_with_a_tail():
     assert links_of(5) == [(0, 1), (0, 3), (0, 4), (1, 2), (2, 3)]
 
 
-def test_links_by_the_hour_are_those_that_ended_links_tell():
+def test_links_by_the_hour_are_those_that_ended_links_tell(workload):
     """Whoever reads the ends of links finds the truth's links in each hour."""
-    for scenarios in ((), ("all",)):
-        files, truth = made(*scenarios)
-        found = {}
-        for row in journal_rows(files):
-            if row["kind"] == "mesh_link_ended" and row["relay_id"]:
-                pair = tuple(sorted((row["node_id"], row["relay_id"])))
-                began_us = row["ts"] - int(row["attrs"]["duration_us"])
-                for hour in range(began_us // HOUR_US, (row["ts"] - 1) // HOUR_US + 1):
-                    found.setdefault(hour * 3_600, set()).add(pair)
+    files, truth = workload
+    found = {}
+    for row in rows_of(files, "mesh_link_ended"):
+        if row["relay_id"]:
+            pair = tuple(sorted((row["node_id"], row["relay_id"])))
+            began_us = row["ts"] - int(row["attrs"]["duration_us"])
+            for hour in range(hour_of(began_us), hour_of(row["ts"] - 1) + 1, 3_600):
+                found.setdefault(hour, set()).add(pair)
 
-        assert found == {at["hour"]: set(map(tuple, at["links"])) for at in truth["mesh"] if at["links"]}
+    assert found == {at["hour"]: set(map(tuple, at["links"])) for at in truth["mesh"] if at["links"]}
 
 
-def test_lookups_are_what_the_truth_counts():
+def test_lookups_are_what_the_truth_counts(workload):
     """Look-ups by hour, node and result come to the truth's numbers."""
-    files, truth = made("all")
-    counted = {}
-    for row in journal_rows(files):
-        if row["kind"] == "mesh_lookup":
-            key = (row["ts"] // HOUR_US * 3_600, row["node_id"], row["outcome"])
-            counted[key] = counted.get(key, 0) + int(row["attrs"]["n"])
+    files, truth = workload
+    counted = Counter()
+    for row in rows_of(files, "mesh_lookup"):
+        counted[hour_of(row["ts"]), row["node_id"], row["outcome"]] += int(row["attrs"]["n"])
 
     told = {(at["hour"], each["server"], each["result"]): each["n"] for at in truth["mesh"] for each in at["lookups"]}
     assert counted == told

@@ -25,7 +25,7 @@ def test_every_canary_stands_where_it_is_said_to():
     text = b"".join([*mixture.good(5, 1), *mixture.bad(5, 7)]).decode()
 
     assert all(canary in text for canary in mixture.canaries)
-    assert len(set(mixture.canaries)) == len(mixture.told()) == 9
+    assert len(set(mixture.canaries)) == len(mixture.described()) == 9
 
 
 def test_canaries_are_never_in_what_may_be_kept():

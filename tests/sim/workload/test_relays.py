@@ -18,7 +18,14 @@ def seen(*scenarios, **size):
     for out in events:
         for event in out:
             by_relay[event.relay_id].append(event)
-    return topic.tell(plan), by_relay
+    return topic.describe(plan), by_relay
+
+
+def seen_bad(habit):
+    """Return what is told and what was seen of the one relay with a bad habit."""
+    told, by_relay = seen(habit)
+    (bad,) = [relay for relay, said in told.items() if said["habit"] == habit]
+    return told[bad], by_relay[bad]
 
 
 def test_honest_relays_are_good_throughout():
@@ -43,42 +50,38 @@ def test_each_bad_habit_has_one_relay(habit):
 
 def test_the_slow_relay_takes_seconds():
     """Its answers are slow from the first moment on, and it is never to be active."""
-    told, by_relay = seen("slow_relay")
-    slow = next(relay for relay, said in told.items() if said["habit"] == "slow_relay")
+    said, events = seen_bad("slow_relay")
 
-    assert min(event.latency_us for event in by_relay[slow] if event.latency_us) >= 2_500_000
-    assert told[slow]["active_at_end"] is False and told[slow]["never_blacklisted"]
+    assert min(event.latency_us for event in events if event.latency_us) >= 2_500_000
+    assert said["active_at_end"] is False and said["never_blacklisted"]
 
 
 def test_the_tampering_relay_violates_as_often_as_said():
     """Every attack is a handful of violations, none of them before the truth's moment."""
-    told, by_relay = seen("tampering_relay")
-    bad = next(relay for relay, said in told.items() if said["habit"] == "tampering_relay")
-    violations = [event for event in by_relay[bad] if event.probe == "validity"]
+    said, events = seen_bad("tampering_relay")
+    violations = [event for event in events if event.probe == "validity"]
 
     assert {event.reason for event in violations} == {Incident.BAD_SIGNATURE.value}
-    assert min(event.ts_us for event in violations) == told[bad]["blacklisted_by_us"] - HOUR_US
+    assert min(event.ts_us for event in violations) == said["blacklisted_by_us"] - HOUR_US
     assert len(violations) % 5 == 0
 
 
 def test_the_dead_relay_answers_no_more():
     """After its death nothing succeeds."""
-    told, by_relay = seen("dead_relay")
-    dead = next(relay for relay, said in told.items() if said["habit"] == "dead_relay")
-    died_us = told[dead]["timeline"][-1]["from_us"]
-    outcomes = Counter((event.ts_us >= died_us, event.outcome) for event in by_relay[dead])
+    said, events = seen_bad("dead_relay")
+    died_us = said["timeline"][-1]["from_us"]
+    outcomes = Counter((event.ts_us >= died_us, event.outcome) for event in events)
 
     assert not outcomes[True, "ok"] and outcomes[True, "failed"] > outcomes[False, "failed"]
 
 
 def test_the_flapping_relay_never_fails_three_times_running():
     """It comes back each time before anybody has a reason to leave it."""
-    told, by_relay = seen("flapping_relay")
-    bad = next(relay for relay, said in told.items() if said["habit"] == "flapping_relay")
+    said, events = seen_bad("flapping_relay")
     running = worst = 0
-    for event in sorted(by_relay[bad]):
+    for event in sorted(events):
         running = running + 1 if event.outcome == "failed" else 0
         worst = max(worst, running)
 
     assert 2 <= worst <= 3
-    assert told[bad]["transitions_max"] == 6
+    assert said["transitions_max"] == 6

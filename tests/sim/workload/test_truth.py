@@ -1,6 +1,6 @@
 """What the truth keeps, and how it is told."""
 
-from waystation.sim.workload.truth import Actor, SegmentTruth, Truth
+from waystation.sim.workload.truth import Truth
 
 
 def test_counts_of_one_key_add_up():
@@ -14,23 +14,6 @@ def test_counts_of_one_key_add_up():
     assert counts["deliveries"] == [{"hour": 0, "protocol": "bhumi", "outcome": "ok", "n": 3, "bytes": 30}]
     wanted = {"hour": 3_600, "protocol": "strata", "verdict": "accepted", "detail": "", "n": 1, "bytes": 5}
     assert counts["packets"] == [wanted]
-
-
-def test_mesh_is_told_by_the_hour():
-    """Links and look-ups of an hour stand together, with what follows from the links."""
-    truth = Truth(["a", "b", "c"])
-    truth.links[0] = {("a", "b"), ("b", "c")}
-    truth.lookups[0, "a", "found"] = 2
-
-    assert truth.document({})["mesh"] == [
-        {
-            "hour": 0,
-            "links": [["a", "b"], ["b", "c"]],
-            "components": [["a", "b", "c"]],
-            "articulation": ["b"],
-            "lookups": [{"server": "a", "result": "found", "n": 2}],
-        }
-    ]
 
 
 def test_capacity_is_counted_by_day():
@@ -47,15 +30,3 @@ def test_capacity_is_counted_by_day():
         "day": "2026-05-25",
         "messages_p99": None,
     }
-
-
-def test_actors_and_segments_are_told_by_name():
-    """Tuples become objects with the names of their fields."""
-    truth = Truth([])
-    truth.actors.append(Actor("burst", "strata", "peer", "a", "00", 1, 2, 3))
-    truth.segments.append(SegmentTruth("p", 1, "journal", "torn", ("late",), 1, 1, 0, None, 4, 3))
-    document = truth.document({"seed": 1})
-
-    assert document["seed"] == 1
-    assert document["actors"][0]["rule"] == "burst"
-    assert document["segments"][0]["oddities"] == ["late"]

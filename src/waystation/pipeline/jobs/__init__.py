@@ -1,1 +1,1 @@
-"""Steps of the pipeline: each reads its inputs, transforms them, publishes, and says how many rows went where."""
+"""Pipeline steps: each reads its input tables, runs transforms, writes its output tables and returns row counts."""

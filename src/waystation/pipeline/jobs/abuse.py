@@ -1,4 +1,4 @@
-"""Make ``silver.pow``, ``gold.abuse_findings`` and ``gold.policy`` out of ``bronze.events``."""
+"""Step that writes ``silver.pow`` and ``gold.abuse_findings`` for due dates, then ``gold.policy`` as of this run."""
 
 import datetime
 
@@ -12,7 +12,7 @@ __all__ = ["find_abuse"]
 
 
 def find_abuse(context: Context) -> Counts:
-    """Rewrite the dates that are due, then decide what nodes are told as of ``context.as_of``."""
+    """Rewrite the dates that are due, then decide the rules of nodes as of ``context.as_of``."""
     looked_at = _judge_dates(context)
     out = _decide(context)
     return Counts(looked_at.rows_in, looked_at.rows_out + out)

@@ -1,4 +1,4 @@
-"""Try a policy against what nodes accepted; nothing is written."""
+"""Runs policy rules against the items that nodes accepted on the chosen dates, and reports refusals; writes nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,7 @@
-"""Make the tables about groups: messages and what peers hold of them by date, groups and invalid messages by moment."""
+"""Step for Bramble Sync (BSP) groups: writes their messages and holders by date, then group states as of this run.
+
+It writes ``silver.bsp_messages``, ``silver.bsp_sync``, ``gold.bsp_groups`` and ``gold.bsp_invalid``.
+"""
 
 import datetime
 from typing import TYPE_CHECKING, Final
@@ -26,7 +29,7 @@ __all__ = ["judge_groups"]
 
 _KINDS: Final = ("message_stored", "message_changed", "message_held")
 _LOOKED_BACK: Final = datetime.timedelta(days=SILVER_BSP_MESSAGES.retention_days)
-"""A group is told from the messages that are kept; those whose key has changed fade as their dates go."""
+"""A group is computed from the messages that are kept; those whose key has changed fade as their dates go."""
 
 
 def judge_groups(context: Context) -> Counts:
@@ -56,7 +59,7 @@ def _conform(context: Context) -> tuple[int, int, int]:
 
 
 def _judge(context: Context) -> int:
-    """Write gold for the date of ``as_of``; what other hours of that date have told stays."""
+    """Write gold for the date of ``as_of``; rows of other hours of that date stay."""
     as_of, date = context.as_of, context.as_of.date()
     dates = _kept(context, SILVER_BSP_MESSAGES)
     if not dates and date not in context.lake.manifest(GOLD_BSP_GROUPS).dates():
@@ -73,11 +76,11 @@ def _judge(context: Context) -> int:
 
 
 def _kept(context: Context, dataset: Dataset) -> list[datetime.date]:
-    """Return the dates of silver that groups are told from at ``as_of``."""
+    """Return the dates of silver that groups are computed from at ``as_of``."""
     last = context.as_of.date()
     return [date for date in context.lake.manifest(dataset).dates() if last - _LOOKED_BACK <= date <= last]
 
 
 def _is_latest(known: "DataFrame", as_of: datetime.datetime) -> bool:
-    """Tell whether no later hour of the date was judged: ``gold.bsp_invalid`` holds the last hour of each date."""
+    """Return whether no later hour of the date was judged: ``gold.bsp_invalid`` holds the last hour of each date."""
     return known.where(F.col("as_of") > F.lit(as_of)).isEmpty()

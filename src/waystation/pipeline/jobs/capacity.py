@@ -1,4 +1,7 @@
-"""Make ``gold.capacity`` out of ``bronze.events`` and ``silver.pow``, whole dates at a time."""
+"""Step that writes ``gold.capacity`` from ``bronze.events`` and ``silver.pow``, one whole date at a time.
+
+The days before each date are read too, to compute the growth of the store.
+"""
 
 import datetime
 

@@ -1,4 +1,7 @@
-"""Put the many small files of a day that is over into one sorted file, so that reading it stays cheap."""
+"""Step that merges the small files of a past day into one sorted batch, which keeps reads fast.
+
+A day is merged if it has more than ``files_max`` files. The rows do not change.
+"""
 
 import datetime
 import hashlib

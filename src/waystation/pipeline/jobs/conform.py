@@ -1,4 +1,7 @@
-"""Make ``silver.connections`` and ``silver.deliveries`` out of ``bronze.events``, whole dates at a time."""
+"""Step that writes ``silver.connections`` and ``silver.deliveries`` from ``bronze.events``, in whole dates.
+
+Events up to ``PAIRING_DAYS`` around a date are read, because start and end may be on different dates.
+"""
 
 import datetime
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from waystation.pipeline.transforms.conform import connections, deliveries
 __all__ = ["PAIRING_DAYS", "conform", "reach"]
 
 PAIRING_DAYS: Final = 8
-"""How far apart two events of one connection may lie: references change weekly (specs/pipeline.md, Privacy 3)."""
+"""How far apart two events of one connection may lie: references change weekly (docs/decisions/pipeline.md)."""
 
 
 def conform(context: Context) -> Counts:

@@ -1,6 +1,6 @@
-"""Make ``silver.packet_seen`` out of ``bronze.archive``, and ``gold.consistency`` out of that.
+"""Step that writes ``silver.packet_seen`` from ``bronze.archive``, and then ``gold.consistency`` for due dates.
 
-What was seen is rewritten whole, because a late copy may move a packet to an earlier date.
+``silver.packet_seen`` is rewritten as a whole, because a late copy may move a packet to an earlier date.
 """
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -29,7 +29,7 @@ def compare_relays(context: Context) -> Counts:
 
 def _take_in(context: Context) -> int:
     archive, known = context.read(BRONZE_ARCHIVE), context.read(SILVER_PACKET_SEEN)
-    # The archive is dated by when anybody saw a packet, this table by when the node stored it: few dates, but others.
+    # The archive is dated by the first sighting of a packet, this table by when the node stored it: few, other dates.
     stored = archive.select(F.to_date("stored_at").alias("day")).distinct().collect()
     dates = {row["day"] for row in stored} | set(context.lake.manifest(SILVER_PACKET_SEEN).dates())
     return context.rewrite(packet_seen(archive, known), SILVER_PACKET_SEEN, sorted(dates))

@@ -1,4 +1,7 @@
-"""Take new segments of a journal into ``bronze.events``, and of an archive into ``bronze.archive``."""
+"""Step that loads new sealed segments: journals into ``bronze.events``, packet archives into ``bronze.archive``.
+
+The manifest records loaded segments by name, so a repeated run loads no segment twice.
+"""
 
 import hashlib
 import time
@@ -54,7 +57,7 @@ def ingest(spark: "SparkSession", lake: Lake, folder: Path, source: Source = JOU
 
     Running it again takes nothing twice: segments are remembered by name in the manifest, and the batch they make is
     named by what it holds, so that a run that died is replaced and not added to. Of segments that a stream took in part
-    the rest is taken. Lines that are turned down go to ``ops.quarantine``, without their text.
+    the rest is taken. Lines that are rejected go to ``ops.quarantine``, without their text.
     """
     still_open = seal_left_overs(folder)
     wanted, problems = _choose(

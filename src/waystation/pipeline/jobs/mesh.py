@@ -1,4 +1,4 @@
-"""Make the tables about the mesh: look-ups and links by date, and the place of every server by hour."""
+"""Step that writes mesh links and look-ups for due dates, and then the hourly position of every server."""
 
 import datetime
 from typing import Final
@@ -30,7 +30,7 @@ def map_mesh(context: Context) -> Counts:
 
 
 def _conform(context: Context) -> tuple[int, int, int]:
-    """Rewrite silver; what stood or was asked on a date is told on that date or later."""
+    """Rewrite silver; a link or a look-up of a date is recorded on that date or later."""
     due = context.due(SILVER_MESH_LINKS, BRONZE_EVENTS)
     if not due:
         return 0, 0, 0

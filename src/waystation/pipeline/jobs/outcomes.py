@@ -1,4 +1,4 @@
-"""Make ``gold.delivery_outcomes`` out of ``silver.deliveries``, whole dates at a time."""
+"""Step that writes ``gold.delivery_outcomes`` from ``silver.deliveries``, in whole dates."""
 
 from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.tables import GOLD_OUTCOMES, SILVER_DELIVERIES

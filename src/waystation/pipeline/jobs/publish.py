@@ -1,8 +1,8 @@
-"""Publish what nodes and people may know of the gold tables, as of one moment, and sign it.
+"""Step that publishes the policy, relay scores and console tables as of one moment, with a signed pointer.
 
-Every query has a limit: a node reads files of a few megabytes, and the console draws no more than that. Counts of
-fewer than ``suppress_below`` are left out (null), and rows of outcomes that count fewer altogether: a single attempt
-of one hour might be somebody's. Refs stay keyed hashes, names of relays and nodes are public.
+Every table has a row limit, because nodes and the console read files of a few megabytes. A single attempt in one hour
+might identify its user. Counts below ``suppress_below`` therefore become null, and delivery outcomes with a smaller
+total are omitted. References remain keyed hashes; names of relays and nodes are public.
 """
 
 import datetime
@@ -158,7 +158,7 @@ def _local_root(context: Context) -> Path:
     if local is None and context.journal is not None:
         return context.journal.parent / "lake"
     if local is None:
-        raise LocalError(f"the lake {context.lake.root} is no folder, and no journal says whose node is to be told")
+        raise LocalError(f"the lake {context.lake.root} is no folder, and no journal names the node to publish for")
     return local
 
 
@@ -279,7 +279,7 @@ def _table_of(context: Context, table: _Table, rows: list[dict[str, Any]]) -> Pa
 
 
 def _dated(row: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
-    """Return the row with its timestamps as texts, and without references and ids, which are nobody's to publish."""
+    """Return the row with its timestamps as texts, and without references and ids, which are not published."""
     hidden = {each.name for each in dataset.columns if each.privacy is Privacy.PSEUDONYMOUS or "binary" in each.type}
     row = {name: value for name, value in row.items() if name not in hidden}
     times = [column.name for column in dataset.columns if column.type == "timestamp" and row[column.name] is not None]

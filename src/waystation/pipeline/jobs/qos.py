@@ -1,9 +1,9 @@
-"""Make ``silver.probes`` out of ``bronze.events``, and out of them how good each relay is.
+"""Step that writes ``silver.probes``, the histograms and daily counts of relays, and their states and scores.
 
-Probes, histograms and daily counts are rewritten for whole dates that are due. Where a relay stands follows from an
-ordered fold that begins ``WARM_UP_DAYS`` before the first date it is rewritten for, and is rewritten from there to
-today: the fold starts with a relay on probation that nothing is known of, and a week later its window holds what the
-client's would, so that changes which come of starting are not taken for the relay's own (PIPE-WARM).
+Probes, histograms and daily counts are rewritten for due dates. Relay states are replayed up to today, from
+``WARM_UP_DAYS`` before the first date to rewrite. The replay starts with every relay on probation and without history.
+After the warm-up, its window equals that of a client. State changes caused by the start itself are therefore not
+reported (PIPE-WARM).
 """
 
 import datetime
@@ -50,7 +50,7 @@ def _judge(context: Context, due: list[datetime.date]) -> int:
     """Fold each relay once; write its changes and its score; return the rows."""
     today = context.as_of.date()
     # Where a relay stands follows from what came before: with one date all later ones are judged anew (PIPE-WARM), and
-    # a ban may run out on a day of which nobody recorded anything.
+    # a ban may run out on a day without a record.
     recomputed = today - datetime.timedelta(days=context.settings.recompute_days)
     begin = min(due[0], recomputed)
     judged = _days(begin, today)

@@ -1,7 +1,7 @@
-"""Delete what is older than the contract allows, and prove that it is gone.
+"""Step that deletes rows older than their retention, and records proof of the deletion in ``ops.retention``.
 
-The proof does not trust what was deleted: it lists the files that are there, and takes the oldest date from the names
-of the folders and from the rows' own times in the footers. It is kept in ``ops.retention``, one row for each dataset.
+The proof does not rely on the list of deletions. It lists the remaining files and takes the oldest date from their
+folder names and Parquet footers. ``ops.retention`` gets one row per dataset. Unused stream checkpoints are deleted too.
 """
 
 import datetime
@@ -33,7 +33,7 @@ class _Proof(NamedTuple):
 
 
 def retain(context: Context) -> Counts:
-    """Delete dates past their retention, and checkpoints that nobody used for as long as events are kept.
+    """Delete dates past their retention, and checkpoints that were unused for as long as events are kept.
 
     A stream whose checkpoint was deleted begins anew and takes nothing twice.
 

@@ -1,4 +1,7 @@
-"""What every step is given, and what it tells about itself."""
+"""Input and result types of pipeline steps: ``Context``, ``DateRange``, ``Counts``, ``Problem`` and ``Rejection``.
+
+``Context`` decides which dates are due, reads datasets and rewrites dates of them.
+"""
 
 import datetime
 from collections.abc import Collection
@@ -45,7 +48,7 @@ class Counts:
     """The first of the rejected lines; ``rows_rejected`` counts all."""
 
     def sentence(self) -> str:
-        """Return it for people."""
+        """Return it as text."""
         sentence = f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_rejected:,} left out"
         notes = "1 note" if len(self.problems) == 1 else f"{len(self.problems)} notes"
         return f"{sentence}; {notes} on segments" if self.problems else sentence
@@ -79,7 +82,7 @@ class Context:
     run_id: str
     """Names the batches that the run writes."""
     dates: DateRange
-    """Dates that somebody asked for; open when nobody did."""
+    """The requested dates; open without a request."""
     as_of: datetime.datetime
     """End of what is looked at, a full hour in UTC: windows end here, and published files are dated by it."""
     settings: PipelineSettings = field(default_factory=PipelineSettings)
@@ -91,7 +94,7 @@ class Context:
     def due(self, output: Dataset, *inputs: Dataset) -> list[datetime.date]:
         """Return the dates of ``output`` to compute, oldest first.
 
-        Those somebody asked for; else the last ``recompute_days`` and every one that was never computed. Only dates
+        The requested ones; else the last ``recompute_days`` and every one that was never computed. Only dates
         are taken that the inputs or the output itself have rows of, and none whose inputs are past their retention:
         what was computed of rows that are gone stays as it is (PIPE-GONE).
         """
@@ -115,7 +118,7 @@ class Context:
         return (self.as_of - _EPOCH) // _US
 
     def rewrite_hour(self, frame: "DataFrame", output: Dataset) -> int:
-        """Replace what a dataset tells as of this run's hour; other hours of its date stay. Return the date's rows.
+        """Replace the rows of a dataset as of this run's hour; other hours of its date stay. Return the date's rows.
 
         ``frame`` holds rows of ``as_of`` only; the dataset has such a column.
         """

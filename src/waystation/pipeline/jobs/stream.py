@@ -1,10 +1,10 @@
-"""Take a journal into bronze while it grows: micro-batches of the ``waystation`` data source.
+"""Loads a growing journal into the bronze (raw) table in micro-batches, through the ``waystation`` data source.
 
-Exactly once: Spark writes down what a micro-batch reads before it is processed, and reads the same again after a crash.
-The batch in the lake is named by the checkpoint and the number of the micro-batch: when the manifest lists it, it was
-done. Whatever else brings lines again (the batch step, another checkpoint) is known by ``taking``.
+Each line is stored exactly once. Spark records the input of a micro-batch before processing and repeats it after a
+crash. The batch name contains the checkpoint and the batch number, so the manifest shows whether it was stored.
+``taking`` detects lines that another checkpoint or the batch step already stored.
 
-The lake is held for the time of one micro-batch only, so that ``run`` may come in between.
+The lock of the Parquet tables is held per micro-batch, so ``run`` can work in between.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""Taking parsed lines into bronze, each event once, whoever brings them: the batch step, or a stream.
+"""Adds parsed lines to a bronze (raw) table, each event once; used by the batch step and by the stream.
 
-Both remember in the manifest of the dataset what they took: segments that are in whole, by name, and of those that
-still grow the number from which on no line is in. Lines below that number are looked up in the lake by ``event_id``
-and left out when they are there (PIPE-ONCE). The rows and the memory of them become visible in one step.
+The dataset's manifest records loaded segments by name. For a growing segment it records the first line number not yet
+loaded. Lines below that number are looked up by ``event_id`` and skipped if present (PIPE-ONCE). The rows and this
+record become visible in one atomic step.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,4 +1,4 @@
-"""Make ``gold.packet_verdicts`` out of ``bronze.events``, whole dates at a time."""
+"""Step that writes ``gold.packet_verdicts`` from ``bronze.events``, in whole dates."""
 
 from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.tables import BRONZE_EVENTS, GOLD_VERDICTS

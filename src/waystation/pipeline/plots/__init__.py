@@ -1,4 +1,4 @@
-"""The report's plots. Each is a ``Drawing``: ``svg`` makes it stand inside a page, ``png`` writes it to a file."""
+"""Plots of the report: each is a ``Drawing``, which ``svg`` embeds in a page and ``png`` writes to a file."""
 
 from waystation.pipeline.plots.canvas import Drawing, png, svg
 from waystation.pipeline.plots.capacity import Day, plot_capacity

@@ -1,7 +1,7 @@
-"""What every plot is drawn on: one description, drawn as SVG for wide and narrow screens, or as PNG.
+"""Canvas for plots: renders one description as SVG for wide and narrow screens, or as PNG.
 
-The SVG can stand inside a page: no script, no font file, no reference outwards; ink, lines and paper take the page's
-own colours, light or dark. The same numbers give the same bytes.
+The SVG contains no script, no font file and no external reference, so it can be embedded in a page. It uses the page's
+own colours, light or dark. Equal input gives equal bytes.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""What each node carried, day by day: four small plots that share their days."""
+"""Plot of the daily load of each node: connections, messages, bytes and store size on a shared time axis."""
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence

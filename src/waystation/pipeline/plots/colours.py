@@ -1,4 +1,4 @@
-"""Colours of what is plotted, all of them readable on white and on near black; none is the only mark of anything."""
+"""Colours of the plots, readable on light and dark backgrounds; no information depends on colour alone."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Counts by the hour, or by the day when there are too many hours: stacked bars."""
+"""Bar charts of hourly counts, combined into days when there are too many hours."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Latencies: cumulative curves of histograms, and ranges per relay."""
+"""Latency plots: cumulative curves of histograms, and quantile ranges per relay."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

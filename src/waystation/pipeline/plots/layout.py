@@ -1,6 +1,6 @@
-"""Where the servers of a mesh stand in a drawing: springs within each part, the parts side by side.
+"""Graph layout of the mesh plot: force-directed within each component, components side by side.
 
-Nothing is drawn by lot: the same graph gives the same places.
+The layout is deterministic: the same graph gives the same positions.
 """
 
 import math

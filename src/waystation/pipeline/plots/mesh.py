@@ -1,4 +1,4 @@
-"""The mesh as a drawing: servers, their links, and those whose loss would split it."""
+"""Plot of the mesh: servers, their links, and the servers whose loss would split it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -74,6 +74,6 @@ def plot_mesh(servers: Sequence[Server]) -> Drawing:
         legend(figure, handles, [text for _, text, _ in marks], narrow)
 
     critical = [server.short for server in servers if server.splits]
-    said = f"loss of {', '.join(critical)} would split a part" if critical else "no single loss would split a part"
-    alt = f"Mesh of {len(servers)} servers with {len(links)} links in {len(components)} parts; {said}."
+    sentence = f"loss of {', '.join(critical)} would split a part" if critical else "no single loss would split a part"
+    alt = f"Mesh of {len(servers)} servers with {len(links)} links in {len(components)} parts; {sentence}."
     return Drawing("mesh", "The mesh in its last hour", alt, draw, 4.2, 4.6)

@@ -1,4 +1,4 @@
-"""Plots with one row per thing: shares with their bounds, times to hold, parts of a whole."""
+"""Plots with one row per relay or group: consistency intervals, convergence times and message states."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -101,8 +101,8 @@ def plot_convergence(groups: Sequence[Hold]) -> Drawing:
         handles[1].set_alpha(0.45)
         legend(figure, handles, names, narrow)
 
-    said = ", ".join(f"{group.name} {duration_text(group.now_us)}" for group in groups)
-    alt = f"Longest time until a peer held a message, per group: {said}."
+    summary = ", ".join(f"{group.name} {duration_text(group.now_us)}" for group in groups)
+    alt = f"Longest time until a peer held a message, per group: {summary}."
     return Drawing("convergence", "Time until peers hold a message", alt, draw, 1.4 + _ROW_INCHES * len(groups))
 
 
@@ -135,10 +135,10 @@ def plot_messages(groups: Mapping[str, Sequence[int]]) -> Drawing:
         legend(figure, handles, list(_MESSAGES), narrow)
 
     totals = [sum(parts[index] for parts in groups.values()) for index in range(len(_MESSAGES))]
-    said = ", ".join(f"{n:,} {name}" for name, n in zip(_MESSAGES, totals, strict=True))
+    summary = ", ".join(f"{n:,} {name}" for name, n in zip(_MESSAGES, totals, strict=True))
     height = 1.4 + _ROW_INCHES * len(groups)
     return Drawing(
-        "messages", "Messages of groups by state", f"Messages of groups: {said}.", draw, height, height + 0.4
+        "messages", "Messages of groups by state", f"Messages of groups: {summary}.", draw, height, height + 0.4
     )
 
 

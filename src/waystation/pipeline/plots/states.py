@@ -1,4 +1,4 @@
-"""States of relays over time: one row per relay, one coloured bar per stretch of time."""
+"""Timeline plot of relay states: one row per relay, one coloured bar per period in a state."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Numbers and foreign words as people read them, on the page and in its plots."""
+"""Formats durations, sizes, shares, times and untrusted labels as short text for the page and its plots."""
 
 import datetime
 from typing import Final

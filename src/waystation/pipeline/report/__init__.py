@@ -1,4 +1,4 @@
-"""The report people look at: ``render`` makes one page of a ``Summary``, ``write_pictures`` its plots as PNG."""
+"""HTML report: ``render`` creates the page from a ``Summary``, and ``write_pictures`` writes its plots as PNG files."""
 
 from waystation.pipeline.plots import Hourly
 from waystation.pipeline.report.page import EMPTY, render, write_pictures

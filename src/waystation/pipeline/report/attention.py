@@ -1,4 +1,4 @@
-"""What needs attention, the most severe first: the first thing on the page."""
+"""First section of the report: conditions that need the operator's attention, the most severe first."""
 
 from collections.abc import Iterator
 from html import escape
@@ -51,8 +51,8 @@ def attention(summary: Summary, facts: RunFacts) -> Section:
     """Return the section that stands at the top."""
     found = attentions(summary, facts)
     counts = [(name, sum(each.severity == name for each in found)) for name in _SEVERITIES]
-    said = ", ".join(f"{n:,} {name}" for name, n in counts if n)
-    meaning = f"What somebody should look at, the most severe first: {said}." if found else "What to look at first."
+    counts_text = ", ".join(f"{n:,} {name}" for name, n in counts if n)
+    meaning = f"What needs attention, the most severe first: {counts_text}." if found else "What to look at first."
     items = "\n".join(
         f"<li>{badge(each.severity)} <span>{reference(each.about) + ' ' if each.about else ''}"
         f"{escape(each.text)} {link(each.section, f'see {each.section}')}"
@@ -103,9 +103,9 @@ def _groups(summary: Summary) -> Iterator[Attention]:
         others = f"makes {counted(root.n_invalid, 'other')} invalid" if root.n_invalid else "nothing depends on it"
         text = f"(group {root.group}) is an invalid message and {others}"
         yield Attention("high" if root.n_invalid else "medium", root.root, text, "groups")
-    told = {(root.node_id, root.group) for root in summary.roots}
+    reported = {(root.node_id, root.group) for root in summary.roots}
     for row in summary.groups:
-        if row.n_invalid_root and (row.node_id, row.group) not in told:
+        if row.n_invalid_root and (row.node_id, row.group) not in reported:
             yield Attention(
                 "high", row.group, f"(group) has {counted(row.n_invalid_root, 'invalid message')}", "groups"
             )

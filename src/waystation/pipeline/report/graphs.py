@@ -1,4 +1,4 @@
-"""Sections on graphs: the mesh of servers, and groups whose messages depend on each other."""
+"""Report sections on the mesh of servers and on Bramble Sync groups."""
 
 from collections.abc import Sequence
 from typing import Final

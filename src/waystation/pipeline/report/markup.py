@@ -1,4 +1,4 @@
-"""How a page is put together: sections of tables and figures, everything from outside escaped."""
+"""HTML building blocks of the report: sections, tables and figures; all external text is escaped."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -61,7 +61,7 @@ class Section(NamedTuple):
     meaning: str
     """One sentence that says what it means."""
     empty: str
-    """What is said when there are no parts."""
+    """The sentence when there are no parts."""
     parts: Sequence[Markup | Figure]
 
     def figures(self) -> Iterator[Figure]:
@@ -121,7 +121,7 @@ def badge(word: str) -> Markup:
 
 
 def reference(text: str) -> Markup:
-    """Return an id or a reference in the type that tells its digits apart."""
+    """Return an id or a reference in a type with distinct digits."""
     return Markup(f"<code>{escape(text)}</code>")
 
 

@@ -1,4 +1,4 @@
-"""Sections on the machines and on the pipeline itself: capacity, connections, runs."""
+"""Report sections on node capacity, and on connections, refusals and pipeline runs."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,8 +34,8 @@ def capacity(summary: Summary) -> Section:
     if nodes:
         parts = [_newest(list(nodes.values())), Figure(plot_capacity(days), _days(summary.capacity))]
     full = [row.days_to_full for rows in nodes.values() for row in rows[-1:] if row.days_to_full is not None]
-    said = f"the first disk is full in {min(full):,} days" if full else "no disk is known to fill up"
-    return Section("capacity", "Capacity", f"What the nodes carried; {said}.", "No node told what it carried.", parts)
+    forecast = f"the first disk is full in {min(full):,} days" if full else "no disk is known to fill up"
+    return Section("capacity", "Capacity", f"What the nodes carried; {forecast}.", "No node reported its load.", parts)
 
 
 def _full_text(row: CapacityRow) -> str:
@@ -58,7 +58,7 @@ def _newest(nodes: Sequence[Sequence[CapacityRow]]) -> Markup:
         for rows in nodes
     ]
     head = ("node", "day", ">store", ">growth a day", ">days to full", ">memory", ">processor", ">proofs of work",
-            ">turned down")  # fmt: skip
+            ">rejected")  # fmt: skip
     return table("Nodes on their last day", head, lines)
 
 
@@ -98,7 +98,7 @@ def runs(summary: Summary, facts: RunFacts) -> Section:
     head = ("protocol", "reason", ">times")
     parts.append(table("Refused frames and connections", head, refused) if refused else note("Nothing was refused."))
     parts += _pipeline_parts(summary, facts)
-    meaning = "What the pipeline read, made and turned down, so that every number above can be traced."
+    meaning = "What the pipeline read, made and rejected, so that every number above can be traced."
     return Section("runs", "Runs", meaning, "", parts)
 
 

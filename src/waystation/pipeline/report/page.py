@@ -1,7 +1,7 @@
-"""The report: one page that needs nothing but itself.
+"""Renders the report: one self-contained HTML page.
 
-Drawn from a ``Summary``, which holds plain numbers; no Spark here. Plots are inline SVG, the style is in the page,
-there is no script and no reference outwards, so that it can be mailed, archived and read offline.
+Input is a ``Summary`` of plain values, so no Spark is needed. Plots are inline SVG and the style is in the page. There
+is no script and no external reference, so the page can be mailed, archived and read offline.
 """
 
 from html import escape

@@ -1,4 +1,4 @@
-"""Section on misuse and on what nodes are told to do about it."""
+"""Report section on abuse findings and the policy rules derived from them."""
 
 from collections.abc import Sequence
 
@@ -25,8 +25,10 @@ def abuse(summary: Summary) -> Section:
         parts += [_policy(summary.policy, summary.findings), _modes(summary.policy)]
     elif parts:
         parts.append(note("No policy was made of these findings: nodes do nothing about them."))
-    meaning = "Who did more than a rule allows, by a reference that only the node can resolve, and what nodes are told."
-    return Section("abuse", "Abuse and policy", meaning, "Nobody did more than the rules allow.", parts)
+    meaning = (
+        "Actors beyond the limit of a rule, by a reference that only the node can resolve, and the rules for nodes."
+    )
+    return Section("abuse", "Abuse and policy", meaning, "No actor did more than the rules allow.", parts)
 
 
 def _by_rule(hourly: Sequence[tuple[int, str, int]]) -> Markup:
@@ -78,11 +80,11 @@ def _policy(policy: Sequence[PolicyRow], findings: Sequence[FindingRow]) -> Mark
 def _why(row: PolicyRow, findings: Sequence[FindingRow]) -> str:
     wanted = row.node_id, row.subject_kind, row.subject, row.rule
     same = [each for each in findings if (each.node_id, each.actor_kind, each.actor, each.rule) == wanted]
-    said = f"{row.rule}, {counted(row.evidence, 'finding')}"
+    finding = f"{row.rule}, {counted(row.evidence, 'finding')}"
     if not same:
-        return said
+        return finding
     worst = max(same, key=lambda each: (each.n - each.limit, each.window_s))
-    return f"{said}: {worst.n:,} where {worst.limit:,} are allowed"
+    return f"{finding}: {worst.n:,} where {worst.limit:,} are allowed"
 
 
 def _modes(policy: Sequence[PolicyRow]) -> Markup:

@@ -1,4 +1,4 @@
-"""Sections on other relays: how they serve, and whether they hold what they ought to hold."""
+"""Report sections on other relays: states, scores and latency, and consistency of their stored packets."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,8 +34,8 @@ def relays(summary: Summary) -> Section:
     """Return the section on states, scores and latency of relays."""
     rows = worst_first(summary.relays)
     counts = {state: sum(row.state == state for row in rows) for state in _ORDER}
-    said = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n) or "none"
-    meaning = f"How other relays served this lake's nodes over seven days, and what they are used for: {said}."
+    states = ", ".join(f"{n:,} {state}" for state, n in counts.items() if n) or "none"
+    meaning = f"How other relays served this lake's nodes over seven days, and what they are used for: {states}."
     return Section("relays", "Relays", meaning, "No relay was observed.", _parts(rows, summary.transitions))
 
 

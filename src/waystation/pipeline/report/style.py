@@ -1,4 +1,4 @@
-"""How the page looks: light and dark, wide and narrow, on paper."""
+"""CSS of the report: light and dark, wide and narrow screens, and print."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the report is told: rows of plain values, each few, whatever the lake holds. Moments are whole seconds UTC."""
+"""Input of the report: bounded lists of plain rows, with times as whole seconds UTC."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -313,10 +313,10 @@ class Summary:
     runs: Sequence[RunRow] = ()
     """The newest first."""
     as_of_s: int | None = None
-    """The moment everything is told for; None for the lake's newest."""
+    """The moment of everything; None for the lake's newest."""
 
     def is_empty(self) -> bool:
-        """Tell whether nothing at all was recorded."""
+        """Return whether nothing at all was recorded."""
         return not any(rows for name, rows in self.row_counts if not name.startswith("ops."))
 
 

@@ -1,4 +1,4 @@
-"""Sections on what passed through: deliveries, their latency, and packets."""
+"""Report sections on deliveries, their latency, and packet verdicts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -58,7 +58,7 @@ def latency(summary: Summary) -> Section:
 
 
 def quantile_text(histogram: Mapping[int, int], q: float) -> str:
-    """Return the upper edge of the bucket a quantile lies in, for people."""
+    """Return the upper edge of the bucket a quantile lies in, as text."""
     bucket = quantile(histogram, q)
     if bucket is None:
         return "-"

@@ -1,4 +1,4 @@
-"""The data's own words, as sentences for people."""
+"""Text for data values in the report: state reasons, policy actions and short ids."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -1,1 +1,1 @@
-"""Where events come from: segments by the ``waystation`` data source, or another system by its options."""
+"""Event sources for Spark: the ``waystation`` data source for segments, and options for Kafka and table formats."""

@@ -1,4 +1,4 @@
-"""What a Spark session needs for tables in another format than Parquet; the jars are the cluster's."""
+"""Spark settings for Delta and Iceberg tables; the cluster must provide their jars."""
 
 from typing import Final
 

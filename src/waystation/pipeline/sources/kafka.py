@@ -1,4 +1,4 @@
-"""Options of Spark's Kafka source, for clusters that have its jar; nothing here reads."""
+"""Options for Spark's Kafka source; the cluster must provide its jar, and this module reads nothing itself."""
 
 from typing import Final
 

@@ -1,11 +1,11 @@
-"""How far a stream has read: pure, so that it can be tried without Spark.
+"""Read position of a journal stream, as pure functions that need no Spark.
 
-An offset is ``{segment: bytes}``: the place in the file behind the last line that was read. Bytes stay right when an
-open segment is sealed, since sealing only renames it, and they need no counting to be found again (PIPE-OFFSET).
+An offset is ``{segment: bytes}``: the file position after the last line that was read. Sealing only renames a file, so
+byte positions remain valid (PIPE-OFFSET).
 
-To stay bounded, segments that are read to their end and began ``late_us`` before the newest one are dropped, and a mark
-is kept under ``MARK`` instead: what began before it and is not listed is not read. A segment that is shipped later than
-that is left to the batch step, which knows every segment by name. The mark never passes a segment that is not read.
+The offset has a bounded size. A segment is dropped once it is read to its end and began ``late_us`` before the newest
+one. A time under ``MARK`` replaces the dropped segments: unlisted segments that began before it are not read. Segments
+shipped later than that are loaded by the batch step. The mark never passes a segment that is not yet read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ def advance(
     Args:
         start: How far was read.
         files: What there is, the oldest first.
-        end_of: Returns, for a file, a place in it and a number of lines, the place behind those lines and their
+        end_of: Returns, for a file, a place in it and a number of lines, the offset after those lines and their
             number; only called with ``rows_max``.
         rows_max: How many lines to read at most; None reads all.
         late_us: How long a segment that was read to its end is listed.

@@ -1,4 +1,4 @@
-"""Lines of slices, and the Arrow batches they become; runs in Spark's Python workers."""
+"""Reads slices of segment files and converts their lines to Arrow batches, in Spark's Python workers."""
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -84,7 +84,7 @@ def read_slice(one: Slice) -> bytes:
 
 
 def count_to(file: GrowingFile, begin: int, rows: int) -> tuple[int, int]:
-    """Return the place behind so many lines, and how many there were before the end."""
+    """Return the offset after so many lines, and how many there were before the end."""
     place, seen = begin, 0
     while place < file.ready_bytes:
         block = read_slice(Slice(str(file.path), file.segment, place, min(place + _BLOCK_BYTES, file.ready_bytes)))

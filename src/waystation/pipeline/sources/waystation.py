@@ -1,11 +1,11 @@
-"""The data source ``waystation``: segments of a node, read in bulk or as a stream, the growing ones included.
+"""Spark data source ``waystation``: reads a node's segments in bulk or as a stream, open segments included.
 
-``spark.read.format("waystation").load(folder)`` gives the good lines as rows, with ``segment`` and ``event_date``.
-Options: ``lines`` is ``journal`` or ``archive``; ``form`` is ``rows``, or ``lines`` for every line as it stands, with
-its place in the file; ``rowsPerBatch`` is how many lines a micro-batch takes.
+``spark.read.format("waystation").load(folder)`` gives the valid lines as rows, with ``segment`` and ``event_date``.
+Option ``lines`` is ``journal`` or ``archive``. Option ``form`` is ``rows``, or ``lines`` for every raw line with its
+file position. Option ``rowsPerBatch`` limits the lines of a micro-batch.
 
-Filters on ``kind``, ``relay_id`` and ``event_date`` are applied while reading when the session has
-``spark.sql.python.filterPushdown.enabled``; dates spare whole files.
+Filters on ``kind``, ``relay_id`` and ``event_date`` are applied while reading. This needs the session setting
+``spark.sql.python.filterPushdown.enabled``. A filter on dates skips whole files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _LINES_DDL: Final = "value string, segment string, begins_at bigint, ends_at big
 
 
 class WaystationSource(DataSource):
-    """What Spark is told: ``spark.dataSource.register(WaystationSource)``."""
+    """To register: ``spark.dataSource.register(WaystationSource)``."""
 
     @classmethod
     def name(cls) -> str:
@@ -118,7 +118,7 @@ class SegmentReader(_Segments, DataSourceReader):
 
 
 class SegmentStream(_Segments, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from an offset; ``offsets`` tells what that is."""
+    """Reads on from an offset; see ``offsets``."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
@@ -141,7 +141,7 @@ class SegmentStream(_Segments, DataSourceStreamReader, SupportsTriggerAvailableN
         return advance(start, files, count_to, rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember what there is now; nothing behind it is read before the query ends."""
+        """Remember what there is now; nothing after it is read before the query ends."""
         self._target = self._growth.look()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -1,4 +1,4 @@
-"""Every dataset of the lake: its columns, key, partition, retention and privacy, in one place."""
+"""List of all datasets: columns, key, partition, retention and privacy class of each table."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What nodes shipped, cleaned and typed, and nothing added."""
+"""Bronze (raw) datasets: journal events and archived packets, typed and validated but not combined."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Columns that many datasets share, and the words some of them hold."""
+"""Column declarations and value lists that several datasets share."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""What a dataset is: columns with their privacy, a key, and how long its rows are kept.
+"""Types for dataset declarations: columns with privacy classes, key, and row retention.
 
-DDL, Arrow schemas, golden files and docs/tables.md derive from these values. Columns are only added (nullable) or
-widened; anything else is a new version of the dataset, in a folder of its own. Files carry two more columns, their
+DDL, Arrow schemas, golden files and docs/tables.md are generated from these declarations. Columns may only be added (as
+nullable) or widened. Any other change needs a new dataset version in its own folder. Files have two more columns, the
 partition: ``event_date`` and ``batch``.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PARTITION_DDL", "Column", "Dataset"]
 
 PARTITION_DDL: Final = "`event_date` date, `batch` string"
-"""Partition columns that every dataset has behind its own."""
+"""Partition columns that every dataset has after its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Dataset:
     """What one row is."""
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    """Columns that tell rows apart."""
+    """Columns that identify a row."""
     dated_by: str
     """What ``event_date`` is the UTC date of."""
     retention_days: int

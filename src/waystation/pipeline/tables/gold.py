@@ -1,4 +1,4 @@
-"""Counts of deliveries and verdicts by the hour, and what the machine could carry."""
+"""Gold (result) datasets: hourly delivery outcomes and packet verdicts, and daily node capacity."""
 
 from typing import Final
 
@@ -80,7 +80,7 @@ GOLD_CAPACITY: Final = Dataset(
             "Days until the configured disk is full at that rate; null when it does not grow or no size is configured.",
         ),
         Column("pow_accepted", "bigint", False, OPERATIONAL, "Proofs of work that were accepted."),
-        Column("pow_turned_down", "bigint", False, OPERATIONAL, "Proofs of work that were turned down."),
+        Column("pow_turned_down", "bigint", False, OPERATIONAL, "Proofs of work that were rejected."),
         Column("pow_work", "double", False, OPERATIONAL, "Sum of 2^bits of the accepted ones: hashes that were paid."),
     ),
     ("node_id", "day"),

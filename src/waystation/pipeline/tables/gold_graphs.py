@@ -1,4 +1,4 @@
-"""Graphs: groups of Bramble Sync and the mesh of MERK nodes."""
+"""Gold (result) datasets on graphs: Bramble Sync groups and the mesh of MERK nodes."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ GOLD_BSP_GROUPS: Final = Dataset(
         Column("n_invalid_root", "bigint", False, OPERATIONAL, "Invalid by themselves."),
         Column("n_invalid_transitive", "bigint", False, OPERATIONAL, "Invalid because of another."),
         Column("n_deleted", "bigint", False, OPERATIONAL, "Deleted ones."),
-        Column("missing_deps", "bigint", False, OPERATIONAL, "Messages that others depend on and nobody has seen."),
+        Column("missing_deps", "bigint", False, OPERATIONAL, "Messages that others depend on and no node has seen."),
         Column("depth", "bigint", False, OPERATIONAL, "Longest chain of dependencies, in messages."),
         Column("n_components", "bigint", False, OPERATIONAL, "Parts that no dependency joins."),
         Column("fork_width", "bigint", False, OPERATIONAL, "Delivered messages that nothing depends on."),

@@ -1,4 +1,4 @@
-"""Who misuses a node, and what its node is told to do about it."""
+"""Gold (result) datasets on abuse: findings, and the policy rules derived from them."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ GOLD_ABUSE_FINDINGS: Final = Dataset(
 GOLD_POLICY: Final = Dataset(
     "gold",
     "policy",
-    "one rule for one subject, as the nodes were or will be told",
+    "one rule for one subject, as published for the nodes",
     (
         NODE,
         Column("as_of", "timestamp", False, OPERATIONAL, "Moment it was decided for."),

@@ -1,4 +1,4 @@
-"""How good other relays are."""
+"""Gold (result) datasets on other relays: latency, daily counts, states, scores and consistency."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the pipeline tells of itself."""
+"""Datasets about the pipeline itself: runs, quarantined lines and retention proofs."""
 
 from typing import Final
 

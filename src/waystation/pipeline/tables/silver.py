@@ -1,4 +1,4 @@
-"""What belongs together, put into one row: the cleaned facts everything else is computed from."""
+"""Silver (cleaned) datasets: one row per connection, delivery attempt, packet, message, observation or mesh link."""
 
 from typing import Final
 
@@ -96,14 +96,14 @@ SILVER_POW: Final = Dataset(
     "pow",
     "one verdict on proof of work, or those of one worker and second that turned work down",
     (
-        Column("event_id", "binary", False, PUBLIC, "Event that told it, 16 bytes."),
+        Column("event_id", "binary", False, PUBLIC, "Event that reported it, 16 bytes."),
         NODE,
         PROTOCOL,
         Column("worker_ref", "binary", True, PSEUDONYMOUS, "Keyed hash of the worker's key; null for relay work."),
         Column("work", "string", False, OPERATIONAL, "What for: `relay`, `lease` or `whitelist`."),
         Column("result", "string", False, OPERATIONAL, "`accepted`, `too_few_bits` or `challenge_expired`."),
-        Column("bits", "int", True, OPERATIONAL, "Leading zero bits demanded; null for work that was turned down."),
-        Column("issued_at", "timestamp", True, OPERATIONAL, "When it was demanded; null when turned down."),
+        Column("bits", "int", True, OPERATIONAL, "Leading zero bits demanded; null for rejected work."),
+        Column("issued_at", "timestamp", True, OPERATIONAL, "When it was demanded; null when rejected."),
         Column("judged_at", "timestamp", False, OPERATIONAL, "When it was judged."),
         Column("n", "bigint", False, OPERATIONAL, "How many."),
     ),
@@ -162,7 +162,7 @@ SILVER_BSP_SYNC: Final = Dataset(
         Column("peer_ref", "binary", False, PSEUDONYMOUS, "Keyed hash of the peer's key."),
         Column("group_ref", "binary", False, PSEUDONYMOUS, "Keyed hash of the group's id."),
         Column("message_ref", "binary", False, PSEUDONYMOUS, "Keyed hash of the message's id."),
-        Column("held_at", "timestamp", False, OPERATIONAL, "When the peer first told that it holds it."),
+        Column("held_at", "timestamp", False, OPERATIONAL, "When the peer first reported that it holds it."),
         Column("offered_at", "timestamp", True, OPERATIONAL, "When it was last offered before; null for never."),
         Column("requested_at", "timestamp", True, OPERATIONAL, "When the peer last asked for it; null for never."),
         Column("sent_at", "timestamp", True, OPERATIONAL, "When its body last left; null for never."),
@@ -178,14 +178,14 @@ SILVER_MESH_QUERIES: Final = Dataset(
     "mesh_queries",
     "one look-up of a client, or those of one result that were summed up in a flood",
     (
-        Column("event_id", "binary", False, PUBLIC, "Event that told it, 16 bytes."),
+        Column("event_id", "binary", False, PUBLIC, "Event that reported it, 16 bytes."),
         NODE,
         PROTOCOL,
-        Column("asked_at", "timestamp", False, OPERATIONAL, "When it began; when it was told for several."),
+        Column("asked_at", "timestamp", False, OPERATIONAL, "When it began; when it was reported for several."),
         Column("target_ref", "binary", True, PSEUDONYMOUS, "Keyed hash of the client's key; null for several."),
         Column("n", "bigint", False, OPERATIONAL, "How many look-ups."),
         Column("n_peers", "bigint", False, OPERATIONAL, "Nodes that were asked, over all of them."),
-        Column("n_found", "bigint", False, OPERATIONAL, "Nodes that said they have it, over all of them."),
+        Column("n_found", "bigint", False, OPERATIONAL, "Nodes that answered that they have it, over all of them."),
         Column("first_found_us", "bigint", True, OPERATIONAL, "Microseconds to the first that has it; null for none."),
         Column("result", "string", False, OPERATIONAL, "`found`, `absent` or `timeout`."),
     ),
@@ -202,7 +202,7 @@ SILVER_MESH_LINKS: Final = Dataset(
         Column("from_server", "string", False, PUBLIC, "Node that saw it, 16 hexadecimal digits."),
         Column("to_server", "string", False, PUBLIC, "The other node, 16 hexadecimal digits."),
         Column("hour", "timestamp", False, PUBLIC, "Hour."),
-        Column("up_us", "bigint", False, OPERATIONAL, "Microseconds of the hour in which it stood."),
+        Column("up_us", "bigint", False, OPERATIONAL, "Microseconds of the hour in which it was established."),
         Column("n_frames", "bigint", False, OPERATIONAL, "Frames both ways, of links that ended in the hour."),
         Column("n_bytes", "bigint", False, OPERATIONAL, "Bytes both ways, of links that ended in the hour."),
         Column("n_ended", "bigint", False, OPERATIONAL, "Links that ended in the hour."),
@@ -217,7 +217,7 @@ SILVER_PROBES: Final = Dataset(
     "probes",
     "one observation of a relay, or several equal ones that were counted together",
     (
-        Column("event_id", "binary", False, PUBLIC, "Event that told it, 16 bytes."),
+        Column("event_id", "binary", False, PUBLIC, "Event that reported it, 16 bytes."),
         NODE,
         PROTOCOL,
         RELAY,

@@ -1,1 +1,1 @@
-"""Pure functions from DataFrame to DataFrame; each says which columns it takes and gives."""
+"""Pure functions from DataFrame to DataFrame; each function's docstring names its input and output columns."""

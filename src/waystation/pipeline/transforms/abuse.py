@@ -1,4 +1,7 @@
-"""From events to what every actor did in every hour, to findings, and to what nodes are told."""
+"""Abuse analysis in Spark: events become hourly counts per actor, findings above the limits, and rules for nodes.
+
+The limits and decisions are those of ``rules.abuse``. Inputs are ``bronze.events`` and ``silver.pow``.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -31,7 +34,7 @@ _REPLAYS: Final = ("not_newer", "replayed_forward")
 _RATES: Final = ("rate_limited", "rate", "connect_rate", "verify_rate", "refusal_rate")
 """Reasons that name the sender. Bhumi's full queues name the recipient, so they are none of these."""
 
-_DOOR: Final = ("address_full", "address_handshakes_full")
+_AT_ACCEPT: Final = ("address_full", "address_handshakes_full")
 _WINDOW: Final = ("node_id", "protocol", "window_start")
 _ACTOR: Final = ("actor_kind", "actor_ref", "measure")
 _FINDINGS_DDL: Final = (
@@ -51,8 +54,8 @@ def activity(events: "DataFrame", work: "DataFrame") -> "DataFrame":
     ``actor_kind: string``, ``actor_ref: binary``, ``measure: string``, ``n: bigint``, ``first_at`` and
     ``last_at: timestamp``. What names no actor falls away.
     """
-    told = _of_packets(events).unionByName(_of_others(events)).unionByName(_of_work(work))
-    named = told.where(F.col("actor_ref").isNotNull() & (F.col("n") > 0))
+    reported = _of_packets(events).unionByName(_of_others(events)).unionByName(_of_work(work))
+    named = reported.where(F.col("actor_ref").isNotNull() & (F.col("n") > 0))
     hours = named.withColumn("window_start", F.date_trunc("hour", "ts"))
     return hours.groupBy(*_WINDOW, *_ACTOR).agg(
         F.sum("n").alias("n"), F.min("ts").alias("first_at"), F.max("ts").alias("last_at")
@@ -116,24 +119,24 @@ def _of_packets(events: "DataFrame") -> "DataFrame":
         .when(by_client & (F.col("outcome") == "rate_limited"), _measures(Measure.OVER_BUDGET))
     )
     packets = events.where((F.col("kind") == "packet_judged") & author.rlike(_REF))
-    return _told(packets, F.explode(measures), F.unhex(author))
+    return _rows_of(packets, F.explode(measures), F.unhex(author))
 
 
 def _of_others(events: "DataFrame") -> "DataFrame":
     """Give what was refused, by sender or network, and spent capabilities, by recipient."""
     refused, source = F.col("kind") == "refused", attribute("source_ref")
     finished = (F.col("kind") == "delivery_finished") & (F.col("outcome") == "bad_capability")
-    at_door = refused & F.col("reason").isin(*_DOOR) & source.rlike(_REF)
+    at_accept = refused & F.col("reason").isin(*_AT_ACCEPT) & source.rlike(_REF)
     measure = (
-        F.when(at_door, Measure.TURNED_AWAY.value)
+        F.when(at_accept, Measure.TURNED_AWAY.value)
         .when(refused & F.col("reason").isin(*_REPLAYS), Measure.REPLAYED.value)
         .when(refused & F.col("reason").isin(*_RATES), Measure.LIMITED.value)
         .when(finished, Measure.SPENT.value)
     )
-    told = events.where(measure.isNotNull())
-    kind = F.when(F.col("reason").isin(*_DOOR), "source").otherwise("peer")
-    actor = F.when(at_door, F.unhex(source)).otherwise(F.col("peer_ref"))
-    return _told(told, measure, actor, kind)
+    reported = events.where(measure.isNotNull())
+    kind = F.when(F.col("reason").isin(*_AT_ACCEPT), "source").otherwise("peer")
+    actor = F.when(at_accept, F.unhex(source)).otherwise(F.col("peer_ref"))
+    return _rows_of(reported, measure, actor, kind)
 
 
 def _of_work(work: "DataFrame") -> "DataFrame":
@@ -149,7 +152,7 @@ def _of_work(work: "DataFrame") -> "DataFrame":
     )
 
 
-def _told(events: "DataFrame", measure: "Column", actor: "Column", kind: "Column | None" = None) -> "DataFrame":
+def _rows_of(events: "DataFrame", measure: "Column", actor: "Column", kind: "Column | None" = None) -> "DataFrame":
     times = F.coalesce(number_or_none("n"), number_or_none("tries"), F.lit(1))
     return events.select(
         *("node_id", "protocol", "ts"),

@@ -1,4 +1,4 @@
-"""From lines of archive segments to rows of ``bronze.archive``."""
+"""Parses archive lines of signed packets into rows of ``bronze.archive``, with a rejection reason per bad line."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,4 @@
-"""How attributes of events are read: text out of anybody's journal, so that nothing in it can fail a step."""
+"""Spark expressions that read event attributes; malformed text gives null and never fails a job."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["attribute", "number_or_none", "reference", "told_well"]
+__all__ = ["attribute", "is_well_formed", "number_or_none", "reference"]
 
 _REFERENCE: Final = "^[0-9a-f]{32}$"
 _NUMBER: Final = "^[0-9]{1,15}$"  # 31 years in microseconds; sums of thousands of them still fit 64 bits
@@ -24,10 +24,10 @@ def reference(key: str) -> "Column":
 
 
 def number_or_none(key: str) -> "Column":
-    """Return the number that an attribute tells, null when it tells none."""
+    """Return the number of an attribute, null when it is none."""
     return F.when(attribute(key).rlike(_NUMBER), attribute(key).cast("bigint"))
 
 
-def told_well(key: str) -> "Column":
+def is_well_formed(key: str) -> "Column":
     """Return whether an attribute is a number or missing; never null."""
     return attribute(key).isNull() | attribute(key).rlike(_NUMBER)

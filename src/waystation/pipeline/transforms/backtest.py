@@ -1,4 +1,7 @@
-"""From events to what was accepted, and to what rules would have refused of it."""
+"""Replays policy rules over the accepted packets, work and deliveries, and counts those each rule would have refused.
+
+Each rule is applied by itself. Inputs are ``bronze.events`` and the rules; nothing is written.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BASE_BITS", "RULES_DDL", "accepted_items", "tried"]
 
 RULES_DDL: Final = "number int, subject_kind string, subject_ref binary, action string, amount bigint"
-"""The rules as a frame: ``number`` tells them apart."""
+"""The rules as a frame: ``number`` identifies each."""
 
 BASE_BITS: Final = {"relay": 16, "lease": 20, "whitelist": 16}
 """Bits that LPRP demands when nothing else asks for more (lprp 8), where an operator has not changed them."""
@@ -25,7 +28,7 @@ _REF: Final = "^[0-9a-f]{32}$"
 
 
 def accepted_items(events: "DataFrame", base_bits: Mapping[str, int]) -> "DataFrame":
-    """Return what was accepted of somebody who is known: packets, work and deliveries.
+    """Return the accepted items of known actors: packets, work and deliveries.
 
     Takes ``bronze.events``. Gives ``event_id: binary``, ``ts: timestamp``, ``ref: binary``, ``item: string``,
     ``n: bigint`` (an event may stand for several) and ``bits_above: int``, how many more bits than ``base_bits`` were
@@ -40,14 +43,14 @@ def accepted_items(events: "DataFrame", base_bits: Mapping[str, int]) -> "DataFr
     times = F.coalesce(F.when(delivery, tries).otherwise(number_or_none("n")), F.lit(1))
     base = F.coalesce(*(F.when(attribute("work") == what, bits) for what, bits in base_bits.items()), F.lit(0))
     above = F.coalesce(attribute("bits").try_cast("int"), F.lit(0)) - base
-    told = events.where(item.isNotNull()).select(
+    reported = events.where(item.isNotNull()).select(
         *("event_id", "ts"),
         F.when(packet, F.unhex(author)).otherwise(F.col("peer_ref")).alias("ref"),
         item.alias("item"),
         times.alias("n"),
         F.when(work, above).alias("bits_above"),
     )
-    return told.where(F.col("ref").isNotNull() & (F.col("n") > 0))
+    return reported.where(F.col("ref").isNotNull() & (F.col("n") > 0))
 
 
 def tried(items: "DataFrame", rules: "DataFrame") -> "DataFrame":

@@ -1,4 +1,7 @@
-"""From messages to what their dependencies amount to, group by group, in one pass over each group."""
+"""Computes one row per BSP group (message group that devices synchronise): counts, invalid messages and peers.
+
+Input is ``silver.bsp_messages`` and ``silver.bsp_sync`` up to ``as_of``. ``rules.causal_graph`` walks each group once.
+"""
 
 import datetime
 from typing import TYPE_CHECKING, Final
@@ -75,7 +78,7 @@ def _date_of(as_of: datetime.datetime) -> "Column":
 def _peers(messages: "DataFrame", sync: "DataFrame", as_of: datetime.datetime) -> "DataFrame":
     """Return by group ``n_peers`` and ``converge_us``, as ``rules.causal_graph.converge_us`` defines it.
 
-    Peers need not have told of a message that we have: one that holds a message of last week's group counts there.
+    Peers need not have reported a message of the node: one that holds a message of last week's group counts there.
     """
     stored = messages.where(F.col("stored_at") < F.lit(as_of)).select(*_GROUP, "message_ref", "stored_at")
     held = sync.where(F.col("held_at") < F.lit(as_of)).join(stored, [*_GROUP, "message_ref"], "left")

@@ -1,11 +1,11 @@
-"""From events to messages of groups: what each one depends on, and what became of it."""
+"""Merges the events of each BSP message (group message of Bramble Sync) into one row: dependencies and last state."""
 
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import SILVER_BSP_MESSAGES
-from waystation.pipeline.transforms.attributes import attribute, number_or_none, reference, told_well
+from waystation.pipeline.transforms.attributes import attribute, is_well_formed, number_or_none, reference
 from waystation.rules.causal_graph import DELETED, DELIVERED, INVALID, WAITING
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _REFERENCE_CHARS: Final = 32
 
 
 def bsp_messages(events: "DataFrame") -> "DataFrame":
-    """Put what was told of each message into one row: how it arrived, and its last state.
+    """Put the events of each message into one row: how it arrived, and its last state.
 
     Takes ``bronze.events``; events with a malformed attribute or an unknown state fall away. Of several arrivals the
     first counts, of several states the last, by ``ts``, ``seq`` and ``event_id``. A message whose arrival was not kept
@@ -30,7 +30,7 @@ def bsp_messages(events: "DataFrame") -> "DataFrame":
     References rotate weekly: a message that depends on one of the week before depends on a reference that no row has,
     and the two weeks of one group are two groups.
     """
-    told = events.where(F.col("kind").isin(*_KINDS) & _is_well_formed()).select(
+    reports = events.where(F.col("kind").isin(*_KINDS) & _is_well_formed()).select(
         "node_id",
         reference("group_ref").alias("group_ref"),
         reference("message_ref").alias("message_ref"),
@@ -43,7 +43,7 @@ def bsp_messages(events: "DataFrame") -> "DataFrame":
         F.nullif(number_or_none("order"), F.lit(0)).alias("delivery_order"),
     )
     arrival = F.struct("dependency_refs", "created_ms", F.col("at.ts").alias("stored_at"), "size")
-    rows = told.groupBy("node_id", "group_ref", "message_ref").agg(
+    rows = reports.groupBy("node_id", "group_ref", "message_ref").agg(
         F.min_by(F.when(F.col("arrived"), arrival), F.when(F.col("arrived"), F.col("at"))).alias("arrival"),
         F.max_by("last", "at").alias("last"),
         F.max("delivery_order").alias("delivery_order"),
@@ -69,12 +69,12 @@ def malformed_message() -> "Column":
 
 
 def _is_well_formed() -> "Column":
-    """Tell whether an event names a group, a message, a known state, and whole references it depends on."""
+    """Return whether an event names a group, a message, a known state, and whole references it depends on."""
     arrived = F.col("kind") == "message_stored"
     text = attribute("dependency_refs")
     whole = F.coalesce(text.rlike(_HEX) & (F.length(text) % _REFERENCE_CHARS == 0), F.lit(False))
     state = F.coalesce(F.col("outcome").isin(*_STATES), F.lit(False))
-    numbers = told_well("created_ms") & told_well("order")
+    numbers = is_well_formed("created_ms") & is_well_formed("order")
     named = reference("group_ref").isNotNull() & reference("message_ref").isNotNull()
     return named & state & numbers & (~arrived | whole)
 

@@ -1,11 +1,11 @@
-"""From events to what peers hold of groups."""
+"""Finds the first report of each peer that it stores a BSP (Bramble Sync) message, with its offer and send times."""
 
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import SILVER_BSP_SYNC
-from waystation.pipeline.transforms.attributes import number_or_none, reference, told_well
+from waystation.pipeline.transforms.attributes import is_well_formed, number_or_none, reference
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,7 +23,7 @@ def bsp_sync(events: "DataFrame") -> "DataFrame":
     ``silver.bsp_sync`` and ``event_date: date``, the date of ``held_at``.
     """
     ago = [F.timestamp_micros(F.unix_micros("ts") - number_or_none(f"{what}_us")).alias(f"{what}_at") for what in _AGO]
-    told = events.where((F.col("kind") == "message_held") & _is_well_formed()).select(
+    reports = events.where((F.col("kind") == "message_held") & _is_well_formed()).select(
         "node_id",
         "peer_ref",
         reference("group_ref").alias("group_ref"),
@@ -31,7 +31,9 @@ def bsp_sync(events: "DataFrame") -> "DataFrame":
         F.struct("ts", "seq", "event_id").alias("at"),
         F.struct(F.col("ts").alias("held_at"), *ago, number_or_none("copies").alias("send_count")).alias("first"),
     )
-    firsts = told.groupBy("node_id", "peer_ref", "group_ref", "message_ref").agg(F.min_by("first", "at").alias("first"))
+    firsts = reports.groupBy("node_id", "peer_ref", "group_ref", "message_ref").agg(
+        F.min_by("first", "at").alias("first")
+    )
     rows = firsts.select("node_id", "peer_ref", "group_ref", "message_ref", "first.*")
     return rows.select(*SILVER_BSP_SYNC.names(), F.to_date("held_at").alias("event_date"))
 
@@ -42,7 +44,7 @@ def malformed_word() -> "Column":
 
 
 def _is_well_formed() -> "Column":
-    """Tell whether an event names a peer, a group, a message, and how often it was sent."""
+    """Return whether an event names a peer, a group, a message, and how often it was sent."""
     named = F.col("peer_ref").isNotNull() & reference("group_ref").isNotNull() & reference("message_ref").isNotNull()
-    times = told_well("offered_us") & told_well("requested_us") & told_well("sent_us")
+    times = is_well_formed("offered_us") & is_well_formed("requested_us") & is_well_formed("sent_us")
     return named & number_or_none("copies").isNotNull() & times

@@ -1,4 +1,4 @@
-"""From samples of a node and verdicts on work to what its machine carried, day by day."""
+"""Computes the daily load of each node and the growth of its store, from minute samples and proof-of-work checks."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ _PERCENT: Final = 99
 
 
 def capacity(events: "DataFrame", work: "DataFrame", disk_gib: int) -> "DataFrame":
-    """Sum up each node's day, and tell how its store grew over the days before.
+    """Sum up each node's day, and compute the growth of its store over the days before.
 
     Takes ``bronze.events`` and ``silver.pow``, both with the ``GROWTH_DAYS`` before the days that are wanted. Gives the
     columns of ``gold.capacity`` and ``event_date: date``. A day without samples has no row, not zeros (PIPE-SAMPLE).

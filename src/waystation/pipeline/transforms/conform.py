@@ -1,4 +1,7 @@
-"""From events to connections and delivery attempts: what belongs together is put into one row."""
+"""Pairs start and end events into one row per connection and one row per delivery attempt.
+
+An event without its counterpart still gives a row, with null for the missing side.
+"""
 
 from typing import TYPE_CHECKING, Final
 

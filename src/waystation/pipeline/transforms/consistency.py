@@ -1,4 +1,7 @@
-"""From which node has seen which packet to what each relay lacks of what the others have."""
+"""Computes for each relay and day the expected packets and the missing ones, by ``rules.consistency``.
+
+Input is all of ``silver.packet_seen``: older dates are needed to know when a packet was first seen anywhere.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,7 @@
-"""From lines of segments to rows of ``bronze.events``, and to the reasons why a line is none."""
+"""Parses journal lines into rows of ``bronze.events``, with a rejection reason and hash for each bad line.
+
+``parse_lines`` adds the reason, ``accept`` keeps the good rows, and ``quarantine`` lists the bad ones without text.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -62,7 +65,7 @@ def accept(parsed: "DataFrame") -> "DataFrame":
 
     Takes what ``parse_lines`` gives. Adds ``event_id: binary``, ``node_id: string`` and ``event_date: date``; turns
     ``ts`` into a timestamp and references into binary; drops ``value``, ``rejection`` and attributes the kind does not
-    allow. What should be a word and is none, somebody else phrased: it is replaced by ``not_a_word``.
+    allow. A value that should be a word and is none is a phrase of a peer: it is replaced by ``not_a_word``.
     """
     good = parsed.where(F.col("rejection").isNull()).dropDuplicates(["segment", "seq"])
     typed = good.select("segment", *(_lake_value(column.name, column.lake_type) for column in COLUMNS))

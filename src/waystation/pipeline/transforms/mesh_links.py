@@ -1,4 +1,7 @@
-"""From ended links to what each hour had of them."""
+"""Splits the lifetime of each ended mesh link into hours, and computes for how much of each hour it was connected.
+
+Overlapping links between the same two nodes count once. Lifetimes are cut to the last ``SPAN_DAYS_MAX`` days.
+"""
 
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SPAN_DAYS_MAX", "malformed_link", "mesh_links"]
 
 SPAN_DAYS_MAX: Final = 31
-"""Of a link that stood longer only the last days are told: each hour of it is a row."""
+"""Of a longer link only the last days are recorded: each hour of it is a row."""
 
 _HOUR_US: Final = 3_600_000_000
 _SPAN_US_MAX: Final = SPAN_DAYS_MAX * 24 * _HOUR_US
@@ -22,12 +25,12 @@ _RELAY: Final = "^[0-9a-f]{16}$"
 
 
 def mesh_links(events: "DataFrame") -> "DataFrame":
-    """Split the span of each link over the hours it stood in, to the microsecond.
+    """Split the span of each link over the hours it was established in, to the microsecond.
 
     Takes ``bronze.events``; links with a malformed attribute or without the other node fall away. A span ends at
-    ``ts`` and is cut to its last ``SPAN_DAYS_MAX`` days. Links between the same two nodes that stood at the same time
-    count that time once. Frames, bytes and the end itself belong to the hour of ``ts``, which may be one in which the
-    link no longer stood. Gives the columns of ``silver.mesh_links`` and ``event_date: date``.
+    ``ts`` and is cut to its last ``SPAN_DAYS_MAX`` days. Simultaneous links between the same two nodes count that time
+    once. Frames, bytes and the end itself belong to the hour of ``ts``, which may be one in which the link was no
+    longer established. Gives the columns of ``silver.mesh_links`` and ``event_date: date``.
     """
     hours = _ended(events).select("*", F.explode(F.sequence("first_hour", "last_hour")).alias("hour_number"))
     begins = F.greatest("began_us", F.col("hour_number") * _HOUR_US)

@@ -1,11 +1,11 @@
-"""From events to look-ups of clients among the nodes of a mesh."""
+"""Selects mesh look-ups (searches for a client among other nodes) from events, dated by their start."""
 
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from waystation.pipeline.tables import SILVER_MESH_QUERIES
-from waystation.pipeline.transforms.attributes import number_or_none, told_well
+from waystation.pipeline.transforms.attributes import is_well_formed, number_or_none
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,7 +20,7 @@ def mesh_queries(events: "DataFrame") -> "DataFrame":
     """Return look-ups with the time at which they began.
 
     Takes ``bronze.events``; look-ups with an unknown result or without numbers fall away. One with a latency began that
-    long before it was told; those that were summed up are dated by when they were told. Gives the columns of
+    long before it was reported; those that were summed up are dated by their report. Gives the columns of
     ``silver.mesh_queries`` and ``event_date: date``, the date of ``asked_at``.
     """
     began = F.timestamp_micros(F.unix_micros("ts") - F.coalesce("latency_us", F.lit(0)))
@@ -46,4 +46,4 @@ def malformed_query() -> "Column":
 
 def _is_well_formed() -> "Column":
     known = F.coalesce(F.col("outcome").isin(*_RESULTS), F.lit(False))
-    return known & told_well("n") & number_or_none("asked").isNotNull() & number_or_none("found").isNotNull()
+    return known & is_well_formed("n") & number_or_none("asked").isNotNull() & number_or_none("found").isNotNull()

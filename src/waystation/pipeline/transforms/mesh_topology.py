@@ -1,4 +1,7 @@
-"""From links and look-ups to the place of every server in the mesh, hour by hour."""
+"""Computes the position of every server in the hourly mesh graph, and counts its look-ups.
+
+Positions are those of ``rules.topology``. Two servers are linked in an hour if either one reported a link in it.
+"""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +26,8 @@ def mesh_topology(links: "DataFrame", queries: "DataFrame") -> "DataFrame":
     """Place every server of each hour among those it was linked with, by ``rules.topology``.
 
     Takes ``silver.mesh_links`` and ``silver.mesh_queries``. Two servers are linked in an hour when either says that a
-    link stood for a microsecond of it. A server that only looked for clients has a row without neighbours. Gives the
-    columns of ``gold.mesh_topology`` and ``event_date: date``, the date of the hour.
+    link was established for a microsecond of it. A server that only looked for clients has a row without neighbours.
+    Gives the columns of ``gold.mesh_topology`` and ``event_date: date``, the date of the hour.
     """
     edges = links.where(F.col("up_us") > 0).select("hour", F.col("from_server").alias("server"), "to_server").distinct()
     by_hour = edges.unionByName(_look_ups(queries), allowMissingColumns=True).groupBy("hour")

@@ -1,4 +1,7 @@
-"""From delivery attempts to counts and latency histograms by hour."""
+"""Counts delivery attempts by hour, protocol and outcome, with a latency histogram of each group.
+
+Buckets equal those of ``rules.histogram``. An attempt without an outcome counts as ``unfinished``.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""From archived packets to which node has seen which packet."""
+"""Merges archived packets into one row per packet and node: first storage time and number of archived copies.
+
+Rows whose archived copies have been deleted are kept unchanged.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -20,22 +23,22 @@ def packet_seen(archive: "DataFrame", known: "DataFrame") -> "DataFrame":
     ``event_date: date``, the date of ``first_seen_at``.
     """
     order = F.struct("stored_at", "segment", "seq")
-    told = F.struct("author_id", "content_type", "packet_ts", "expires_at")
+    reported = F.struct("author_id", "content_type", "packet_ts", "expires_at")
     fresh = archive.groupBy("packet_id", "node_id").agg(
-        F.min_by(told, order).alias("told"),
+        F.min_by(reported, order).alias("reported"),
         F.min("stored_at").alias("first_seen_at"),
         F.count(F.lit(1)).alias("n_copies"),
     )
-    before = known.select("packet_id", "node_id", told.alias("told"), "first_seen_at", "n_copies")
+    before = known.select("packet_id", "node_id", reported.alias("reported"), "first_seen_at", "n_copies")
     merged = (
         fresh.unionByName(before)
         .groupBy("packet_id", "node_id")
         .agg(
-            F.min_by("told", F.struct("first_seen_at", "told")).alias("told"),
+            F.min_by("reported", F.struct("first_seen_at", "reported")).alias("reported"),
             F.min("first_seen_at").alias("first_seen_at"),
             F.max("n_copies").alias("n_copies"),
         )
     )
-    return merged.select("*", "told.*").select(
+    return merged.select("*", "reported.*").select(
         *SILVER_PACKET_SEEN.names(), F.to_date("first_seen_at").alias("event_date")
     )

@@ -1,4 +1,7 @@
-"""From archived packets to one row per packet with what a check of its signed bytes found."""
+"""Verifies the id and signature of archived packets, and merges the copies of each packet into one row.
+
+Only packets not yet checked by the current rules are verified; the earliest copy decides for all copies.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -39,15 +42,15 @@ def packets(archive: "DataFrame", known: "DataFrame", checked: "DataFrame") -> "
     Takes ``bronze.archive``, ``silver.packets`` as it was and what ``check_new`` gives. Gives the columns of
     ``silver.packets`` and ``event_date: date``, the date of ``first_received_at``.
     """
-    told = F.struct("protocol", "author_id", "content_type", "packet_ts", "expires_at", "size")
+    reported = F.struct("protocol", "author_id", "content_type", "packet_ts", "expires_at", "size")
     seen = archive.groupBy("packet_id").agg(
-        F.min_by(told, F.struct(*_ORDER)).alias("told"),
+        F.min_by(reported, F.struct(*_ORDER)).alias("reported"),
         F.min("received_at").alias("first_received_at"),
         F.countDistinct("node_id").cast("int").alias("n_nodes"),
     )
     still = known.where(F.col("verified_with") == RULE_VERSION).select(*_CHECKS)
     joined = seen.join(still.unionByName(checked), "packet_id").withColumn("verified_with", F.lit(RULE_VERSION))
-    rows = joined.select("*", "told.*")
+    rows = joined.select("*", "reported.*")
     return rows.select(*SILVER_PACKETS.names(), F.to_date("first_received_at").alias("event_date"))
 
 

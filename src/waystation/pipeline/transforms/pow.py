@@ -1,4 +1,4 @@
-"""From events to verdicts on proof of work."""
+"""Selects proof-of-work verdicts from events; an event that summarises several verdicts stays one row with a count."""
 
 from typing import TYPE_CHECKING
 

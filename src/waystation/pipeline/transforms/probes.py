@@ -1,4 +1,4 @@
-"""From events to observations of relays: what the fold over them can rely on is checked here, once."""
+"""Selects well-formed relay observations from events, so that the state replay can rely on their values."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,7 @@
-"""From gold tables to the rows that are published: which of them, in which order, as values that JSON has."""
+"""Selects, orders and converts rows of gold tables for publication as JSON.
+
+Times become microseconds, dates become ISO texts, and binary values become hexadecimal digits.
+"""
 
 import datetime
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,7 @@
-"""From observations of relays to where each stands: one ordered fold per relay, by the client's own rules."""
+"""Replays the observations of each relay in time order and returns its state, its state changes and its score.
+
+The replay uses the client's own rules (``rules.relay_history``). Observations at equal times are ordered by id.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final

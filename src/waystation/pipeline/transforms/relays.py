@@ -1,4 +1,4 @@
-"""From observations of relays to daily counts and histograms, and to the facts of a week."""
+"""Counts relay observations per day, builds latency histograms, and computes the totals and quantiles of a week."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -71,7 +71,7 @@ def quantile_buckets(histogram: "DataFrame", keys: Sequence[str], shares: Mappin
 
     Args:
         histogram: What to look at.
-        keys: Columns that tell histograms apart.
+        keys: Columns that identify a histogram.
         shares: Name of a column to its share in hundredths, 1 to 100.
     """
     of_one = Window.partitionBy(*keys)

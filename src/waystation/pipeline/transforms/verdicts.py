@@ -1,4 +1,4 @@
-"""From events to counts of packets by the verdict the node gave them."""
+"""Counts packets by hour, protocol, verdict and detail; an event that summarises several packets counts them all."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""Bhumi v2: request and response to small devices through an untrusted relay.
+"""Bhumi v2: requests to small devices, and their responses, through a relay that need not be trusted.
 
-``messages`` and ``wire`` hold the frames, ``session`` one connection at the relay, ``relay`` the relay, ``client``
-both kinds of client. ``payloads`` and ``envelope`` are what two clients say inside the opaque payload, which no relay
-reads.
+``messages`` and ``wire`` define the frames. ``session`` is one connection at the relay, ``relay`` the relay itself,
+``client`` the device, sender and guide clients. ``payload`` encodes and encrypts the payload between two clients, which
+the relay cannot read.
 """

@@ -1,7 +1,7 @@
 """The messages of Bhumi's extension frames, 0x41 to 0x4C (specs/bhumi.md 5, BHUMI-X).
 
-They are spoken only with a connection that has sent OPTIONS. ``PRESENCE`` and ``RELAY_AD`` are signed records
-of their owner: relays pass their bytes on as they came, and neither make nor prolong one (spec section 7).
+A relay uses them only on a connection that has negotiated them by OPTIONS. ``Presence`` and ``RelayAd`` are signed by
+their owner. Relays forward their bytes unchanged and can neither create nor extend one (spec section 7).
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""Extension frames 0x41 to 0x4C: payloads to messages and back (specs/bhumi.md 5, BHUMI-X).
+"""Encodes and decodes the extension frames 0x41 to 0x4C (specs/bhumi.md 5, BHUMI-X).
 
-As in ``wire``, every ``decode_*`` demands that the structure fills the payload exactly and checks counts and lengths
-before anything is read by them; the frame buffer has refused payloads above 64 KiB by then. Signatures are not looked
-at here; ``signed_records`` does that.
+Every ``decode_*`` takes a payload, checks counts and lengths before it reads by them, and demands that the structure
+fills the payload exactly. The frame buffer has refused payloads above 64 KiB before. Signatures are verified in
+``signed_records``, not here.
 """
 
 import re
@@ -69,11 +69,11 @@ __all__ = [
 _Decoded = TypeVar("_Decoded")
 
 ADDRESS_CHARS_MAX: Final = 255  # ours: the field could hold 65,535; a host name has at most 253
-BIND_NONCE_BYTES: Final = 32
-PRESENCE_BYTES: Final = 140
-ADVERT_BYTES_MAX: Final = KEY_BYTES + 8 + 4 + 2 + ADDRESS_CHARS_MAX + SIGNATURE_BYTES
+BIND_NONCE_BYTES: Final = 32  # spec 5, BIND
+PRESENCE_BYTES: Final = 140  # spec 5, PRESENCE: 76 bytes and the signature
+ADVERT_BYTES_MAX: Final = KEY_BYTES + 8 + 4 + 2 + ADDRESS_CHARS_MAX + SIGNATURE_BYTES  # spec 5, RELAY_AD
 _ADVERT_FIXED: Final = KEY_BYTES + 8 + 4 + 2  # up to and with addr_len
-_ADVERT_BYTES_MIN: Final = _ADVERT_FIXED + 1 + SIGNATURE_BYTES
+_ADVERT_BYTES_MIN: Final = _ADVERT_FIXED + 1 + SIGNATURE_BYTES  # an address has at least one character
 
 _FRAME: Final = struct.Struct(">HI")
 _TIMES: Final = struct.Struct(">QI")
@@ -82,7 +82,7 @@ _U32: Final = struct.Struct(">I")
 _TWO_U16: Final = struct.Struct(">HH")
 _REPORT: Final = struct.Struct(">IBI")
 _PRESENCE: Final = struct.Struct(">32s32sQI64s")
-_GOSSIP_LENGTH: Final = 2
+_GOSSIP_LENGTH: Final = 2  # u16 before each record
 _TAGGED_BYTES: Final = {
     int(FrameType.PRESENCE): (1 + PRESENCE_BYTES, 1 + PRESENCE_BYTES),
     int(FrameType.RELAY_AD): (1 + _ADVERT_BYTES_MIN, 1 + ADVERT_BYTES_MAX),
@@ -91,7 +91,7 @@ _TAGGED_BYTES: Final = {
 _NO_SIZE: Final = (1, 0)
 _GOSSIPED_BYTES_MIN: Final = _GOSSIP_LENGTH + 1 + _ADVERT_BYTES_MIN
 _ADDRESS: Final = re.compile(r"(?:tls|tcp)://(?:\[[0-9a-fA-F:.]{2,45}\]|[0-9A-Za-z._-]{1,253}):([0-9]{1,5})")
-_PORT_MAX: Final = 65_535
+_PORT_MAX: Final = 65_535  # u16
 
 
 def is_address(text: str) -> bool:

@@ -1,12 +1,12 @@
-"""The two datagrams by which relays are found on a local network by UDP broadcast (BHUMI-BROADCAST).
+"""The two UDP broadcast datagrams by which relays are discovered on a local network (BHUMI-BROADCAST).
 
 ::
 
     query    "bhumi?" 0x01 ‖ nonce[8] ‖ zeros, 512 bytes in all
     answer   "bhumi!" 0x01 ‖ nonce[8] ‖ RELAY_AD (up to 365 bytes)
 
-A query is longer than every answer, so that nobody gains by sending one in another's name. An answer counts when its
-relay has signed it for the very address that it came from: whoever answers can point at nobody but itself.
+A query is longer than any answer, so forged queries cannot amplify traffic. An answer is accepted only if its signed
+advert names the address that the datagram came from. A relay can therefore announce only itself.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ __all__ = [
     "NONCE_BYTES",
     "PORT",
     "QUERY_BYTES",
-    "LanRelayDesk",
+    "LanResponder",
     "encode_answer",
     "encode_query",
     "read_answer",
@@ -32,12 +32,12 @@ __all__ = [
 PORT: Final = 4820
 """Where relays wait for queries; as a setting's neighbour of LPRP's 4810."""
 NONCE_BYTES: Final = 8
-QUERY_BYTES: Final = 512
-_QUERY: Final = b"bhumi?\x01"
-_ANSWER: Final = b"bhumi!\x01"
+QUERY_BYTES: Final = 512  # longer than every answer, BHUMI-BROADCAST
+_QUERY: Final = b"bhumi?\x01"  # spec 5, local network
+_ANSWER: Final = b"bhumi!\x01"  # as above
 _HEAD_BYTES: Final = len(_QUERY) + NONCE_BYTES
 ANSWER_BYTES_MAX: Final = _HEAD_BYTES + ADVERT_BYTES_MAX
-_ADVERT_TTL_S: Final = 300
+_ADVERT_TTL_S: Final = 300  # ours: long enough to connect
 _ADVERT_USE_S: Final = 60  # ours: one signature a minute for each of our addresses, however often we are asked
 
 
@@ -84,8 +84,8 @@ def read_answer(datagram: bytes, nonce: bytes, host: str, now_s: int) -> RelayAd
     return advert
 
 
-class LanRelayDesk:
-    """A relay's side of both datagrams: it answers queries, and hears the answers to its own."""
+class LanResponder:
+    """A relay's side of both datagrams: it answers queries, and reads the answers to its own."""
 
     def __init__(self, key_pair: KeyPair, scheme: str, port: int, nonce: bytes) -> None:
         """Describe a relay.

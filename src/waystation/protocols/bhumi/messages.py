@@ -1,6 +1,7 @@
-"""What Bhumi peers can say to each other.
+"""The messages of Bhumi v2's core frames, as immutable records.
 
-Spec: Bhumi v2 section 5; BHUMI-M, BHUMI-X. Sizes are bytes on the wire without the 6-byte frame header.
+Sizes in the docstrings are bytes on the wire without the 6-byte frame header. The extension frames are in
+``extension_messages``. Spec: Bhumi v2 section 5; BHUMI-M, BHUMI-X.
 """
 
 from dataclasses import dataclass
@@ -32,9 +33,9 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = 1  # HELLO 5.1: "= 1", although the document is titled v2 (BHUMI-1)
-PREIMAGE_BYTES: Final = 32
-COMMIT_BYTES: Final = 32
-MESSAGE_ID_BYTES: Final = 4
+PREIMAGE_BYTES: Final = 32  # Bhumi v2 6.1
+COMMIT_BYTES: Final = 32  # SHA-256, BHUMI-3
+MESSAGE_ID_BYTES: Final = 4  # Bhumi v2 5.4
 
 
 class FrameType(IntEnum):
@@ -42,35 +43,35 @@ class FrameType(IntEnum):
 
     HELLO = 0x01
     I_AM = 0x02
-    SEND = 0x03
-    DELIVER = 0x04
-    ACK = 0x05
-    KEEPALIVE = 0x06
-    SEND_RESULT = 0x07
-    UPDATE_COMMITS = 0x08
-    OPTIONS = 0x40
-    REVOKE_COMMITS = 0x41
-    BIND = 0x42
-    I_AM_OK = 0x43
-    PRESENCE = 0x44
-    WHERE = 0x45
-    WHERE_RESULT = 0x46
-    RELAY_AD = 0x47
-    RELAYS_REQUEST = 0x48
-    RELAYS = 0x49
-    QA_REQUEST = 0x4A
-    QA_REPORT = 0x4B
-    GOSSIP = 0x4C
+    SEND = 0x03  # to the relay, spec 2
+    DELIVER = 0x04  # from the relay
+    ACK = 0x05  # to the relay
+    KEEPALIVE = 0x06  # both ways
+    SEND_RESULT = 0x07  # from the relay
+    UPDATE_COMMITS = 0x08  # to the relay; the original's, BHUMI-M
+    OPTIONS = 0x40  # both ways, spec 5
+    REVOKE_COMMITS = 0x41  # to the relay, BHUMI-26
+    BIND = 0x42  # challenge from the relay, proof to it, BHUMI-BINDING
+    I_AM_OK = 0x43  # from the relay, BHUMI-IAMOK
+    PRESENCE = 0x44  # to the relay, and inside 0x46 and 0x4C
+    WHERE = 0x45  # to the relay
+    WHERE_RESULT = 0x46  # from the relay
+    RELAY_AD = 0x47  # both ways, and inside 0x49 and 0x4C
+    RELAYS_REQUEST = 0x48  # to the relay
+    RELAYS = 0x49  # from the relay
+    QA_REQUEST = 0x4A  # from the relay
+    QA_REPORT = 0x4B  # to the relay, BHUMI-QALOCAL
+    GOSSIP = 0x4C  # between relays
 
 
 class Status(IntEnum):
     """Outcome of a SEND. Spec: Bhumi v2 5.7."""
 
     OK = 0
-    NOT_CONNECTED = 1
-    BAD_PREIMAGE = 2
-    TIMEOUT = 3
-    GONE = 4
+    NOT_CONNECTED = 1  # nothing was consumed, BHUMI-16
+    BAD_PREIMAGE = 2  # unknown, used or wrong alike, BHUMI-14
+    TIMEOUT = 3  # no ACK in time; it may still come, BHUMI-19
+    GONE = 4  # the recipient disconnected, BHUMI-21
 
 
 class Feature(IntFlag):
@@ -126,7 +127,7 @@ class IAm:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Client to relay: deliver this and tell me the outcome; 68 bytes and the payload."""
+    """Client to relay: deliver this and return the outcome; 68 bytes and the payload."""
 
     recipient: PublicKey
     """32 bytes: to_id52."""

@@ -1,7 +1,7 @@
-"""Why Bhumi says no, and how the wire shows it.
+"""The refusals of Bhumi: each reason, and the status or close that shows it on the wire.
 
-The wire has no error frame (BHUMI-L): a malformed or refused connection is closed, a refused SEND
-gets one of four statuses. Each member names one reason for the journal, the counters and the logs.
+The wire has no error frame (BHUMI-L). A malformed or refused connection is closed; a refused SEND gets one of four
+statuses. Each member of ``Refusal`` names one reason for the journal, the counters and the logs.
 
 ``MalformedError`` is the one exception of this protocol's parsers; ``session`` and ``client`` turn it into a close.
 """

@@ -1,18 +1,18 @@
-"""One connection at the relay.
+"""One client connection at the Bhumi relay: its state, timers, rate limits and the order of its results.
 
-A session is ANONYMOUS until a valid I_AM makes it IDENTIFIED, and CLOSED for ever after. Every frame type a client may
-send is legal in both open states; what differs is what the relay makes of it. The table ``TRANSITIONS``
-is the whole machine.
+A session is ANONYMOUS until a valid I_AM makes it IDENTIFIED; CLOSED is final. A client may send every one of its frame
+types in both open states. ``TRANSITIONS`` is the complete state machine.
 
-The session cuts bytes into frames, remembers the order in which results must leave, and answers three
-questions for the relay: may I read on (``must_hold``), what is my next deadline, and which deadline has passed.
-It does not know other sessions, commits of others, or the cache.
+The session cuts bytes into frames and keeps the slots of pending SENDs in order. The relay asks it three things:
+whether to pause reading (``must_hold``), the next deadline, and which deadline has passed. A session has no access to
+other sessions, their commits, or the cache.
 
 Spec: Bhumi v2 sections 3 to 5; BHUMI-8, BHUMI-9, BHUMI-24, BHUMI-L (timers), BHUMI-C6.
 """
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -20,14 +20,15 @@ from waystation.core.effects import Peer
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import TokenBucket
-from waystation.protocols.bhumi.cache import CacheEntry
-from waystation.protocols.bhumi.exchanges import SentNumbers, Slot
+from waystation.core.settings import InForce
+from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.negotiated import Negotiated
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.relay.cache import CacheEntry
+from waystation.protocols.bhumi.relay.negotiated import Negotiated
 from waystation.protocols.bhumi.wire import FrameBuffer
 
-__all__ = ["TRANSITIONS", "Session", "State"]
+__all__ = ["TRANSITIONS", "SentNumbers", "Session", "Slot", "State"]
 
 
 class State(Enum):
@@ -53,16 +54,48 @@ TRANSITIONS: Final[Mapping[tuple[State, FrameType], State]] = {
     (State.IDENTIFIED, FrameType.OPTIONS): State.IDENTIFIED,
 }
 
-OUTSTANDING_MAX: Final = 16  # SENDs without a result on one connection, BHUMI-9
-SENDS_PER_SECOND: Final = 200  # per connection, BHUMI-A11
-SENDS_BURST: Final = 400
-UNREAD_REPLIES_MAX: Final = 16  # replies to a peer that does not read, before we stop reading it
-FRAME_TIMEOUT_MS: Final = 10_000
-IDLE_IDENTIFIED_MS: Final = 120_000
-IDLE_ANONYMOUS_MS: Final = 60_000
+FRAME_TIMEOUT_MS: Final = 10_000  # BHUMI-L
+IDLE_IDENTIFIED_MS: Final = 120_000  # BHUMI-L
+IDLE_ANONYMOUS_MS: Final = 60_000  # BHUMI-L
 WRITE_TIMEOUT_MS: Final = 10_000  # BHUMI-A15
 
+
+class SentNumbers:
+    """Message numbers that were sent to one recipient, as far as they are remembered (BHUMI-C5).
+
+    An ACK for one of them is late or repeated at worst, never a guess.
+    """
+
+    __slots__ = ("_before", "_recent")
+
+    def __init__(self) -> None:
+        self._recent: set[int] = set()
+        self._before: set[int] = self._recent
+
+    def __contains__(self, message_id: object) -> bool:
+        """Return whether this number was sent lately."""
+        return message_id in self._recent or message_id in self._before
+
+    def note(self, message_id: int, remembered_max: int) -> None:
+        """Remember a number; the oldest are forgotten in bulk, so that twice ``remembered_max`` are known at most."""
+        if len(self._recent) >= remembered_max:
+            self._before = self._recent
+            self._recent = set()
+        self._recent.add(message_id)
+
+
 _NOTHING_SENT: Final = SentNumbers()  # of every connection without an identity; nobody notes anything in it
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A SEND's place in the order of its connection's results."""
+
+    session: "Session"
+    frame: bytes | None = None
+    """The whole SEND_RESULT frame once the outcome is known."""
+    lease: CacheEntry | None = None
+    """The cache entry the frame repeats; it is evicted once the frame has left."""
 
 
 class Session:
@@ -79,6 +112,8 @@ class Session:
         "host",
         "identity",
         "leases",
+        "limited",
+        "limits",
         "negotiated",
         "nonce",
         "outstanding",
@@ -94,7 +129,14 @@ class Session:
     )
 
     def __init__(
-        self, peer: Peer, nonce: int, frame_limits: Mapping[int, int], now: Instant, *, rate_limits: bool = True
+        self,
+        peer: Peer,
+        nonce: int,
+        frame_limits: Mapping[int, int],
+        limits: InForce[BhumiLimits],
+        now: Instant,
+        *,
+        rate_limits: bool = True,
     ) -> None:
         """Open a session.
 
@@ -102,17 +144,22 @@ class Session:
             peer: The connection's number.
             nonce: u32 that its I_AM must sign.
             frame_limits: Largest payload per frame type.
+            limits: What a connection may do.
             now: When the connection came.
             rate_limits: False lifts the allowance for SENDs and I_AMs.
         """
         self.peer = peer
         self.nonce = nonce
         self.frames = FrameBuffer(frame_limits)
-        self.bucket = TokenBucket(SENDS_PER_SECOND, SENDS_BURST, now) if rate_limits else None
+        self.limited = rate_limits
+        """Whether any rate or ceiling per address holds for it."""
+        self.limits = limits
+        rate, burst = limits.now.sends_per_second, limits.now.sends_burst
+        self.bucket = TokenBucket(rate, burst, now) if rate_limits else None
         self.state = State.ANONYMOUS
         self.identity: PublicKey | None = None
         self.always_preimage = False
-        """Whether it came through a door where DELIVER shows the preimage to everybody."""
+        """Whether it came by a listener on which every DELIVER shows the preimage."""
         self.host = ""
         """What its address is counted under; "" when nobody knows."""
         self.negotiated: Negotiated | None = None
@@ -146,6 +193,14 @@ class Session:
         """Move the machine by a frame that was accepted."""
         self.state = TRANSITIONS[self.state, frame_type]
 
+    def use_limits(self) -> None:
+        """Give the allowances of this connection their size anew: the limits have changed."""
+        limits = self.limits.now
+        if self.bucket is not None:
+            self.bucket.change(limits.sends_per_second, limits.sends_burst)
+        if self.negotiated is not None:
+            self.negotiated.use_limits(limits)
+
     def close(self) -> None:
         """Move to CLOSED, where nothing is legal any more.
 
@@ -164,10 +219,13 @@ class Session:
 
     def must_hold(self) -> bool:
         """Return whether the relay must not take another frame of this connection now."""
+        limits = self.limits.now
         # A cached result counts until it has left: one entry could otherwise be asked for a whole burst of times.
-        if len(self.outstanding) >= OUTSTANDING_MAX or len(self.leases) >= OUTSTANDING_MAX:
+        # BHUMI-9: the 17th SEND stops the reading.
+        if max(len(self.outstanding), len(self.leases)) >= limits.outstanding_sends:
             return True
-        if self.waiting_since is not None and self.unread_replies >= UNREAD_REPLIES_MAX:
+        # A peer that sends and never reads fills our buffers no further.
+        if self.waiting_since is not None and self.unread_replies >= limits.unread_replies:
             return True
         return self.bucket is not None and not self.bucket.ready()
 
@@ -178,6 +236,7 @@ class Session:
             now: The instant of the input.
             progressed: Whether a whole frame was taken, so that what waits belongs to the next one.
         """
+        # BHUMI-C6: the frame timer does not run while we are the ones who stopped reading.
         if self.held or not self.frames.waiting:
             self.frame_since = None
         elif progressed or self.frame_since is None:
@@ -198,12 +257,14 @@ class Session:
         return None
 
     def _timers(self) -> list[tuple[Instant, Refusal]]:
+        # BHUMI-L: an identified connection may be idle twice as long; its device waits for requests.
         idle_ms = IDLE_IDENTIFIED_MS if self.state is State.IDENTIFIED else IDLE_ANONYMOUS_MS
         timers = [(after_ms(self.active_at, idle_ms), Refusal.IDLE_TIMEOUT)]
         if self.waiting_since is not None:
             timers.append((after_ms(self.waiting_since, WRITE_TIMEOUT_MS), Refusal.WRITE_TIMEOUT))
         if self.frame_since is not None:
             timers.append((after_ms(self.frame_since, FRAME_TIMEOUT_MS), Refusal.FRAME_TIMEOUT))
+        # BHUMI-BINDING: an I_AM that waits must be proven within 10 s.
         if self.negotiated is not None and self.negotiated.proof_by is not None:
             timers.append((self.negotiated.proof_by, Refusal.BINDING_MISSING))
         return timers

@@ -1,8 +1,8 @@
-"""What the signatures of Bhumi's extension frames cover, and which signed records may be believed (BHUMI-X, BHUMI-A20).
+"""Signs and verifies Bhumi's records (presences, adverts, binding proofs), and checks their times (BHUMI-X, BHUMI-A20).
 
-A signature is made over the 32-byte SHA-256 of a label and the record; I_AM signs 36 bytes, so that no signature can
-stand for another. Time is the wall clock's: a record is good from ``issued_at_s`` less the tolerance until
-``issued_at_s + ttl_s``, and nobody but its owner can make that later.
+A signature covers the SHA-256 of a label and the record. I_AM signs 36 bytes instead of 32, so no signature is valid
+for another purpose. A record is valid from ``issued_at_s`` less the clock tolerance until ``issued_at_s + ttl_s``, by
+the wall clock. Only its owner can extend that, with a new signature.
 """
 
 from typing import Final
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 CLOCK_TOLERANCE_S: Final = 120  # between the clocks of two honest machines
-PRESENCE_TTL_MAX_S: Final = 600
+PRESENCE_TTL_MAX_S: Final = 600  # spec 5, belief
 ADVERT_TTL_MAX_S: Final = 3_600  # ours, BHUMI-ADVERT: a relay moves less often than a device
-_PRESENCE_LABEL: Final = b"bhumi-presence/1"
-_ADVERT_LABEL: Final = b"bhumi-relay-ad/1"
-_BINDING_LABEL: Final = b"bhumi-bind/1"
+_PRESENCE_LABEL: Final = b"bhumi-presence/1"  # spec 5: no signature stands for another
+_ADVERT_LABEL: Final = b"bhumi-relay-ad/1"  # as above
+_BINDING_LABEL: Final = b"bhumi-bind/1"  # spec 5, BIND
 
 
 def sign_presence(key_pair: KeyPair, relay_id: PublicKey, issued_at_s: int, ttl_s: int) -> Presence:

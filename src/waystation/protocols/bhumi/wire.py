@@ -1,8 +1,8 @@
-"""Bhumi frames: bytes to messages and back.
+"""Encodes and decodes Bhumi's core frames.
 
-A frame is type (u16), payload length (u32), payload; all integers big-endian (spec section 4). ``FrameBuffer`` cuts a
-stream into frames and refuses a frame by its header alone when its type or length is not allowed, so nothing is ever
-allocated by a declared length. Every ``decode_*`` demands that the structure fills the payload exactly.
+A frame is type (u16), payload length (u32), payload; all integers are big-endian (spec section 4). ``FrameBuffer`` cuts
+a byte stream into frames. It refuses a frame by its header when type or length is not allowed, so a declared length
+never causes an allocation. Every ``decode_*`` demands that the structure fills the payload exactly.
 """
 
 import struct
@@ -56,21 +56,21 @@ __all__ = [
     "split_send",
 ]
 
-FRAME_HEADER_BYTES: Final = 6
+FRAME_HEADER_BYTES: Final = 6  # spec 1
 COMMITS_MAX: Final = 4_096  # BHUMI-L and BHUMI-C2 and BHUMI-C4
 EXTENSION_TYPES_FROM: Final = 0x40  # BHUMI-24
 EXTENSION_FRAME_BYTES_MAX: Final = 65_536  # BHUMI-C4
 CARRIED_BYTES_MAX: Final = 1_048_576  # of responses in one I_AM, BHUMI-L
-CARRIED_COUNT_MAX: Final = 256
+CARRIED_COUNT_MAX: Final = 256  # BHUMI-L
 
-_FIXED_HELLO: Final = 9
+_FIXED_HELLO: Final = 9  # spec 2: u8, u32, u32
 _FIXED_I_AM: Final = KEY_BYTES + SIGNATURE_BYTES + 2  # up to and with commit_count
-_FIXED_SEND: Final = KEY_BYTES + PREIMAGE_BYTES + 4
-_FIXED_ACK: Final = 8
-_FIXED_DELIVER: Final = 8
-_FIXED_RESULT: Final = 5
-_FIXED_RESPONSE: Final = PREIMAGE_BYTES + 4
-_OPTIONS_BYTES: Final = 6
+_FIXED_SEND: Final = KEY_BYTES + PREIMAGE_BYTES + 4  # spec 2: up to and with the length
+_FIXED_ACK: Final = 8  # number and length
+_FIXED_DELIVER: Final = 8  # number and length; 32 more with the preimage
+_FIXED_RESULT: Final = 5  # status and length
+_FIXED_RESPONSE: Final = PREIMAGE_BYTES + 4  # of each carried response
+_OPTIONS_BYTES: Final = 6  # spec 5: u16, u32
 
 # Plain integers: reading a member off an enum class costs more than packing it.
 _DELIVER: Final = int(FrameType.DELIVER)
@@ -90,6 +90,7 @@ _RESULT_HEAD: Final = struct.Struct(">HIBI")
 def relay_frame_limits(max_payload_bytes: int) -> dict[int, int]:
     """Return the largest payload of each frame type that a relay takes. Spec: BHUMI-F, BHUMI-C2."""
     return {
+        # BHUMI-C2: all commits and carried responses that one I_AM may have, to the byte.
         FrameType.I_AM: _FIXED_I_AM
         + COMMITS_MAX * COMMIT_BYTES
         + 2
@@ -98,6 +99,7 @@ def relay_frame_limits(max_payload_bytes: int) -> dict[int, int]:
         FrameType.SEND: _FIXED_SEND + max_payload_bytes,
         FrameType.ACK: _FIXED_ACK + max_payload_bytes,
         FrameType.KEEPALIVE: 0,
+        # BHUMI-C4: a count above the limit is an oversize frame and closes.
         FrameType.UPDATE_COMMITS: 2 + COMMITS_MAX * COMMIT_BYTES,
         FrameType.OPTIONS: _OPTIONS_BYTES,
     }
@@ -107,6 +109,7 @@ def client_frame_limits(max_payload_bytes: int) -> dict[int, int]:
     """Return the largest payload of each frame type that a client takes."""
     return {
         FrameType.HELLO: _FIXED_HELLO,
+        # BHUMI-2: room for the preimage, whether or not this connection asked for it.
         FrameType.DELIVER: _FIXED_DELIVER + PREIMAGE_BYTES + max_payload_bytes,
         FrameType.KEEPALIVE: 0,
         FrameType.SEND_RESULT: _FIXED_RESULT + max_payload_bytes,
@@ -155,6 +158,7 @@ class FrameBuffer:
         if self.waiting or size < FRAME_HEADER_BYTES:
             return None
         frame_type, length = _unpack_header(data)
+        # Anything unusual takes the slow path, which knows what to refuse and why.
         if length != size - FRAME_HEADER_BYTES or length > self._limits.get(frame_type, -1):
             return None
         return frame_type, data[FRAME_HEADER_BYTES:]
@@ -196,6 +200,7 @@ class FrameBuffer:
     def _check_header(self, frame_type: int, length: int) -> None:
         limit = self._limits.get(frame_type)
         if limit is None:
+            # BHUMI-24: below 0x40 an unknown type or a wrong direction closes; above, a bounded frame is skipped.
             if frame_type < EXTENSION_TYPES_FROM or frame_type == FrameType.OPTIONS:  # part of the core, BHUMI-C8
                 known = frame_type in FrameType.__members__.values()
                 refusal = Refusal.WRONG_DIRECTION if known else Refusal.UNKNOWN_TYPE
@@ -226,6 +231,7 @@ def decode_i_am(payload: bytes) -> IAm:
         signature = cursor.take(SIGNATURE_BYTES)
         commits = _take_commits(cursor)
         response_count = cursor.take_u16()
+        # A count is checked against what is left before anything is built by it.
         if response_count * _FIXED_RESPONSE > cursor.left:
             raise ShortError(response_count * _FIXED_RESPONSE, cursor.left)
         responses = tuple(_take_response(cursor) for _ in range(response_count))
@@ -238,6 +244,7 @@ def decode_i_am(payload: bytes) -> IAm:
 def split_send(payload: bytes) -> tuple[bytes, bytes, bytes]:
     """Return recipient, preimage and opaque payload of SEND without a message object; raises MalformedError."""
     size = len(payload)
+    # BHUMI-F: the inner length must say exactly what the frame has left.
     if size < _FIXED_SEND or _LENGTH.unpack_from(payload, _FIXED_SEND - 4)[0] != size - _FIXED_SEND:
         _check_inner_length("SEND", payload, _FIXED_SEND)
     return payload[:32], payload[32:64], payload[_FIXED_SEND:]
@@ -321,6 +328,7 @@ def encode_send_result(status: int, payload: bytes) -> bytes:
 
 def _take_commits(cursor: Cursor) -> tuple[bytes, ...]:
     count = cursor.take_u16()
+    # BHUMI-C4.
     if count > COMMITS_MAX:
         raise MalformedError(Refusal.TOO_MANY_COMMITS, f"{count} commits, at most {COMMITS_MAX}")
     block = cursor.take(count * COMMIT_BYTES)
@@ -343,6 +351,7 @@ def _check_inner_length(name: str, payload: bytes, fixed: int) -> None:
     if size < fixed:
         raise MalformedError(Refusal.TRUNCATED, f"{name}: {size} bytes, at least {fixed}")
     (declared,) = _LENGTH.unpack_from(payload, fixed - 4)
+    # BHUMI-F: strict equality; the original ignores trailing bytes, and no known writer emits any.
     if declared != size - fixed:
         raise MalformedError(Refusal.INNER_LENGTH, f"{name}: says {declared} bytes, frame has {size - fixed}")
 

@@ -1,9 +1,8 @@
-"""Bramble Synchronisation Protocol, version 1 (BSP): groups of messages kept the same on devices that rarely meet.
+"""Bramble Synchronisation Protocol, version 1 (BSP): synchronises groups of messages between devices that rarely meet.
 
-``messages``, ``profile`` and ``wire`` hold the records and hashes, in the seed's form and in Briar's; ``formats`` is
-what applications plug in. ``graph`` orders the messages of one group by their dependencies, ``flags`` and ``offered``
-are what a device knows of each peer, ``device`` is a device with all of that, ``ledger`` survives a restart, ``orders``
-lets other programs leave word, ``why`` explains what holds a message back. ``handshake``, ``session`` and ``machine``
-carry records over streams, ``bundle`` seals them into files and datagrams. ``relay`` is a node's device, ``mailbox``
-what it does for others. There is no ``client``: both sides of BSP are devices.
+``messages``, ``profile`` and ``wire`` define records and hashes, in the seed's form and in Briar's. ``graph`` orders
+the messages of one group by their dependencies, which the application's format, in ``graph/formats.py``, parses.
+``device`` is one device: its state, its store, and the records that it receives and sends. ``stream`` and ``session``
+transport records over connections; ``bundle`` encrypts them into files and datagrams. ``relay`` is the node's device;
+``mailbox`` hosts groups for their owners. There is no ``client``: both sides of BSP are devices.
 """

@@ -1,4 +1,4 @@
-"""The records of BSP, and the numbers that both sides share. Spec: bsp 1."""
+"""The records that BSP devices exchange, and the constants that both sides share. Spec: bsp 1."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -25,6 +25,7 @@ HEADER_BYTES: Final = 4
 """Of a record: version, type, payload length as two bytes, big-endian."""
 MESSAGE_HEAD_BYTES: Final = 40
 """Of a MESSAGE payload before its body: group identifier and timestamp."""
+# Spec 1: body 0 to 32,768 bytes.
 BODY_BYTES_MAX: Final = 32_768
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 """Milliseconds since the Unix epoch, as a signed 64-bit integer that is not negative (BSP-D1)."""
@@ -43,6 +44,7 @@ class RecordType(IntEnum):
     """Profile briar only."""
 
 
+# Spec 1: ACK, OFFER and REQUEST carry at least one identifier; MESSAGE carries one message.
 class Ack(NamedTuple):
     """The sender holds these messages."""
 
@@ -90,4 +92,4 @@ class Priority(NamedTuple):
 
 
 Record = Ack | Message | Offer | Request | Versions | Priority
-"""What one record says."""
+"""Every kind of record."""

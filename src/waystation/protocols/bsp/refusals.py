@@ -1,7 +1,7 @@
-"""Why BSP says no.
+"""The reasons for which BSP refuses.
 
-The protocol has no refusing record: it closes the connection, keeps silent, or withholds an acknowledgement so that the
-author keeps trying. A status byte (``Refusal.status``) exists only where bsp+tls answers a proof.
+The protocol has no refusing record. It closes the connection, ignores the record, or withholds an acknowledgement so
+that the author retries. Only the handshake verdict of bsp+tls and bsp+wss has a status byte (``Refusal.status``).
 
 ``MalformedError`` is the one exception of this protocol's parsers; machines turn it into a close.
 """
@@ -17,7 +17,7 @@ __all__ = ["MalformedError", "Refusal"]
 class Refusal(Enum):
     """Closed set of reasons; the value is what journal, metrics and logs show."""
 
-    # A stream that cannot be read on: closed at the record, what stood before it counts (BSP-D4, -D5, -D6).
+    # A stream that cannot be read on: closed at the record, earlier records count (BSP-D4, -D5, -D6).
     VERSION = "version"
     EMPTY_LIST = "empty_list"
     LIST_LENGTH = "list_length"
@@ -36,13 +36,13 @@ class Refusal(Enum):
     UNKNOWN_PEER = "unknown_peer"
     REFUSED_BY_PEER = "refused_by_peer"
     BUSY = "busy"
-    # Connections that are over without anybody's fault.
+    # Connections that end without a fault of the peer.
     REPLACED = "replaced"
     HALF_CLOSED = "half_closed"
     DRAINING = "draining"
     IDENTITY_BANNED = "identity_banned"
     SEND_STALLED = "send_stalled"
-    # Messages that are not taken: no acknowledgement, nothing stored.
+    # Messages that are refused: no acknowledgement, nothing stored.
     UNSHARED_GROUP = "unshared_group"
     PENDING_FULL = "pending_full"
     GROUP_FULL = "group_full"
@@ -61,25 +61,26 @@ class Refusal(Enum):
     FILE_SIGNATURE = "file_signature"
     FILE_SEAL = "file_seal"
     FILE_TOO_LARGE = "file_too_large"
-    # A mailbox's owner asked for what it does not get.
+    # A command of a mailbox's owner that is refused.
     MAILBOX_COMMAND = "mailbox_command"
     MAILBOX_GROUP_ID = "mailbox_group_id"
     MAILBOX_GROUPS_FULL = "mailbox_groups_full"
 
     @property
     def status(self) -> int | None:
-        """Return the status byte that tells the other side of a handshake, or None where nothing is said."""
+        """Return the status byte for the other side of a handshake, or None where nothing is sent."""
         return _STATUSES.get(self)
 
 
+# Spec 5: 1 your key is not in our table, 2 busy; every other reason has no status of its own (BSP-TOLD).
 _STATUSES: Final = {Refusal.UNKNOWN_PEER: 1, Refusal.BUSY: 2}
 
 
 class MalformedError(RemoteError):
-    """Bytes that are not what they should be.
+    """Bytes that break a rule of the wire format.
 
     Attributes:
-        refusal: Which rule they break.
+        refusal: The rule that they break.
     """
 
     def __init__(self, refusal: Refusal, detail: str) -> None:

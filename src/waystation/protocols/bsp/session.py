@@ -1,9 +1,10 @@
-"""One connection of a device.
+"""The session of one connection of a BSP device: its handshake, its timeouts and its end.
 
-Who comes through TLS gets our hello and proves itself (``ACCEPTING``); whom we dial is waited for (``DIALLING``) and
-proves itself in its verdict (``PROVING``). Behind that, and on a plain connection at once, records come and go
-(``OPEN``) until one side has no more to say: then nothing more is read, and what is left to be stored and written gets
-three seconds (``ENDING``). ``TRANSITIONS`` is the whole machine; from every state a connection may be ``CLOSED``.
+A connection that our TLS listener accepts gets our hello and proves its key (``ACCEPTING``). A server that we dial
+sends its hello (``DIALLING``) and proves its key in its verdict (``PROVING``). Then records flow both ways (``OPEN``);
+a plain connection starts there. When one side stops sending, nothing more is read. Remaining records are stored and
+written within three seconds (``ENDING``). ``TRANSITIONS`` is the complete state machine; every state can become
+``CLOSED``.
 
 Spec: bsp 1 (BSP-D9), 5, 11.7, 11.8.
 """
@@ -15,20 +16,20 @@ from typing import Final, NamedTuple
 from waystation.core.effects import Peer
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
-from waystation.protocols.bsp import handshake
-from waystation.protocols.bsp.handshake import Acceptor, Dialler
 from waystation.protocols.bsp.refusals import MalformedError, Refusal
+from waystation.protocols.bsp.stream import handshake
+from waystation.protocols.bsp.stream.handshake import Acceptor, Dialler
 from waystation.protocols.bsp.wire import RecordReader
 
 __all__ = [
+    "ENDING_MS",
     "HANDSHAKE_MS",
     "HANDSHAKING",
-    "LAST_WORDS_MS",
     "RECORD_STALL_MS",
     "SEND_STALL_MS",
     "TRANSITIONS",
-    "Judge",
     "Move",
+    "PeerPolicy",
     "Session",
     "State",
     "Step",
@@ -37,18 +38,18 @@ __all__ = [
 HANDSHAKE_MS: Final = 10_000  # BSP-UNPROVED: three messages, and a slow link beneath them
 RECORD_STALL_MS: Final = 30_000  # BSP-D9
 SEND_STALL_MS: Final = 60_000  # BSP-STALL
-LAST_WORDS_MS: Final = 3_000  # bsp 11.7
+ENDING_MS: Final = 3_000  # bsp 11.7
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     ACCEPTING = "accepting"
-    """We said hello and wait for a proof."""
+    """We sent our hello and wait for a proof."""
     DIALLING = "dialling"
-    """We wait for the hello of whom we dialled."""
+    """We wait for the hello of the server that we dialled."""
     PROVING = "proving"
-    """We proved ourselves and wait for the verdict."""
+    """We sent our proof and wait for the verdict."""
     OPEN = "open"
     """Records go both ways."""
     ENDING = "ending"
@@ -57,7 +58,7 @@ class State(Enum):
 
 
 class Move(Enum):
-    """What moves a connection on."""
+    """An event that changes the state of a connection."""
 
     HELLO = "hello"
     PROOF = "proof"
@@ -74,23 +75,23 @@ TRANSITIONS: Final[Mapping[tuple[State, Move], State]] = {
 
 HANDSHAKING: Final = frozenset({State.ACCEPTING, State.DIALLING, State.PROVING})
 
-Judge = Callable[[PublicKey], Refusal | None]
-"""Says why somebody who proved a key is not welcome, None for who is."""
+PeerPolicy = Callable[[PublicKey], Refusal | None]
+"""Returns why the holder of a proved key is rejected, None when it is accepted."""
 
 
 class Step(NamedTuple):
-    """What comes of bytes that arrived during a handshake."""
+    """The result of bytes that arrived during a handshake."""
 
     reply: bytes
     """To be sent, also before a refusal."""
     refusal: Refusal | None
     """Why the connection is over, None when it goes on."""
     rest: bytes
-    """Records that came right behind the handshake; not empty only once the connection is open."""
+    """Records that came right after the handshake; not empty only once the connection is open."""
 
 
 class Session:
-    """State of one connection; the machine reads and moves it, nobody else does."""
+    """State of one connection; only the machine reads and moves it."""
 
     __slots__ = (
         "_begun",
@@ -99,8 +100,7 @@ class Session:
         "congested",
         "dialled",
         "ends_at",
-        "has_spoken",
-        "heard_at",
+        "has_sent",
         "held",
         "key",
         "kind",
@@ -112,6 +112,7 @@ class Session:
         "proved",
         "reader",
         "reason",
+        "received_at",
         "saved_by",
         "state",
     )
@@ -132,46 +133,46 @@ class Session:
         Args:
             peer: The connection's number.
             kind: tls, wss or plain.
-            reader: Cuts what it says into records.
-            now: When the connection stands.
+            reader: Cuts its bytes into records.
+            now: When the connection was established.
             handshake: Our side of the handshake; None for a plain connection, which is open at once.
-            key: Who the other side is, or must be; None when its proof will tell.
-            began_at: When we began to dial; None for who came to us.
+            key: Key that the other side has, or must have; None until its proof.
+            began_at: When we began to dial; None for a connection that we accepted.
         """
         self.peer = peer
         self.kind = kind
         self.reader = reader
         self.key = key
         self.proved = handshake is None
-        """Whether ``key`` is who the other side is."""
+        """Whether the other side has proved ``key``."""
         self.dialled = began_at is not None
         self.came_at = now if began_at is None else began_at
         self.opened_at = now
         self.state = _FIRST[type(handshake)]
         self.link = -1
-        """What the device calls this connection while it is open."""
+        """The device's number of this connection while it is open."""
         self._handshake = handshake
         self._begun = b""
         """Bytes of a handshake message that is not whole."""
-        self.heard_at = now
-        self.has_spoken = False
-        """Whether it has said a record, or a part of one."""
+        self.received_at = now
+        self.has_sent = False
+        """Whether it has sent a record, or a part of one."""
         self.held = False
         """Whether we have stopped reading it."""
         # What goes out
         self.congested = False
         self.owed = False
-        """Whether we wait for word that our last write has left."""
+        """Whether we wait for the report that our last write has left."""
         self.progress_at = now
         # The end
         self.reason: Refusal | None = None
         """Why it is ending."""
         self.ends_at: Instant | None = None
         self.saved_by = 0
-        """Ticket of the commit that holds the last of what it said."""
+        """Ticket of the commit that holds its last records."""
 
     def __repr__(self) -> str:
-        """Show what matters in a trace."""
+        """Return number, kind, state and key for a trace."""
         return f"<Session {self.peer} {self.kind} {self.state.value} {(self.key or b'').hex()[:8]}>"
 
     @property
@@ -183,44 +184,50 @@ class Session:
         """Move the machine; a move that the table does not have is a bug of ours."""
         self.state = TRANSITIONS[self.state, move]
 
-    def shake_hands(self, data: bytes, judge: Judge) -> Step:
+    def shake_hands(self, data: bytes, policy: PeerPolicy) -> Step:
         """Take bytes of a handshake, in any chunking.
 
         Args:
             data: As they came.
-            judge: Asked once, with the key that the other side has proved.
+            policy: Called once, with the key that the other side has proved.
         """
         begun, reply = self._begun + data, b""
         while self.state in HANDSHAKING:
             size = _SIZES[self.state]
-            if self.state is not State.PROVING and not handshake.begins_well(begun):
+            # Spec 5: hello and proof begin with "BSPH" 01 000000; a verdict begins with its signature.
+            if self.state is not State.PROVING and not handshake.may_begin(begun):
                 return Step(reply, Refusal.HANDSHAKE, b"")
             if len(begun) < size:
                 self._begun = begun
                 return Step(reply, None, b"")
-            said, refusal = self._take(begun[:size], judge)
-            reply, begun = reply + said, begun[size:]
+            answer, refusal = self._take(begun[:size], policy)
+            reply, begun = reply + answer, begun[size:]
             if refusal is not None:
                 return Step(reply, refusal, b"")
         self._begun = b""
+        # Spec 5: records may follow the last message of the handshake in the same bytes.
         return Step(reply, None, begun)
 
     def finish(self, reason: Refusal, now: Instant, saved_by: int) -> None:
-        """Read nothing more; what is left gets a moment."""
+        """Read nothing more; what is left to write gets three seconds."""
         self.move(Move.FINISH)
         self.reason, self.saved_by = reason, saved_by
-        self.ends_at = after_ms(now, LAST_WORDS_MS)
+        # Spec 5: after a half-close is still written what is ready, for 3 s.
+        self.ends_at = after_ms(now, ENDING_MS)
 
     def next_look(self) -> Instant | None:
-        """Return when ``overdue`` may have something to say if nothing happens until then."""
+        """Return when ``overdue`` may return a reason if nothing happens until then."""
         if self.state in HANDSHAKING:
+            # Spec 5: 10 s for the whole handshake.
             return after_ms(self.came_at, HANDSHAKE_MS)
         if self.state is State.ENDING:
             return self.ends_at
         times = []
+        # Spec 1: a record that has begun and does not go on for 30 s closes; not while we are the one who waits.
         if self.reader.is_inside and not self.held:
-            times.append(after_ms(self.heard_at, RECORD_STALL_MS))
+            times.append(after_ms(self.received_at, RECORD_STALL_MS))
         if not self.is_free:
+            # Spec 9: a peer that takes nothing for 60 s is closed.
             times.append(after_ms(self.progress_at, SEND_STALL_MS))
         return min(times, default=None)
 
@@ -236,35 +243,39 @@ class Session:
         is_stuck = not self.is_free and after_ms(self.progress_at, SEND_STALL_MS) <= now
         return Refusal.SEND_STALLED if is_stuck else Refusal.STALLED
 
-    def _take(self, message: bytes, judge: Judge) -> tuple[bytes, Refusal | None]:
+    def _take(self, message: bytes, policy: PeerPolicy) -> tuple[bytes, Refusal | None]:
         """Return the answer to one whole message of the handshake, and why it was the last."""
         ours = self._handshake
         if isinstance(ours, Acceptor):
-            return self._on_proof(ours, message, judge)
+            return self._on_proof(ours, message, policy)
         assert ours is not None
         return self._on_hello(ours, message) if self.state is State.DIALLING else self._on_verdict(ours, message)
 
-    def _on_proof(self, ours: Acceptor, message: bytes, judge: Judge) -> tuple[bytes, Refusal | None]:
+    def _on_proof(self, ours: Acceptor, message: bytes, policy: PeerPolicy) -> tuple[bytes, Refusal | None]:
         proof = handshake.decode_proof(message)
+        # Spec 5: a wrong signature is closed without an answer, and it is checked before the table.
         if not ours.proves(proof):
             return b"", Refusal.BAD_SIGNATURE
         self.key, self.proved = proof.key, True
-        refusal = judge(proof.key)
+        refusal = policy(proof.key)
         if refusal is None:
             self.move(Move.PROOF)
+            # Spec 5: status 0: records follow, both ways.
             return ours.verdict(proof, None), None
-        return ours.verdict(proof, _TOLD.get(refusal, refusal)), refusal
+        # Spec 5: 1 your key is not in our table, 2 busy; a ban is not shown (BSP-TOLD).
+        return ours.verdict(proof, _REPORTED.get(refusal, refusal)), refusal
 
     def _on_hello(self, ours: Dialler, message: bytes) -> tuple[bytes, Refusal | None]:
         try:
             proof = ours.answer(handshake.decode_hello(message))
+        # Spec 5: the client closes when another key answers than the one it dialled.
         except MalformedError as error:
             return b"", error.refusal
         self.move(Move.HELLO)
         return proof, None
 
     def _on_verdict(self, ours: Dialler, message: bytes) -> tuple[bytes, Refusal | None]:
-        refusal = ours.judge(handshake.decode_verdict(message))
+        refusal = ours.check_verdict(handshake.decode_verdict(message))
         if refusal is None:
             self.proved = True
             self.move(Move.VERDICT)
@@ -277,5 +288,5 @@ _SIZES: Final = {
     State.DIALLING: handshake.HELLO_BYTES,
     State.PROVING: handshake.VERDICT_BYTES,
 }
-_TOLD: Final = {Refusal.IDENTITY_BANNED: Refusal.UNKNOWN_PEER, Refusal.DRAINING: Refusal.BUSY}
-"""What the other side hears where the true reason has no status (BSP-TOLD)."""
+_REPORTED: Final = {Refusal.IDENTITY_BANNED: Refusal.UNKNOWN_PEER, Refusal.DRAINING: Refusal.BUSY}
+"""The reason that the other side gets where the true one has no status (BSP-TOLD)."""

@@ -1,12 +1,13 @@
-"""Settings of the BSP peer: the ``[bsp]`` table of the node's configuration, protocol part."""
+"""Settings of the BSP device: the protocol keys of the ``[bsp]`` table in the node's configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from waystation.core.errors import LocalError
-from waystation.core.ids import PublicKey, decode_key
+from waystation.core.ids import PublicKey
 from waystation.core.settings import setting
+from waystation.protocols.bsp.refusals import Refusal
 
 __all__ = ["BspSettings", "GroupEntry", "PeerEntry", "read_groups", "read_owners", "read_peers"]
 
@@ -25,11 +26,11 @@ class GroupEntry(NamedTuple):
     """opaque or deps_v1."""
     share_with: tuple[PublicKey, ...]
     name: str
-    """For people."""
+    """For display."""
 
 
 class PeerEntry(NamedTuple):
-    """One peer that the node knows."""
+    """One peer in the node's table of peers."""
 
     key: PublicKey
     url: str
@@ -39,7 +40,7 @@ class PeerEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BspSettings:
-    """What an operator may change; every limit that is not here is fixed and named where it holds."""
+    """The settings that an operator may change; every other limit is fixed and named where it holds."""
 
     profile: str = setting(
         "seed", "Bytes of records and hashes: those of the text, or Briar's.", choices=("seed", "briar")
@@ -59,16 +60,46 @@ class BspSettings:
         [], "Peers besides those of groups: key, url (bsp+tls:// or bsp+wss://, dialled for ever), name."
     )
     group_messages_max: int = setting(
-        250_000, "Most messages of one group, those without a body included.", at_least=1_000, at_most=1_000_000
+        250_000,
+        "Most messages of one group, those without a body included.",
+        at_least=1_000,
+        at_most=1_000_000,
+        reload=True,
+        refusal=Refusal.GROUP_FULL,
     )
     owners: list[str] = setting([], "Keys that may use this node as a mailbox for their groups.")
-    owner_groups_max: int = setting(64, "Most groups hosted for one owner.", at_least=1, at_most=4_096)
-    owner_mib_max: int = setting(64, "Most bodies kept for one owner.", unit="MiB", at_least=1, at_most=1_048_576)
+    owner_groups_max: int = setting(
+        64,
+        "Most groups hosted for one owner.",
+        at_least=1,
+        at_most=4_096,
+        reload=True,
+        refusal=Refusal.MAILBOX_GROUPS_FULL,
+    )
+    owner_mib_max: int = setting(
+        64,
+        "Most bodies kept for one owner.",
+        unit="MiB",
+        at_least=1,
+        at_most=1_048_576,
+        reload=True,
+        refusal=Refusal.QUOTA_FULL,
+    )
     owner_messages_max: int = setting(
-        50_000, "Most messages with a body kept for one owner.", at_least=1, at_most=1_000_000
+        50_000,
+        "Most messages with a body kept for one owner.",
+        at_least=1,
+        at_most=1_000_000,
+        reload=True,
+        refusal=Refusal.QUOTA_FULL,
     )
     owner_tombstones_max: int = setting(
-        500_000, "Most messages without a body remembered for one owner.", at_least=1, at_most=10_000_000
+        500_000,
+        "Most messages without a body remembered for one owner.",
+        at_least=1,
+        at_most=10_000_000,
+        reload=True,
+        refusal=Refusal.QUOTA_FULL,
     )
     terminator_certificate: str = setting(
         "",
@@ -78,7 +109,7 @@ class BspSettings:
 
 
 def read_groups(entries: Sequence[Mapping[str, str | list[str]]]) -> tuple[GroupEntry, ...]:
-    """Return the groups that the configuration names; whether a profile allows them is the profile's to say.
+    """Return the groups that the configuration names; the profile checks its own bounds later.
 
     Raises:
         LocalError: A key is unknown, missing or not of its form, or a group is named twice.
@@ -88,6 +119,7 @@ def read_groups(entries: Sequence[Mapping[str, str | list[str]]]) -> tuple[Group
         _check_keys("groups", entry, _GROUP_KEYS)
         share_with = entry.get("share_with", [])
         form = _text("groups", entry, "format", "opaque")
+        # Spec 4: an application's own format exists only in programs that bring it; a node has these two.
         if form not in _FORMATS:
             raise LocalError(f"groups: format = {form!r}; allowed: {', '.join(_FORMATS)}")
         if not isinstance(share_with, list):
@@ -101,8 +133,9 @@ def read_groups(entries: Sequence[Mapping[str, str | list[str]]]) -> tuple[Group
                 _text("groups", entry, "name", ""),
             )
         )
+    # Both entries would have one identifier, and one of the two lists of members would be lost.
     if len({(group.client_id, group.descriptor) for group in groups}) < len(groups):
-        raise LocalError("groups: one group stands twice")
+        raise LocalError("groups: one group is listed twice")
     return tuple(groups)
 
 
@@ -116,12 +149,13 @@ def read_peers(entries: Sequence[Mapping[str, str]]) -> tuple[PeerEntry, ...]:
     for entry in entries:
         _check_keys("peers", entry, _PEER_KEYS)
         url = entry.get("url", "")
+        # Spec 5: plain connections come from loopback only and are never dialled by a node.
         if url and not url.startswith(_SCHEMES):
             raise LocalError(f"peers: url = {url!r} is not a bsp+tls:// or bsp+wss:// address")
         key = _key("peers: key", entry.get("key", ""))
         peers.append(PeerEntry(key, _without_key(url, key), entry.get("name", "")))
     if len({peer.key for peer in peers}) < len(peers):
-        raise LocalError("peers: one key stands twice")
+        raise LocalError("peers: one key is listed twice")
     return tuple(peers)
 
 
@@ -141,15 +175,16 @@ def _check_keys(what: str, entry: Mapping[str, object], known: Sequence[str]) ->
 
 
 def _without_key(url: str, key: PublicKey) -> str:
-    """Return an address without the key that may stand in it, as it does where a node's public document names one.
+    """Return an address without the key that it may contain, as in the addresses of a node's public document.
 
     Raises:
-        LocalError: What stands before the host is not this key.
+        LocalError: The part before the host is not this key.
     """
     scheme, _, rest = url.partition("://")
     named, at, place = rest.partition("@")
     if not at or not {"/", "?", "#"}.isdisjoint(named):  # none, or one that is not the host's
         return url
+    # Spec 5: the client closes when another key answers, so this peer could never connect.
     if _key("peers: url", named) != key:
         raise LocalError(f"peers: url = {url!r} names another key than key")
     return f"{scheme}://{place}"
@@ -172,6 +207,6 @@ def _hex(what: str, entry: Mapping[str, str | list[str]], name: str) -> bytes:
 
 def _key(what: str, text: str) -> PublicKey:
     try:
-        return decode_key(text)
+        return PublicKey.parse(text)
     except LocalError as error:
         raise LocalError(f"{what}: {error}") from error

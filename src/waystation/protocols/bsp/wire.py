@@ -1,9 +1,8 @@
-"""BSP records: bytes to records and back.
+"""Encodes and decodes BSP records.
 
-A ``RecordReader`` cuts a stream into records, whatever its chunks are. A header is judged as soon as it is there: what
-it announces is waited for only if it may come at all, and a type that we do not know is read past without being kept.
-So a reader holds one record at most, never more than 65,508 bytes. A record that must not be ends the stream; those
-before it stay said (BSP-D4, BSP-D5).
+A ``RecordReader`` cuts a byte stream into records, for any chunking. It checks each header before it waits for the
+payload, and skips records of unknown types. It buffers at most one record, 65,508 bytes. An illegal record ends the
+stream; the records before it are valid (BSP-D4, BSP-D5).
 
 Spec: specs/bsp.md 1.
 """
@@ -52,11 +51,11 @@ PRIORITY_BYTES: Final = 16
 class RecordReader:
     """Cuts one direction of a stream into records.
 
-    Feed bytes with ``feed``, and say with ``finish`` that there are no more. Once ``refusal`` is set the stream is
-    over: close it, whatever comes behind is ignored.
+    Feed bytes with ``feed``, and call ``finish`` at the end of the stream. Once ``refusal`` is set the stream is
+    over: close it, later bytes are ignored.
 
     Args:
-        profile: Which records there are.
+        profile: Version and types of records.
     """
 
     __slots__ = (
@@ -92,7 +91,7 @@ class RecordReader:
         return len(self._partial)
 
     def feed(self, data: bytes) -> list[Record]:
-        """Return the records that are whole with these bytes, up to the first that must not be."""
+        """Return the records that are whole with these bytes, up to the first illegal one."""
         records: list[Record] = []
         if self.refusal is None:
             offset = self._resume(data, records) if self._partial or self._skip else 0
@@ -101,24 +100,25 @@ class RecordReader:
         return records
 
     def finish(self) -> Refusal | None:
-        """Return what is wrong with a stream that ends here: nothing, if it ends between two records (BSP-D6)."""
+        """Return why a stream must not end here, None when it ends between two records (BSP-D6)."""
+        # Spec 1: the stream may end between two records only.
         if self.refusal is None and self.is_inside:
             self._refuse(Refusal.TRUNCATED)
         return self.refusal
 
     def _cut(self, data: bytes, offset: int, records: list[Record]) -> None:
-        """Take all whole records behind ``offset``, and keep what begins there and is not whole."""
+        """Take all whole records after ``offset``, and keep the beginning of one that is not whole."""
         end = len(data)
         version, message_bytes_min = self._version, MESSAGE_HEAD_BYTES + self._body_bytes_min
         append = records.append
         while end - offset >= _MESSAGE_PREFIX_BYTES:
             # Nearly all bytes are those of messages, and these few steps are all that one costs.
-            said, kind, length, group_id, timestamp = _unpack_message(data, offset)
+            read_version, kind, length, group_id, timestamp = _unpack_message(data, offset)
             stop = offset + HEADER_BYTES + length
             if (
                 kind == _MESSAGE
                 and stop <= end
-                and said == version
+                and read_version == version
                 and message_bytes_min <= length <= _MESSAGE_BYTES_MAX
                 and timestamp >= 0
             ):
@@ -138,14 +138,17 @@ class RecordReader:
         if len(data) - offset < HEADER_BYTES:
             return self._keep(data, offset, HEADER_BYTES)
         version, kind, length = _unpack_header(data, offset)
-        refusal = self._judge(version, kind, length)
+        # Spec 1: the header alone decides, before a byte of the payload is awaited.
+        refusal = self._check_header(version, kind, length)
         if refusal is not None:
             return self._refuse(refusal)
         stop: int = offset + HEADER_BYTES + length
+        # Spec 1: a type that is not in the table: read past its payload, whatever the length, keep none of it.
         if not self._is_known(kind):
             self._skip = max(0, stop - len(data))
             return stop if stop <= len(data) else -1
         if stop > len(data):
+            # Spec 9: one record that waits to be whole, 65,508 bytes at most.
             return self._keep(data, offset, HEADER_BYTES + length)
         record = _decode(kind, data[offset + HEADER_BYTES : stop])
         if isinstance(record, Refusal):
@@ -155,6 +158,7 @@ class RecordReader:
 
     def _resume(self, data: bytes, records: list[Record]) -> int:
         """Go on with the record that has begun, and return how much of the data belonged to it."""
+        # The rest of an unknown record is counted down, never kept.
         used = min(self._skip, len(data))
         self._skip -= used
         while self._partial and used < len(data):
@@ -183,22 +187,26 @@ class RecordReader:
     def _is_known(self, kind: int) -> bool:
         return kind <= _REQUEST or kind in self._extra_types
 
-    def _judge(self, version: int, kind: int, length: int) -> Refusal | None:
-        """Return what a header alone shows to be wrong. Spec: BSP-D3, BSP-D4, BSP-D5, BSP-D9."""
+    def _check_header(self, version: int, kind: int, length: int) -> Refusal | None:
+        """Return the rule that a header alone breaks. Spec: BSP-D3, BSP-D4, BSP-D5, BSP-D9."""
+        # Spec 1: another version: close.
         if version != self._version:
             return Refusal.VERSION
         if not self._is_known(kind):
             return None
         if kind == _MESSAGE:
+            # Spec 1: a MESSAGE shorter than 40 or longer than 32,808: close; in profile briar a body is not empty.
             legal = MESSAGE_HEAD_BYTES + self._body_bytes_min <= length <= _MESSAGE_BYTES_MAX
             return None if legal else Refusal.MESSAGE_LENGTH
+        # Spec 7: VERSIONS has 1 to 10 bytes, PRIORITY 16; another length closes.
         if kind == RecordType.VERSIONS:
             return None if 1 <= length <= VERSIONS_BYTES_MAX else Refusal.VERSIONS_LENGTH
         if kind == RecordType.PRIORITY:
             return None if length == PRIORITY_BYTES else Refusal.PRIORITY_LENGTH
-        return self._judge_list(length)
+        return self._check_list(length)
 
-    def _judge_list(self, length: int) -> Refusal | None:
+    def _check_list(self, length: int) -> Refusal | None:
+        # Spec 1: a list that is empty, not a multiple of 32, or too long: close.
         if not length:
             return Refusal.EMPTY_LIST
         if length % ID_BYTES:
@@ -210,20 +218,21 @@ def read_all(profile: Profile, data: bytes) -> list[Record]:
     """Return all records of bytes that hold nothing else.
 
     Raises:
-        MalformedError: One of them must not be, or the last one is not whole; nothing of the rest counts then.
+        MalformedError: One of them is illegal, or the last one is not whole; nothing of the rest counts then.
     """
     reader = RecordReader(profile)
     records = reader.feed(data)
     refusal = reader.finish()
+    # Spec 5: a file is whole or nothing; the signature covers all of it.
     if refusal is not None:
-        raise MalformedError(refusal, f"behind {len(records)} records")
+        raise MalformedError(refusal, f"after {len(records)} records")
     return records
 
 
 def encode(profile: Profile, record: Record) -> bytes:
     """Return the bytes of one record that ``profile`` can read.
 
-    A list may have as many identifiers as are read; what devices write goes through ``encode_ids``.
+    A list may have as many identifiers as are read; devices write lists with ``encode_ids``.
     """
     if isinstance(record, Message):
         return encode_message(profile, record.group_id, record.timestamp, record.body)
@@ -242,7 +251,7 @@ def encode_message(profile: Profile, group_id: bytes, timestamp: int, body: byte
     """Return a MESSAGE record without a message object.
 
     Args:
-        profile: Whose version it bears.
+        profile: Gives the record's version.
         group_id: 32 bytes.
         timestamp: Milliseconds since the Unix epoch, 0 to 2**63 - 1.
         body: ``body_bytes_min`` to 32,768 bytes.
@@ -258,11 +267,12 @@ def encode_ids(profile: Profile, kind: RecordType, ids: Sequence[bytes]) -> list
     """Return the records that list these identifiers, in their order: none for none, else at most 1,536 in each.
 
     Args:
-        profile: Whose version they bear.
+        profile: Gives the records' version.
         kind: ACK, OFFER or REQUEST.
         ids: 32 bytes each.
     """
     assert kind in _LISTS
+    # Spec 1: a device writes at most 1,536 identifiers in one record.
     starts = range(0, len(ids), IDS_WRITTEN_MAX)
     return [_framed_list(profile, kind, ids[start : start + IDS_WRITTEN_MAX]) for start in starts]
 
@@ -279,9 +289,10 @@ def _framed(profile: Profile, kind: RecordType, payload: bytes) -> bytes:
 
 
 def _decode(kind: int, payload: bytes) -> Record | Refusal:
-    """Return the record of a known type whose header was judged."""
+    """Return the record of a known type whose header was checked."""
     if kind == _MESSAGE:
         group_id, timestamp = _MESSAGE_HEAD.unpack_from(payload)
+        # Spec 1: a MESSAGE with a negative time closes when it is there.
         if timestamp < 0:
             return Refusal.TIMESTAMP
         return _make_message((group_id, timestamp, payload[MESSAGE_HEAD_BYTES:]))

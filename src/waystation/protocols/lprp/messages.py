@@ -1,7 +1,7 @@
-"""The one packet of LPRP, its 18 commands, and the numbers that both sides share.
+"""The packet format of LPRP, its 18 commands, and the constants that both sides share.
 
-Every packet has the same layout: signature 64, time 8, sender 32, recipient 32, command 8, payload 0 to 364 bytes; the
-signature covers everything behind it. Spec: lprp 2 and 3.
+Every packet has the same layout: signature 64, time 8, sender 32, recipient 32, command 8, payload 0 to 364 bytes. The
+signature covers everything after it. Spec: lprp 2 and 3.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ UPDATE_KEYS_MAX: Final = 10  # keys in one 108
 
 CLOCK_WINDOW_MS: Final = 1 << 19  # packet time against the host's clock; exactly this much passes
 CHALLENGE_LIFE_MS: Final = 1 << 19
-STALE_ADDRESS_MS: Final = 1 << 17  # LPRP-D21: an address not heard from for this long may be somebody else's
+STALE_ADDRESS_MS: Final = 1 << 17  # LPRP-D21: an address that is silent for this long may belong to another device
 KEEP_AFTER_LEASE_MS: Final = 1 << 25  # LPRP-D19: mail and whitelist of an expired lease
 C1_DEFAULT_MS: Final = 2_000
 WINDOW_PACKETS: Final = 16  # packets of one queue that are under way at once (LPRP-WINDOW)
@@ -81,7 +81,7 @@ class Command(IntEnum):
 
 
 class Kind(Enum):
-    """What work is demanded for."""
+    """The kind of request that work is demanded for."""
 
     RELAY = "relay"
     LEASE = "lease"
@@ -100,8 +100,9 @@ _DEMANDS: Final = {
 }
 
 
+# Spec 2: every packet has this layout, in both directions.
 class Packet(NamedTuple):
-    """One packet of good form; its signature may still be anybody's."""
+    """One packet of good form; its signature is not checked yet."""
 
     data: bytes
     """The whole packet, 144 to 508 bytes."""

@@ -1,7 +1,7 @@
-"""Why LPRP says no, and how the wire shows it.
+"""The reasons for which LPRP refuses a packet, and their commands on the wire.
 
-Most of these are dropped in silence, because whoever answers a datagram that proves nothing becomes a reflector. Where
-the protocol has a refusing command, ``Refusal.command`` names it.
+Most refusals are silent drops, because a host that answers unproven datagrams could be used as a reflector. Where the
+protocol has a refusing command, ``Refusal.command`` returns it.
 
 ``MalformedError`` is the one exception of this protocol's parsers; host and client turn it into a drop.
 """
@@ -20,23 +20,23 @@ class Refusal(Enum):
 
     __hash__ = object.__hash__  # each of a hundred thousand datagrams a second is counted under one; Enum's is slower
 
-    # Form, before anything else is looked at.
+    # Form, before anything else is checked.
     LENGTH = "length"
     UNKNOWN_COMMAND = "unknown_command"
     WRONG_DIRECTION = "wrong_direction"
     COMMAND_LENGTH = "command_length"
     CLOCK = "clock"
-    # Who speaks, and to whom.
+    # Sender and recipient.
     WRONG_HOST = "wrong_host"
     SMALL_ORDER_KEY = "small_order_key"
     NOT_A_TENANT = "not_a_tenant"
     IDENTITY_BANNED = "identity_banned"
-    # What it would cost to look closer.
+    # The cost of a signature check.
     VERIFY_FAILURES = "verify_failures"
     VERIFY_RATE = "verify_rate"
     VERIFY_BACKLOG = "verify_backlog"
     BAD_SIGNATURE = "bad_signature"
-    # Signed, and still not taken.
+    # Signed, and still not accepted.
     NOT_NEWER = "not_newer"
     REBIND_CONFLICT = "rebind_conflict"
     UNKNOWN_CHALLENGE = "unknown_challenge"
@@ -60,14 +60,14 @@ class Refusal(Enum):
     WHITELIST_FULL = "whitelist_full"
     ZERO_KEY = "zero_key"
     OVERTAKEN = "overtaken"
-    # What a client drops.
+    # Drops of a client.
     UNASKED_ANSWER = "unasked_answer"
     NOT_FOR_US = "not_for_us"
     DUPLICATE = "duplicate"
 
     @property
     def command(self) -> Command | None:
-        """Return the command that tells the sender, or None where the packet is dropped in silence."""
+        """Return the command that reports it to the sender, or None where the packet is dropped in silence."""
         return _COMMANDS.get(self)
 
 
@@ -89,10 +89,10 @@ _COMMANDS: Final = {
 
 
 class MalformedError(RemoteError):
-    """Bytes that are not what they should be.
+    """Bytes that break a rule of the wire format.
 
     Attributes:
-        refusal: Which rule they break.
+        refusal: The rule that they break.
     """
 
     def __init__(self, refusal: Refusal, detail: str) -> None:

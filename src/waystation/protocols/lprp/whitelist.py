@@ -1,9 +1,8 @@
-"""The list of keys that may write to a tenant without work, kept alike on two sides by toggles and one hash.
+"""Encodes and checks whitelist updates; a whitelist lists the keys that may write to a tenant without work.
 
-An update names keys that change sides, in or out, and the hash of the set that must come of it; where the hash
-differs nothing is changed. One zero key alone changes nothing and only compares, because an update must be no shorter
-than its answer (LPRP-D11). The hash is BLAKE2b-256 over the keys in ascending order of their bytes, of nothing for
-the empty set.
+An update names keys to toggle (add or remove), and the hash of the resulting set. If the hash differs, nothing changes.
+A single zero key only compares the two sets, because an update must not be shorter than its answer (LPRP-D11). The hash
+is BLAKE2b-256 over the keys in ascending byte order, or over nothing for the empty set.
 
 Spec: specs/lprp.md 3, 4 and LPRP-D11.
 """
@@ -34,25 +33,26 @@ HASH_BYTES: Final = 32
 WHITELIST_KEYS_MAX: Final = 256
 """Keys on one list. Spec: lprp 7."""
 ZERO_KEY: Final = PublicKey(bytes(KEY_BYTES))
-"""Nobody's key; it fills a comparison up to the length of its answer."""
+"""A key that no device holds; it pads a comparison to the length of its answer."""
 
 
 class Update(NamedTuple):
-    """What a 108 asks for."""
+    """The payload of a 108."""
 
     hash: bytes
-    """32 bytes: of the set that must come of it."""
+    """32 bytes: of the resulting set."""
     keys: tuple[PublicKey, ...]
     """1 to 10 keys to toggle, in this order; a key named twice stays where it was."""
 
 
 def read_update(payload: bytes) -> Update:
-    """Return what the payload of a 108 says.
+    """Return the update of a 108's payload.
 
     Raises:
         MalformedError: COMMAND_LENGTH; no payload of a packet that the codec read is refused.
     """
     count, rest = divmod(len(payload) - HASH_BYTES, KEY_BYTES)
+    # Spec 3: hash 32, then 1 to 10 keys of 32.
     if rest or not 1 <= count <= UPDATE_KEYS_MAX:
         raise MalformedError(Refusal.COMMAND_LENGTH, f"update of {len(payload)} bytes")
     starts = range(HASH_BYTES, len(payload), KEY_BYTES)
@@ -60,7 +60,7 @@ def read_update(payload: bytes) -> Update:
 
 
 def is_comparison(update: Update) -> bool:
-    """Return whether an update only asks if both sides have the same set."""
+    """Return whether an update only compares both sets."""
     return update.keys == (ZERO_KEY,)
 
 
@@ -71,6 +71,7 @@ def has_zero_key(update: Update) -> bool:
 
 def whitelist_hash(keys: Iterable[bytes]) -> bytes:
     """Return the 32-byte hash of a set of 32-byte keys, given in any order."""
+    # Spec 3: BLAKE2b-256 over all keys in ascending order.
     return blake2b_256(b"".join(sorted(set(keys))))
 
 
@@ -78,6 +79,7 @@ def toggled(keys: frozenset[PublicKey], toggles: Sequence[PublicKey]) -> frozens
     """Return the set after each of ``toggles`` came in, or went out if it was in, one after the other."""
     result = set(keys)
     for key in toggles:
+        # Spec 3: each key is put in if it is not there and taken out if it is; one that is named twice stays.
         result ^= {key}
     return frozenset(result)
 

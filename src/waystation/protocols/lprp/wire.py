@@ -1,10 +1,10 @@
-"""LPRP packets: bytes to ``Packet`` and back, and the cheap check that comes before everything else.
+"""Encodes, decodes and screens LPRP packets.
 
-``Codec.screen`` is the host's first look at a datagram: no object is made and nothing is raised, because whoever floods
-a host pays nothing for it. ``Codec.read`` takes apart what passed, and serves clients too. Neither looks at signatures.
+``Codec.screen`` is the host's first check of a datagram. It creates no object and raises nothing, so a flood stays
+cheap to reject. ``Codec.read`` decodes the packets that passed; clients use it too. Neither verifies signatures.
 
-The clock is asked before the command, as in the text's own list: random bytes have a time far away, and a packet in the
-other byte order is told by its clock (LPRP-ORDER).
+The time is checked before the command. Random bytes fail that check first, and a packet in the other byte order is
+recognised by it (LPRP-ORDER).
 
 Spec: specs/lprp.md 2, 3 and 4.
 """
@@ -57,11 +57,14 @@ class Codec:
             LENGTH, CLOCK, UNKNOWN_COMMAND, WRONG_DIRECTION or COMMAND_LENGTH: the first in this order that applies.
         """
         size = len(data)
+        # Spec 4.1: 144 to 508 bytes.
         if not PACKET_BYTES_MIN <= size <= PACKET_BYTES_MAX:
             return Refusal.LENGTH
         time_ms, command = self._read_marks(data)
+        # Spec 4.1: within 2^19 ms of ours; exactly 2^19 passes.
         if not -CLOCK_WINDOW_MS <= time_ms - wall_ms <= CLOCK_WINDOW_MS:
             return Refusal.CLOCK
+        # Spec 4.1: the command is known, goes to hosts, and has a length of section 3.
         sizes = _REQUEST_SIZES.get(command)
         if sizes is None:
             return Refusal.WRONG_DIRECTION if command in _FORMS else Refusal.UNKNOWN_COMMAND
@@ -91,24 +94,25 @@ class Codec:
         Args:
             key_pair: The signer's.
             recipient: 32-byte key.
-            command: What it says.
+            command: Its command.
             payload: As long as ``packet_sizes`` allows, without the header's 144 bytes.
             time_ms: The signer's clock, milliseconds since the Unix epoch; 0 to 2**64-1.
         """
         assert len(recipient) == KEY_BYTES
         assert HEADER_BYTES + len(payload) in packet_sizes(command)
+        # Spec 2: the signature covers everything after it: time, sender, recipient, command, payload.
         body = self._layout.pack(time_ms, key_pair.public, recipient, command) + payload
         signature = sign(key_pair, body)
         return make_packet((signature + body, signature, time_ms, key_pair.public, bytes(recipient), command, payload))
 
 
 def signed_part(data: bytes) -> bytes:
-    """Return what the signature of a whole packet covers: all behind it."""
+    """Return the bytes that the signature of a whole packet covers: all after it."""
     return data[SIGNATURE_BYTES:]
 
 
 def delivered_by(packet: Packet, host_key: bytes) -> PublicKey:
-    """Return whose signature an 802 carries: its sender's, or its recipient's where the host stands as the sender.
+    """Return the signer of an 802: its sender, or its recipient where the host is named as the sender.
 
     The text lays an 802 out with the host's key in front, though the tenant signs it; no host signs an 802, so the two
     orders cannot be mistaken for each other (LPRP-D16).
@@ -151,7 +155,7 @@ REQUESTS: Final = frozenset(
         Command.CLEAR_WHITELIST,
     }
 )
-"""What a host may be sent; of these a client hears only RELAY."""
+"""Commands that a host receives; of these a client receives only RELAY."""
 
 # Plain numbers and tuples, looked up once per datagram; asking the Enum for a member costs more than all the rest.
 _FORMS: Final = {int(command): (command, _SIZES.get(command, _REPLY)) for command in Command}

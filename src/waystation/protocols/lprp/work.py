@@ -1,7 +1,7 @@
-"""Proof of work: find bytes that, behind a challenge, give a hash which begins with enough zero bits.
+"""Proof of work: searches and checks bytes whose hash with a challenge begins with enough zero bits.
 
-The hash is BLAKE2b-256 over the whole 208-byte challenge and the solution (LPRP-D7). The challenge holds the host's own
-signature, so nothing can be searched ahead of it, and one solution serves one challenge.
+The hash is BLAKE2b-256 over the whole 208-byte challenge and the solution (LPRP-D7). The challenge includes the host's
+signature, so work cannot be done in advance, and a solution fits one challenge only.
 
 Spec: specs/lprp.md 6, LPRP-D7 to LPRP-D7B.
 """
@@ -14,13 +14,14 @@ from waystation.protocols.lprp.messages import REPLY_BYTES, SOLUTION_BYTES_MAX
 __all__ = ["COUNTER_BYTES", "is_enough", "leading_zero_bits", "search", "solution_of", "work_hash"]
 
 COUNTER_BYTES: Final = 8
-"""What our own search sends as its solution; others may send 0 to 300 bytes (LPRP-D7A)."""
+"""Size of our own solutions; other clients may send 0 to 300 bytes (LPRP-D7A)."""
 
 
 def work_hash(challenge: bytes, solution: bytes) -> bytes:
     """Return the 32 bytes whose leading zero bits count; challenge 208 bytes, solution 0 to 300."""
     assert len(challenge) == REPLY_BYTES
     assert len(solution) <= SOLUTION_BYTES_MAX
+    # Spec 3: H = BLAKE2b with 32 bytes of output over the 208 bytes of the challenge and S.
     return blake2b_256(challenge + solution)
 
 
@@ -35,7 +36,7 @@ def is_enough(challenge: bytes, solution: bytes, bits: int) -> bool:
 
 
 def solution_of(counter: int) -> bytes:
-    """Return the 8 bytes, big-endian, that a counter of 0 to 2**64-1 stands for."""
+    """Return the 8 bytes, big-endian, of a counter of 0 to 2**64-1."""
     return counter.to_bytes(COUNTER_BYTES, "big")
 
 

@@ -1,7 +1,8 @@
-"""What NODE_INFO frames carry: bytes to messages and back.
+"""Encodes and decodes the payloads of NODE_INFO frames.
 
-The first byte of a payload is its subtype, and each has a layout. One that nobody knows is no error, so that both sides
-can learn new ones at different times. Integers are big-endian; addresses are UTF-8 behind a length of one byte.
+The first byte of a payload is its subtype; each subtype has one layout. Decoding an unknown subtype or version gives
+None instead of an error, so that nodes can be upgraded one by one. Integers are big-endian; addresses are UTF-8 after a
+one-byte length.
 
 Spec: specs/merk.md 4, 7, 10.
 """
@@ -45,12 +46,12 @@ from waystation.protocols.merk.refusals import MalformedError, Refusal
 __all__ = ["EXTENSION_VERSION", "SERVERS_MAX", "decode_forward", "decode_info", "encode_info", "info_parts"]
 
 EXTENSION_VERSION: Final = 1  # specs/merk.md 10.1
-SERVERS_MAX: Final = 1_024
+SERVERS_MAX: Final = 1_024  # ours: of one frame
 """How many entries of one list are read (MERK-SERVERS): sixteen times what anybody keeps (specs/merk.md 8)."""
 
 _SERVERS_COUNT_MAX: Final = 2**16 - 1  # u16 in RESPONSE_SERVERS
-_TIME_BYTES: Final = 8
-_SIZE_BYTES: Final = 4
+_TIME_BYTES: Final = 8  # u64 milliseconds
+_SIZE_BYTES: Final = 4  # u32
 _HELLO: Final = struct.Struct(">BBIB")
 _HELLO_FIXED: Final = _HELLO.size + KEY_BYTES + NONCE_BYTES
 _FORWARD_FIXED: Final = 2 + MESSAGE_ID_BYTES + KEY_BYTES
@@ -62,7 +63,7 @@ _ABSENT: Final = bytes((InfoType.QUERY_RESPONSE, 0))
 _KEY_QUERY: Final = bytes((InfoType.KEY_QUERY,))
 _GONE: Final = bytes((InfoType.GONE,))
 _LIMITS: Final = bytes((InfoType.LIMITS,))
-_UNKNOWN: Final = b"\x00"
+_UNKNOWN: Final = b"\x00"  # spec 7, KEY_QUERY: no advert
 
 
 # Out
@@ -92,7 +93,7 @@ def _add_server_parts(info: AddServer) -> tuple[bytes, ...]:
 
 def _servers_parts(info: Servers) -> tuple[bytes, ...]:
     if len(info.entries) > _SERVERS_COUNT_MAX:
-        raise LocalError(f"a list tells at most {_SERVERS_COUNT_MAX} servers, this has {len(info.entries)}")
+        raise LocalError(f"a list has at most {_SERVERS_COUNT_MAX} servers, this has {len(info.entries)}")
     listed = b"".join(entry.key + _text(entry.address) for entry in info.entries)
     return bytes((InfoType.RESPONSE_SERVERS,)), len(info.entries).to_bytes(2, "big"), listed
 

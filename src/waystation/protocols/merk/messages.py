@@ -1,7 +1,7 @@
-"""Frames of MERK-BREP and what NODE_INFO carries.
+"""The frame of MERK-BREP, its message types, and the records that NODE_INFO frames carry.
 
-A frame is one binary WebSocket message: a header of 120 bytes and a payload. Keys are 32-byte Ed25519 public keys
-unless they are called agreement keys, which are X25519; signatures have 64 bytes.
+A frame is one binary WebSocket message: a header of 120 bytes and a payload. Keys are 32-byte Ed25519 public keys;
+"agreement keys" are X25519. Signatures have 64 bytes.
 
 Spec: seed "Protocol Details"; specs/merk.md 1, 4, 7, 10.
 """
@@ -52,53 +52,53 @@ __all__ = [
     "Servers",
 ]
 
-MAGIC: Final = 0x58
-VERSION: Final = 0x01
-HEADER_BYTES: Final = 120
-LENGTH_AT: Final = 4
-LENGTH_BYTES: Final = 4
+MAGIC: Final = 0x58  # spec 1
+VERSION: Final = 0x01  # spec 1
+HEADER_BYTES: Final = 120  # spec 1
+LENGTH_AT: Final = 4  # spec 1
+LENGTH_BYTES: Final = 4  # spec 1: u32
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
-CHALLENGE_BYTES: Final = 32
-NONCE_BYTES: Final = 32
-MESSAGE_ID_BYTES: Final = 16
-HASH_BYTES: Final = 16
+CHALLENGE_BYTES: Final = 32  # spec 2
+NONCE_BYTES: Final = 32  # spec 7, HELLO
+MESSAGE_ID_BYTES: Final = 16  # spec 7, FORWARD
+HASH_BYTES: Final = 16  # spec 10.3
 """How much of a frame's SHA-256 names it in DELIVERY."""
-ADDRESS_BYTES_MAX: Final = 255
-FRAME_BYTES_USUAL: Final = 8_388_608
+ADDRESS_BYTES_MAX: Final = 255  # spec 4: u8 length
+FRAME_BYTES_USUAL: Final = 8_388_608  # spec 7: a node that has not said LIMITS
 """What a node takes that has not said so (specs/merk.md 10.11)."""
-ZERO_KEY: Final = bytes(KEY_BYTES)
-ZERO_SIGNATURE: Final = bytes(SIGNATURE_BYTES)
-CONFIRMATION: Final = b"\x01"
+ZERO_KEY: Final = bytes(KEY_BYTES)  # spec 2: of a challenge
+ZERO_SIGNATURE: Final = bytes(SIGNATURE_BYTES)  # spec 3: unsigned
+CONFIRMATION: Final = b"\x01"  # spec 2
 """Payload of the frame that ends the handshake."""
 
 
 class MessageType(IntEnum):
     """Byte 2 of the header."""
 
-    HANDSHAKE = 1
-    DATA = 2
-    NODE_INFO = 3
-    SIGNED_DATA = 4
-    ENCRYPTED_DATA = 5
+    HANDSHAKE = 1  # spec 2
+    DATA = 2  # spec 3: in clear
+    NODE_INFO = 3  # spec 4
+    SIGNED_DATA = 4  # spec 3: in clear, signed
+    ENCRYPTED_DATA = 5  # spec 3: for its target alone
 
 
 class InfoType(IntEnum):
     """First byte of a NODE_INFO payload; from 0x80 on they are ours (specs/merk.md 7)."""
 
-    REQUEST_SERVERS = 0x02
-    RESPONSE_SERVERS = 0x03
-    ADD_SERVER = 0x04
-    QUERY_CLIENT = 0x05
-    QUERY_RESPONSE = 0x06
-    HELLO = 0x80
-    AUTH = 0x81
-    DELIVERY = 0x82
-    FORWARD = 0x83
-    KEY_ADVERT = 0x84
-    KEY_QUERY = 0x85
-    GONE = 0x86
-    LIMITS = 0x87
+    REQUEST_SERVERS = 0x02  # to a relay
+    RESPONSE_SERVERS = 0x03  # from a relay; believed from proven peers
+    ADD_SERVER = 0x04  # from a relay
+    QUERY_CLIENT = 0x05  # between relays
+    QUERY_RESPONSE = 0x06  # between relays
+    HELLO = 0x80  # both ways, ours from here on, spec 7
+    AUTH = 0x81  # both ways
+    DELIVERY = 0x82  # to the sender, spec 6
+    FORWARD = 0x83  # between nodes of ours
+    KEY_ADVERT = 0x84  # of a client; between nodes as an answer
+    KEY_QUERY = 0x85  # to a relay
+    GONE = 0x86  # between nodes of ours
+    LIMITS = 0x87  # between nodes of ours
 
 
 class Role(IntEnum):

@@ -1,8 +1,8 @@
-"""Why MERK says no, and how the wire shows it.
+"""The refusals of MERK: each reason, and the close code or notice that shows it on the wire.
 
-The original has no error frame: a broken rule closes the connection, everything else is dropped in silence. We close
-with the statuses of specs/merk.md 10.4, and tell clients that said EXT_HELLO what became of their frames
-(``DeliveryCode``).
+The reference implementation has no error frame: a broken rule closes the connection, everything else is silently
+dropped. We close with the statuses of specs/merk.md 10.4. Clients that sent EXT_HELLO also get a ``DeliveryCode`` for
+each of their frames.
 
 ``MalformedError`` is the one exception of this protocol's parsers; relay and client turn it into a close or a drop.
 """
@@ -59,6 +59,7 @@ class Refusal(Enum):
     PRIVATE_ADDRESS = "private_address"
     RATE = "rate"
     QUEUE_FULL = "queue_full"
+    KEY_QUESTIONS = "key_questions"
     # Contents that a receiving client drops.
     NOT_FOR_US = "not_for_us"
     BAD_SIGNATURE = "bad_signature"

@@ -1,9 +1,9 @@
-"""One connection at the relay.
+"""One connection at the MERK relay: its handshake state, proven key, rate limits and waiting frames.
 
-Three kinds of connection come here, and each proves a different thing. Whoever connects answers our challenge and is
-a client; a node goes on to prove itself both ways and becomes a peer. Whom we dial challenges us, and is a peer once
-it has proved itself, or an original relay (``UPSTREAM``) when it stays silent. Who comes through the door for
-original relays challenges us too and proves nothing (``DOWNSTREAM``). ``TRANSITIONS`` is the whole machine.
+A connection that we accept answers our challenge and becomes a client. A node then proves its key in both directions
+and becomes a peer. A connection that we dial becomes a peer after that proof, or an ``UPSTREAM`` reference relay if it
+stays silent. A connection to the listener for reference relays proves nothing (``DOWNSTREAM``). ``TRANSITIONS`` is the
+complete state machine.
 
 Spec: specs/merk.md 2, 5, 7, 10.
 """
@@ -17,6 +17,7 @@ from waystation.core.effects import Peer
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
+from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, Hello
 
 __all__ = [
@@ -45,13 +46,13 @@ class State(Enum):
     """We wait for the challenge of a node that we dialled."""
     ANSWERED = "answered"
     """We wait for its confirmation."""
-    GREETING = "greeting"
+    AWAITING_HELLO = "awaiting_hello"
     """We wait for its HELLO and its proof."""
     UPSTREAM = "upstream"
     """An original relay that we dialled; to it we are a client."""
-    DOOR = "door"
+    AWAITING_CHALLENGE = "awaiting_challenge"
     """We wait for the challenge of an original relay that dialled us."""
-    DOOR_ANSWERED = "door_answered"
+    CHALLENGE_ANSWERED = "challenge_answered"
     """We wait for its confirmation."""
     DOWNSTREAM = "downstream"
     """An original relay that dialled us; its key is a claim."""
@@ -72,28 +73,22 @@ TRANSITIONS: Final[Mapping[tuple[State, Move], State]] = {
     (State.CHALLENGED, Move.ANSWER): State.CLIENT,
     (State.CLIENT, Move.PROOF): State.PEER,
     (State.DIALLED, Move.CHALLENGE): State.ANSWERED,
-    (State.ANSWERED, Move.CONFIRM): State.GREETING,
-    (State.GREETING, Move.PROOF): State.PEER,
-    (State.GREETING, Move.SILENCE): State.UPSTREAM,
+    (State.ANSWERED, Move.CONFIRM): State.AWAITING_HELLO,
+    (State.AWAITING_HELLO, Move.PROOF): State.PEER,
+    (State.AWAITING_HELLO, Move.SILENCE): State.UPSTREAM,
     (State.UPSTREAM, Move.PROOF): State.PEER,
-    (State.DOOR, Move.CHALLENGE): State.DOOR_ANSWERED,
-    (State.DOOR_ANSWERED, Move.CONFIRM): State.DOWNSTREAM,
+    (State.AWAITING_CHALLENGE, Move.CHALLENGE): State.CHALLENGE_ANSWERED,
+    (State.CHALLENGE_ANSWERED, Move.CONFIRM): State.DOWNSTREAM,
 }
 
 ORIGINALS: Final = frozenset({State.UPSTREAM, State.DOWNSTREAM})
 NODES: Final = ORIGINALS | {State.PEER}
 
 AUTH_DEADLINE_MS: Final = 5_000  # specs/merk.md 2
-DOOR_DEADLINE_MS: Final = 2_000  # specs/merk.md 5
-GREETING_MS: Final = 2_000  # a node of ours answers HELLO at once; an original never does
-PEER_PROOF_MS: Final = 5_000
-FRAMES_PER_SECOND: Final = 500  # specs/merk.md 8
-FRAMES_BURST: Final = 1_000
-BYTES_PER_SECOND: Final = 16_777_216  # ours: one connection must not fill a gigabit line
-BYTES_BURST: Final = 67_108_864
+CHALLENGE_DEADLINE_MS: Final = 2_000  # specs/merk.md 5
+HELLO_ANSWER_MS: Final = 2_000  # a node of ours answers HELLO at once; an original never does
+PEER_PROOF_MS: Final = 5_000  # spec 5: HELLO and AUTH take a round trip
 FREE_BYTES: Final = 4_096  # frames up to this size are counted, not weighed: 500 of them are 2 MiB
-_FACTORS: Final = {State.PEER: 40, State.UPSTREAM: 4, State.DOWNSTREAM: 4}
-"""A node speaks for many clients; one that has not proved itself gets less."""
 
 
 class Contact(NamedTuple):
@@ -101,7 +96,7 @@ class Contact(NamedTuple):
 
     url: str
     expected_key: bytes | None
-    """Key that the address was told with, None when it came alone."""
+    """Key that the address was named with, None when it came alone."""
 
 
 class Sending:
@@ -113,7 +108,7 @@ class Sending:
         """Note a frame.
 
         Args:
-            session: Where it came from and the outcome is told; None when nobody asked to know.
+            session: The connection that it came from and that gets its outcome; None when it asked for none.
             target: The recipient's key.
             frame: All of it.
             frame_hash: As in DELIVERY; empty when nobody asked to know.
@@ -129,7 +124,7 @@ class Sending:
 
 
 Flight = tuple[Instant, "Session | None", bytes, bytes, int]
-"""A frame that left for a node and is not answered: until when it may be, who is told, target, frame, denials.
+"""A frame that left for a node and is not answered: until when it may be, who gets the outcome, target, frame, denials.
 
 A bare tuple, because each frame that crosses a link needs one.
 """
@@ -182,7 +177,7 @@ class Session:
 
         Args:
             peer: The connection's number.
-            state: CHALLENGED, DIALLED or DOOR.
+            state: CHALLENGED, DIALLED or AWAITING_CHALLENGE.
             now: When the connection came.
             address: What its host is counted under.
             contact: Whom we dialled; None for who came to us.
@@ -204,7 +199,7 @@ class Session:
         self.proved_by: Instant | None = None
         """Until when a node that greeted us must have proved itself."""
         self.wants_notices = False
-        """Whether it is told what becomes of its frames; so is every peer."""
+        """Whether it gets the outcome of its frames; so does every peer."""
         self.frames_allowance: TokenBucket | None = None  # None: nothing is counted
         self.bytes_allowance: TokenBucket | None = None
         self.strikes = 0
@@ -221,7 +216,7 @@ class Session:
         """Whether we have stopped reading it."""
         self.replies_bytes = 0
         """Bytes of our own answers since it began not to read."""
-        # What is told about it
+        # What is reported of it
         self.delivered_count = self.delivered_bytes = 0
         self.frame_bytes_max = FRAME_BYTES_USUAL
         """Largest frame that a node takes, as it says."""
@@ -235,7 +230,7 @@ class Session:
         self.twins: dict[bytes, deque[Flight]] = {}
         """Younger ones of equal frames, oldest first."""
         self.asked_by: dict[Session, None] = {}
-        """Nodes that were told this client is here."""
+        """Nodes that learnt from us that this client is here."""
         self.distrusted: dict[bytes, Instant] = {}
         """Clients that this node was wrong about, and until when its word about them counts for less."""
 
@@ -248,11 +243,25 @@ class Session:
         self.state = TRANSITIONS[self.state, move]
         self.deadline = None
 
-    def give_allowances(self, now: Instant) -> None:
-        """Begin to count what it sends; nodes may send more."""
-        factor = _FACTORS.get(self.state, 1)
-        self.frames_allowance = TokenBucket(FRAMES_PER_SECOND * factor, FRAMES_BURST * factor, now)
-        self.bytes_allowance = TokenBucket(BYTES_PER_SECOND * factor, BYTES_BURST * factor, now)
+    def give_allowances(self, limits: MerkLimits, now: Instant) -> None:
+        """Begin to count what it sends; a node speaks for many clients, and one that proved nothing gets less."""
+        factor = self._factor(limits)
+        self.frames_allowance = TokenBucket(limits.frames_per_second * factor, limits.frames_burst * factor, now)
+        self.bytes_allowance = TokenBucket(limits.bytes_per_second * factor, limits.bytes_burst * factor, now)
+
+    def use_limits(self, limits: MerkLimits) -> None:
+        """Give the allowances, if it has any, their new size; what is left in them stays."""
+        factor = self._factor(limits)
+        if self.frames_allowance is not None:
+            self.frames_allowance.change(limits.frames_per_second * factor, limits.frames_burst * factor)
+        if self.bytes_allowance is not None:
+            self.bytes_allowance.change(limits.bytes_per_second * factor, limits.bytes_burst * factor)
+
+    def _factor(self, limits: MerkLimits) -> int:
+        """Return how many times the rates of a client it has."""
+        if self.state in ORIGINALS:
+            return limits.original_factor
+        return limits.node_factor if self.state is State.PEER else 1
 
     def affords(self, size: int, now: Instant) -> bool:
         """Count a frame of ``size`` bytes; False when it is one too many."""

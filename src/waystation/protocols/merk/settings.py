@@ -1,4 +1,4 @@
-"""Settings of the MERK relay: the ``[merk]`` table of the node's configuration, protocol part."""
+"""Settings of the MERK relay: the protocol keys of the ``[merk]`` table in the node's configuration."""
 
 import re
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ class MerkSettings:
         default=False, help="Dial addresses learnt from peers also when they are private or loopback."
     )
     public_url: str = setting(
-        "", "WebSocket address that other nodes and clients are told; empty tells none, so that nobody dials you."
+        "", "WebSocket address that this node advertises; empty advertises none, so that no node dials it."
     )
     peers_ca: str = setting("", "PEM file of an authority that wss peers may have besides those of the system.")
 
 
 def check_url(url: str) -> None:
-    """Check that a text can be told to other nodes as an address.
+    """Check that a text can be sent to other nodes as an address.
 
     Raises:
         LocalError: It is not ws:// or wss://, has blanks or other than printable ASCII, or is longer than 255 bytes.

@@ -1,9 +1,8 @@
-"""MERK-BREP frames: bytes to messages and back, and the bytes that its signatures cover.
+"""Encodes and decodes MERK-BREP frames, and builds the bytes that its signatures cover.
 
-A frame is one whole binary WebSocket message: a header of 120 bytes and a payload whose length the header tells.
-Integers are big-endian; reserved bytes are sent as zero and ignored. ``read_head`` checks a frame without copying any
-of its payload, for a relay that only passes it on; ``decode_frame`` also takes it apart. What a NODE_INFO frame carries
-has its layouts in ``infos``.
+A frame is one binary WebSocket message: a header of 120 bytes and a payload whose length the header gives. Integers are
+big-endian; reserved bytes are sent as zero and ignored. ``read_head`` checks a frame without copying its payload, for
+relays; ``decode_frame`` also decodes it. The payloads of NODE_INFO frames are in ``infos``.
 
 Spec: specs/merk.md 1, 7, 10; seed "Protocol Details".
 """
@@ -51,11 +50,11 @@ __all__ = [
     "target_of",
 ]
 
-SIGNED_HEADER_BYTES: Final = 56
+SIGNED_HEADER_BYTES: Final = 56  # spec 7: all but the signature
 """How much of the header a header signature covers: all in front of the signature. Spec: specs/merk.md 7."""
 
 _PAYLOAD_BYTES_MAX: Final = 2**32 - 1  # u32 in the header
-_TIME_BYTES: Final = 8
+_TIME_BYTES: Final = 8  # u64 milliseconds
 _NODE_INFO: Final = int(MessageType.NODE_INFO)
 _AUTH_CONTEXT: Final = b"merk-ext-auth/1"  # specs/merk.md 10.1
 _KEYS_CONTEXT: Final = b"merk-keys/1"  # specs/merk.md 10.2
@@ -74,7 +73,7 @@ def encode_header(kind: int, payload_bytes: int, sender: bytes) -> bytes:
     """Return the first 56 bytes of a frame: all of its header but the signature.
 
     Raises:
-        LocalError: The payload is longer than the header can tell.
+        LocalError: The payload is longer than the header can give.
     """
     assert len(sender) == KEY_BYTES
     if payload_bytes > _PAYLOAD_BYTES_MAX:
@@ -92,7 +91,7 @@ def encode_frame(kind: int, payload: bytes, *, sender: bytes = ZERO_KEY, signatu
         signature: 64 bytes; what it covers depends on the kind.
 
     Raises:
-        LocalError: The payload is longer than the header can tell.
+        LocalError: The payload is longer than the header can give.
     """
     assert len(signature) == SIGNATURE_BYTES
     return b"".join((encode_header(kind, len(payload), sender), signature, payload))
@@ -107,6 +106,7 @@ def read_head(data: bytes) -> tuple[int, bytes]:
     size = len(data)
     if size < HEADER_BYTES:
         raise MalformedError(Refusal.SHORT, f"{size} bytes, a header has {HEADER_BYTES}")
+    # Spec 1: reserved bytes are ignored and forwarded as they came.
     magic, version, kind, length, sender = _read_head(data)
     if magic != MAGIC or version != VERSION or length != size - HEADER_BYTES:
         raise _wrong_header(magic, version, length, size)
@@ -169,6 +169,7 @@ def decode_info_frame(data: bytes) -> Info | None:
     Raises:
         MalformedError: As ``decode_info``.
     """
+    # A forwarded frame may be large, so it is not copied twice.
     if len(data) > HEADER_BYTES and data[HEADER_BYTES] == InfoType.FORWARD:
         return decode_forward(data, HEADER_BYTES)
     return decode_info(data[HEADER_BYTES:])

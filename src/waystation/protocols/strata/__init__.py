@@ -1,5 +1,5 @@
-"""Strata relay transport, RFC-0004 and what it leans on: signed packets, published, kept and subscribed to.
+"""Strata relay transport (RFC-0004): relays accept, store and distribute signed packets over WebSocket.
 
-``canonical``, ``packet``, ``keyring`` and ``provenance`` say what a packet is and whether to believe it; ``relay`` is
-the node's side of the WebSocket, ``client`` the other side. Strata specification, (c) 2025 Sean Red, CC BY 4.0.
+``canonical``, ``packet``, ``keys`` and ``provenance`` parse a packet and check its claims. ``relay`` is the node's
+side, ``client`` the other side. Strata specification, (c) 2025 Sean Red, CC BY 4.0.
 """

@@ -1,15 +1,15 @@
-"""The strict way in and the one way out of JSON: I-JSON parsing, and RFC 8785 (JCS) bytes.
+"""Parses I-JSON strictly, and writes the canonical bytes of RFC 8785 (JCS).
 
-Whatever is hashed or signed is JCS. ``orjson`` writes the same bytes an order of magnitude faster than a JCS library,
-except where it does not; the guard below lets it write only what is proved equal:
+All hashed or signed JSON is JCS. ``orjson`` is ten times faster than a JCS library but not always equal. A guard lets
+it write only values whose bytes are proved equal:
 
-- numbers: ``parse`` hands out fractions as ``LosslessFloat``, which orjson refuses, and integers beyond 2**53-1 are
-  refused by its strict option, so no number but a plain one is ever written by it;
-- spelling: fractions that ``normalise`` has made plain floats are left to orjson only where both write plain decimals;
-- order: orjson sorts keys by their UTF-8 bytes, JCS by UTF-16 code units. The two orders differ only between U+E000 to
-  U+FFFF and what lies above; a text in which not both occur has one order, and so have keys that are ASCII.
+- numbers: ``parse`` returns fractions as ``LosslessFloat``, which orjson refuses. Its strict option refuses integers
+  beyond 2**53-1. So orjson writes plain numbers only;
+- spelling: floats from ``normalise`` are passed to orjson only where both libraries write plain decimals;
+- order: orjson sorts keys by UTF-8 bytes, JCS by UTF-16 code units. The orders differ only between U+E000..U+FFFF and
+  the characters above. A text without both kinds has one order, and so have ASCII keys.
 
-Anything else goes through ``rfc8785``. ``fuzz/strata_canonical.py`` compares the two on generated values.
+All other values use ``rfc8785``. ``fuzz/strata/canonical.py`` compares the two on generated values.
 Spec: specs/strata.md 1, 2 (D1, D2), 24.1 to 24.3.
 """
 
@@ -66,12 +66,15 @@ def parse(data: bytes, depth_max: int = DEPTH_MAX) -> object:
         RefusedError: invalid_schema with detail bad_utf8, duplicate_key, not_ijson, too_deep or bad_json.
     """
     try:
+        # D1: strict I-JSON: NaN, infinities and members that occur twice are refused.
         value = jiter.from_json(
             data, allow_inf_nan=False, catch_duplicate_keys=True, float_mode="lossless-float", cache_mode="keys"
         )
     except ValueError as error:
+        # Spec 1: the detail names the corner of JSON that the text breaks.
         raise _refused(_detail_of(data, str(error))) from error
     # Only a text with more opening brackets than levels can be too deep; two counts are cheaper than a walk.
+    # Spec 24.3: the packet object is level 1; 64 is allowed, 65 is not.
     if data.count(b"{") + data.count(b"[") > depth_max:
         _check_depth(value, depth_max)
     return value
@@ -146,6 +149,7 @@ def document_hash(document: object) -> str:
     Raises:
         RefusedError: The document has no canonical form.
     """
+    # Spec 3: DID Document hash: 1e 20 and BLAKE3-256 of the canonical document, z and base58btc.
     return "z" + encode_base58(_MULTIHASH_BLAKE3 + blake3_256(canonicalise(document)))
 
 
@@ -187,6 +191,7 @@ def _is_spelled_alike(plain: object) -> bool:
 
 def _check_keys(members: dict[str, object]) -> None:
     for key in members:
+        # JSON has no other keys; a program that builds such a value has a bug.
         if type(key) is not str:
             raise LocalError(f"JSON keys are text, not {type(key).__name__}")
         _check_text(key)
@@ -194,6 +199,7 @@ def _check_keys(members: dict[str, object]) -> None:
 
 def _check_text(text: str) -> None:
     try:
+        # Spec 1: an unpaired surrogate has no UTF-8.
         text.encode()
     except UnicodeEncodeError as error:
         raise _refused("not_ijson") from error
@@ -212,6 +218,7 @@ def _scalar(value: object) -> object:
         return _fraction(value)
     if isinstance(value, _FRACTIONS):
         number = float(str(value))
+        # Spec 24.1: 2^53 itself is refused in every spelling.
         if abs(number) == _UNSAFE:
             raise _refused("not_ijson")
         return _fraction(number)
@@ -219,8 +226,10 @@ def _scalar(value: object) -> object:
 
 
 def _fraction(number: float) -> float:
+    # Spec 1: a number too large for a double is no I-JSON.
     if not math.isfinite(number):
         raise _refused("not_ijson")
+    # Spec 24.2: an integer is one by value: 1.0 and 1.7e9 are.
     if number.is_integer() and -INTEGER_MAX <= number <= INTEGER_MAX:
         return int(number)
     return number
@@ -230,6 +239,7 @@ def _great_integer(token: int) -> float:
     """Return the double of an integer beyond the safe ones when the token is exactly its spelling."""
     if -_EXPONENT_FROM < token < _EXPONENT_FROM:
         number = float(token)
+        # Spec 24.1: beyond 2^53-1 only a token that is exactly the canonical spelling of its double.
         if abs(number) != _UNSAFE and rfc8785.dumps(number) == str(token).encode():
             return number
     raise _refused("not_ijson")
@@ -252,7 +262,7 @@ def _check_depth(value: object, depth_max: int) -> None:
 
 
 def _detail_of(data: bytes, message: str) -> str:
-    """Return which rule a text breaks, after jiter's words; what it echoes of the text stands behind the prefix."""
+    """Return the rule that a text breaks, from jiter's message; its echo of the text comes after the prefix."""
     try:
         data.decode()
     except UnicodeDecodeError:

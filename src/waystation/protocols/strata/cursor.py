@@ -1,9 +1,11 @@
-"""Cursors: where a reader stands in a history that goes on growing behind and before it.
+"""Encodes and decodes cursors: a reader's position in a relay's packet history.
 
-A reader still has to get ``{seq <= h and K > k}`` in history order, then ``{seq > s}`` in the order of arrival, where
-K is ``(order_at, seq)``. ``k`` is None once the first part is done (END). To a client the text means nothing; to us
-it is msgpack with the store's epoch and a hash of the filters, so that a cursor used elsewhere is refused and not
-believed. Spec: RFC-0004 3.1; specs/strata.md 13.1, clarification 4.
+History grows at its end and, by late copies of old packets, before it. A reader still needs ``{seq <= h and K > k}`` in
+history order, then ``{seq > s}`` in order of arrival, where K is ``(order_at, seq)``. ``k`` is None once the first part
+is done (END). Clients see an opaque text: msgpack with the store's epoch and a hash of the filters. A cursor of another
+store or filter is refused.
+
+Spec: RFC-0004 3.1; specs/strata.md 13.1, clarification 4.
 """
 
 import binascii
@@ -31,7 +33,7 @@ _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 
 
 class Cursor(NamedTuple):
-    """A place in one relay's history."""
+    """A position in one relay's history."""
 
     k: tuple[int, int] | None
     """Last ``(order_at, seq)`` delivered of the first part; None when that part is over."""
@@ -57,6 +59,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Body).decode
 
 def filter_hash(filters: Filters) -> bytes:
     """Return 8 bytes that name a filter without its limit, cursor and order; lists count as sets."""
+    # Spec 24.4: limit may change, lists are sets, absent, null and [] are the same.
     fields = (filters.authors, filters.types, filters.since, filters.until)
     return sha256(_encode(fields))[:FILTER_HASH_BYTES]
 
@@ -84,7 +87,7 @@ def first_part_encoder(
     """
     whole = _encode((_VERSION, epoch, filters, descending, (0, 0), h, s))
     tail = _encode(h) + _encode(s)
-    head = whole[: -len(tail) - 2]  # (0, 0) is a byte each, behind the byte that says two
+    head = whole[: -len(tail) - 2]  # (0, 0) is a byte each, after the byte that says two
     pack, crc32, b2a = _PLACE.pack, zlib.crc32, binascii.b2a_base64
 
     def encode(order_at: int, seq: int) -> bytes:
@@ -96,7 +99,7 @@ def first_part_encoder(
 
 
 def decode_cursor(text: str, epoch: bytes, filters: bytes, *, descending: bool) -> Cursor:
-    """Return the place that a client's cursor names.
+    """Return the position of a client's cursor.
 
     Raises:
         RefusedError: ``invalid_cursor``: unreadable, or of another store, filter or order.
@@ -104,15 +107,19 @@ def decode_cursor(text: str, epoch: bytes, filters: bytes, *, descending: bool) 
     try:
         raw = binascii.a2b_base64(text.encode("ascii").translate(_STANDARD) + b"=" * (-len(text) % 4), strict_mode=True)
         body, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+        # A checksum, no signature: a forged cursor reads only what its filters allow anyway.
         if zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
             raise _invalid("checksum")
         found = _decode(body)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise _invalid("unreadable") from error
+    # Spec 13.1: invalid_cursor: another store.
     if found.v != _VERSION or found.epoch != epoch:
         raise _invalid("other_store")
+    # Spec 13.1: invalid_cursor: other filters or another order.
     if found.f != filters or found.o != descending:
         raise _invalid("other_filter")
+    # A client can write any numbers: those that the store cannot hold are refused here.
     numbers = (*found.k, found.h, found.s)
     if len(found.k) not in (0, 2) or not all(0 <= number <= _INTEGER_MAX for number in numbers):
         raise _invalid("unreadable")

@@ -1,122 +1,163 @@
-"""Rate limits: what one identity, or else one address, may do in a minute.
+"""Limits of the Strata relay: the table ``[limits.strata]`` of the node's configuration."""
 
-Each scope has a bucket per kind that holds one minute's allowance and refills evenly. Whoever authenticates leaves the
-address's buckets for its own, larger ones; but identities cost nothing, so the bytes of all that come from one address
-are counted together as well. Spec: RFC-0004 6.1; specs/strata.md 8, 14, clarification 9.
-"""
+from dataclasses import dataclass
+from typing import Final
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from enum import Enum
-from typing import Final, NamedTuple
+from waystation.core.settings import limit
+from waystation.protocols.strata.refusals import Code, End
 
-from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.core.limits import TokenBucket
-from waystation.protocols.strata.refusals import Code, Refusal
+__all__ = ["DEFAULT_LIMITS", "StrataLimits"]
 
-__all__ = ["RATES_PER_MINUTE", "Kind", "Limits", "Rank", "Scope"]
-
-SCOPES_MAX: Final = 65_536  # buckets of the longest silent scope are forgotten for the next one
-WINDOW_S: Final = 60
 _MIB: Final = 1_048_576
+_MINUTE: Final = "per min"
+_RATE: Final = Code.RATE_LIMITED
 
 
-class Kind(Enum):
-    """What is counted."""
+@dataclass(frozen=True, slots=True)
+class StrataLimits:
+    """What one client, one address and all of them together may have and do; specs/strata.md 8, 10 to 14."""
 
-    PUBLISH = "publish"
-    SUBSCRIBE = "subscribe"
-    AUTH = "auth"
-    BYTES = "bytes"
-    HTTP = "http"
+    # Allowances of a minute; bytes let every publish be of the largest size.
+    publish_per_minute_anonymous: int = limit(
+        30, "Packets published by the anonymous clients of one address.", unit=_MINUTE, at_most=1_000_000, refusal=_RATE
+    )
+    publish_per_minute: int = limit(
+        600, "Packets published by one identity.", unit=_MINUTE, at_most=1_000_000, refusal=_RATE
+    )
+    publish_per_minute_replicating: int = limit(
+        6_000,
+        "Packets published by one relay that may replicate.",
+        unit=_MINUTE,
+        at_most=1_000_000,
+        refusal=_RATE,
+    )
+    subscribe_per_minute_anonymous: int = limit(
+        30,
+        "Subscriptions of the anonymous clients of one address.",
+        unit=_MINUTE,
+        at_most=100_000,
+        refusal=_RATE,
+    )
+    subscribe_per_minute: int = limit(
+        120, "Subscriptions of one identity.", unit=_MINUTE, at_most=100_000, refusal=_RATE
+    )
+    subscribe_per_minute_replicating: int = limit(
+        60, "Subscriptions of one relay that may replicate.", unit=_MINUTE, at_most=100_000, refusal=_RATE
+    )
+    auth_per_minute: int = limit(20, "AUTH messages of one address.", unit=_MINUTE, at_most=100_000, refusal=_RATE)
+    bytes_per_minute_anonymous: int = limit(
+        8 * _MIB,
+        "Bytes received from the anonymous clients of one address.",
+        unit="bytes per min",
+        at_least=65_536,
+        at_most=65_536 * _MIB,
+        refusal=_RATE,
+    )
+    bytes_per_minute: int = limit(
+        160 * _MIB,
+        "Bytes received from one identity, and from all identities of one address.",
+        unit="bytes per min",
+        at_least=65_536,
+        at_most=65_536 * _MIB,
+        refusal=_RATE,
+    )
+    bytes_per_minute_replicating: int = limit(
+        1_600 * _MIB,
+        "Bytes received from one relay that may replicate.",
+        unit="bytes per min",
+        at_least=65_536,
+        at_most=65_536 * _MIB,
+        refusal=_RATE,
+    )
+    http_per_minute: int = limit(600, "Plain GETs of one address.", unit=_MINUTE, at_most=1_000_000, refusal=_RATE)
+    # Buckets of the longest silent scope are forgotten for the next one.
+    scopes: int = limit(
+        65_536,
+        "Addresses and identities whose requests are counted; the one silent longest makes room.",
+        at_most=1_048_576,
+        use="scopes",
+    )
+    # Offences of one connection
+    auth_failures: int = limit(5, "Failed AUTHs that close a connection.", at_most=80, refusal=End.AUTH_FAILURES)
+    malformed: int = limit(
+        20, "Malformed messages in a row that close a connection.", at_most=320, refusal=End.MALFORMED
+    )
+    limits_ignored: int = limit(
+        100, "Requests in a row beyond an allowance that close a connection.", at_most=1_600, refusal=End.LIMIT_IGNORED
+    )
+    # What one connection may have
+    subscriptions: int = limit(32, "Subscriptions of one connection.", at_most=512, refusal=Code.TOO_MANY_SUBSCRIPTIONS)
+    # Ours: authors and types of all its subscriptions; each may cost 600 bytes.
+    filter_texts: int = limit(
+        8_000,
+        "Authors and types in all filters of one connection; each may cost 600 bytes.",
+        at_most=128_000,
+        refusal=Code.TOO_MANY_SUBSCRIPTIONS,
+    )
+    pending_packets: int = limit(
+        512, "Packets of one connection without a verdict; then it is not read for a while.", at_most=8_192
+    )
+    pending_bytes: int = limit(
+        8 * _MIB,
+        "Bytes of the packets of one connection without a verdict; then it is not read for a while.",
+        unit="bytes",
+        at_least=65_536,
+        at_most=128 * _MIB,
+    )
+    unread_replies: int = limit(
+        256, "Replies to a connection that does not read; then it is not read for a while.", at_most=4_096
+    )
+    ahead_bytes: int = limit(
+        _MIB,
+        "Bytes of live packets sent ahead to one reader; then it reads on from the store.",
+        unit="bytes",
+        at_least=65_536,
+        at_most=16 * _MIB,
+    )
+    upstream_packets: int = limit(
+        1_024, "Packets of one upstream without a verdict; then it is not read for a while.", at_most=16_384
+    )
+    upstream_bytes: int = limit(
+        16 * _MIB,
+        "Bytes of the packets of one upstream without a verdict; then it is not read for a while.",
+        unit="bytes",
+        at_least=65_536,
+        at_most=256 * _MIB,
+    )
+    # Authors
+    key_event_bytes: int = limit(
+        8_192,
+        "Largest packet with a key event; key events are kept for ever.",
+        unit="bytes",
+        at_least=2_048,
+        at_most=131_072,
+        refusal=Code.PACKET_TOO_LARGE,
+    )
+    trust_edges_strong: int = limit(
+        20, "Trust edges above 0.5 of one author in 24 hours (RFC-0005 5.2).", at_most=320, refusal=_RATE
+    )
+    trust_edges_weak: int = limit(
+        100, "Other trust edges of one author in 24 hours (RFC-0005 5.2).", at_most=512, refusal=_RATE
+    )
+    # Others are counted again from the store when they come back.
+    trust_authors: int = limit(
+        1_024,
+        "Authors whose trust edges are counted in memory; others are counted from the store.",
+        at_most=16_384,
+        use="trust_authors",
+    )
+    key_rings: int = limit(
+        65_536,
+        "Authors whose keys are kept in memory, some 700 bytes each; others are read from the store.",
+        at_most=1_048_576,
+        use="key_rings",
+    )
+    client_manifests: int = limit(
+        4_096,
+        "Programs whose manifest is kept in memory; others are read from the store.",
+        at_most=65_536,
+        use="client_manifests",
+    )
 
 
-class Rank(Enum):
-    """Whose allowance holds."""
-
-    ANONYMOUS = "anonymous"
-    AUTHENTICATED = "authenticated"
-    REPLICATING = "replicating"
-
-
-class Scope(NamedTuple):
-    """Who is counted: a DID or an address key, and with which allowance."""
-
-    subject: str
-    rank: Rank
-
-
-RATES_PER_MINUTE: Final = {
-    (Rank.ANONYMOUS, Kind.PUBLISH): 30,
-    (Rank.ANONYMOUS, Kind.SUBSCRIBE): 30,
-    (Rank.ANONYMOUS, Kind.AUTH): 20,
-    (Rank.ANONYMOUS, Kind.BYTES): 8 * _MIB,
-    (Rank.ANONYMOUS, Kind.HTTP): 600,
-    (Rank.AUTHENTICATED, Kind.PUBLISH): 600,
-    (Rank.AUTHENTICATED, Kind.SUBSCRIBE): 120,
-    (Rank.AUTHENTICATED, Kind.BYTES): 160 * _MIB,
-    (Rank.REPLICATING, Kind.PUBLISH): 6_000,
-    (Rank.REPLICATING, Kind.SUBSCRIBE): 60,
-    (Rank.REPLICATING, Kind.BYTES): 1_600 * _MIB,
-}
-"""Publish, subscribe and AUTH are those of specs/strata.md 14; bytes let every publish be of the largest size."""
-
-
-class Limits:
-    """All buckets of one relay."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        """Start with full buckets; without ``enabled`` every request passes."""
-        self._enabled = enabled
-        self._buckets: OrderedDict[Scope, dict[Kind, TokenBucket]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def take(self, scope: Scope, kind: Kind, now: Instant, count: int = 1) -> Refusal | None:
-        """Spend ``count``, or return ``rate_limited`` with when to come back."""
-        if not self._enabled:
-            return None
-        bucket = self._bucket(scope, kind, now)
-        if bucket.take(now, count):
-            return None
-        wait_us = bucket.ready_at(count) - now
-        return Refusal(
-            Code.RATE_LIMITED,
-            kind.value,
-            extra=(
-                ("retry_after", max(1, -(-wait_us // MICROSECONDS_PER_SECOND))),
-                ("limit", RATES_PER_MINUTE[scope.rank, kind]),
-                ("remaining", bucket.left),
-                ("window_seconds", WINDOW_S),
-            ),
-        )
-
-    def take_bytes(self, payers: Sequence[Scope], now: Instant, count: int) -> Refusal | None:
-        """Spend ``count`` bytes of every payer, or return the refusal of the first that has not got them."""
-        for payer in payers:
-            refusal = self.take(payer, Kind.BYTES, now, count)
-            if refusal is not None:
-                return refusal
-        return None
-
-    def charge_bytes(self, payers: Sequence[Scope], now: Instant, count: int) -> None:
-        """Spend ``count`` bytes of every payer for something that was already done, or as many as it has left."""
-        for payer in payers if self._enabled else ():
-            bucket = self._bucket(payer, Kind.BYTES, now)
-            bucket.refill(now)
-            bucket.take(now, min(count, bucket.left))
-
-    def _bucket(self, scope: Scope, kind: Kind, now: Instant) -> TokenBucket:
-        kinds = self._buckets.get(scope)
-        if kinds is None:
-            if len(self._buckets) >= SCOPES_MAX:
-                self._buckets.popitem(last=False)
-            kinds = self._buckets[scope] = {}
-        else:
-            self._buckets.move_to_end(scope)
-        bucket = kinds.get(kind)
-        if bucket is None:
-            rate = RATES_PER_MINUTE[scope.rank, kind]
-            bucket = kinds[kind] = TokenBucket(rate, rate, now, period_s=WINDOW_S)
-        return bucket
+DEFAULT_LIMITS: Final = StrataLimits()

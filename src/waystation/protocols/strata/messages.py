@@ -1,6 +1,6 @@
-"""Messages that clients send, as values that cannot be wrong.
+"""The messages that Strata clients send, as validated immutable values.
 
-``wire.read_message`` is the only place that makes them. Spec: RFC-0004 3; specs/strata.md 10, 13.
+Only ``wire.read_message`` creates them. Spec: RFC-0004 3; specs/strata.md 10, 13.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Auth", "Filters", "Message", "Publish", "Subscribe", "Unsubscribe"]
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which packets a subscription wants: AND across fields, OR within a list."""
+    """Filters of a subscription: AND across fields, OR within a list."""
 
     authors: tuple[str, ...] = ()
     """Sorted, at most 1 000, no duplicates; empty for all."""
@@ -26,6 +26,7 @@ class Filters:
     def match(self, author_id: str, content_type: str, timestamp: int) -> bool:
         """Return whether a packet with these fields is wanted."""
         return (
+            # Spec 13: all given filters hold, within a list one entry suffices; since and until are inclusive.
             (not self.authors or author_id in self.authors)
             and (not self.types or content_type in self.types)
             and (self.since is None or timestamp >= self.since)
@@ -46,13 +47,13 @@ class Subscribe:
     """As a relay gave it, or None for the beginning."""
     replication_profile: str | None
     want_eose: bool
-    """Tell the end of history (ours)."""
+    """Send EOSE at the end of history (ours)."""
     client_msg_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """PUBLISH: one packet, not looked at yet."""
+    """PUBLISH: one packet, not read yet."""
 
     packet: object
     client_msg_id: str | None

@@ -1,8 +1,8 @@
-"""A packet: the signed unit of Strata, read strictly and never changed.
+"""Reads and makes packets, the signed units of Strata.
 
-``read_packet`` is the only door. It judges size, then schema, then bindings, in the order in which refusals answer, and
-computes what id and signature must cover; whether they do is for the caller to ask, because policy comes between.
-Members nobody knows are kept: they are inside the hash. Spec: RFC-0002 3, 4; specs/strata.md 3, 5, 6.
+``read_packet`` checks size, then schema, then bindings, in the order of the refusals. It computes the bytes that id and
+signature must cover. The caller verifies both later, after the policy checks. Unknown members are kept, because the
+hash covers them. Spec: RFC-0002 3, 4; specs/strata.md 3, 5, 6.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,9 +48,9 @@ class Packet(NamedTuple):
     """One packet whose size and schema are right; build it with ``read_packet`` or ``make_packet``."""
 
     packet_id: bytes
-    """32 bytes, as it claims."""
+    """32 bytes, its claim."""
     computed_id: bytes
-    """32 bytes, what its id must be: BLAKE3 of ``preimage``."""
+    """32 bytes, its required id: BLAKE3 of ``preimage``."""
     author_id: str
     """A DID; the key may need a resolver."""
     content_type: str
@@ -62,7 +62,7 @@ class Packet(NamedTuple):
     signature: bytes
     """64 bytes over ``preimage``, not checked yet."""
     preimage: bytes
-    """What id and signature cover: the canonical bytes without ``packet_id`` and ``signature``."""
+    """The bytes that id and signature cover: the canonical form without ``packet_id`` and ``signature``."""
     canonical: bytes
     """Canonical bytes of the whole packet, signature in lower case: what is stored and served."""
     body: _Body
@@ -97,8 +97,10 @@ def read_packet(body: object, bytes_max: int) -> Packet:
         raise _malformed("packet")
     signature_text = body.get("signature")
     if type(signature_text) is str and signature_text != (lower := signature_text.lower()):
+        # Spec 3: read in either case, served in lower case (D4).
         body = {**body, "signature": lower if signature_text.startswith("0x") else signature_text}
     canonical, plain = canonicalise_parsed(body)
+    # Spec 5.1: counted is the canonical form of the whole packet; more is packet_too_large with max_bytes.
     if len(canonical) > bytes_max:
         raise RefusedError(Refusal(Code.PACKET_TOO_LARGE, "canonical_size", extra=(("max_bytes", bytes_max),)))
     assert isinstance(plain, dict)
@@ -150,12 +152,14 @@ def sign_body(key_pair: KeyPair, body: Mapping[str, Any]) -> Packet:
         LocalError: As for ``make_packet``.
     """
     try:
+        # Spec 3: the preimage lacks packet_id and signature, so those the caller passed are left out first.
         signed = normalise({name: value for name, value in body.items() if name not in {"packet_id", "signature"}})
         assert isinstance(signed, dict)
         preimage = canonicalise_plain(signed)
         signed["packet_id"] = packet_id_text(blake3_256(preimage))
         signed["signature"] = encode_signature(sign(key_pair, preimage))
         canonical = canonicalise_plain(signed)
+        # Spec 5.1: never above 1 048 576 bytes.
         if len(canonical) > PACKET_BYTES_CEILING:
             raise LocalError(f"packet of {len(canonical)} bytes, at most {PACKET_BYTES_CEILING}")
         return _check_packet(signed, canonical, canonicalise_plain)
@@ -177,6 +181,7 @@ def parse_packet_id(text: str) -> bytes | None:
         raw = bytes.fromhex(digits)
     except ValueError:
         return None
+    # Spec 3: 0x and 64 lower-case digits; anything else is refused.
     return raw if raw.hex() == digits else None
 
 
@@ -198,7 +203,7 @@ def parse_signature(text: object) -> bytes | None:
 
 
 def mark_of(packet: Packet) -> bytes:
-    """Return 32 bytes that say once what several packets may repeat, or nothing when the packet has no such part.
+    """Return 32 bytes that identify a part which several packets may repeat, or b"" for a packet without such a part.
 
     ATTESTATION: author, attestation_id, target_packet. CONSENSUS_METRIC: author, target_packet, observed_at.
     Spec: specs/strata.md 7.
@@ -207,15 +212,18 @@ def mark_of(packet: Packet) -> bytes:
     target = content.get("target_packet")
     if packet.content_type == "ATTESTATION":
         attestation = content.get("attestation")
+        # Spec 7: ATTESTATION is unique by author, attestation_id and target_packet.
         part = attestation.get("attestation_id") if isinstance(attestation, dict) else None
         usable = isinstance(part, str) and part != ""
     elif packet.content_type == "CONSENSUS_METRIC":
+        # Spec 7: CONSENSUS_METRIC by author, target_packet and observed_at.
         part = content.get("observed_at")
         usable = type(part) is int
     else:
         return b""
     if not usable or not isinstance(target, str) or not target:
         return b""
+    # The type is part of it, so that an attestation never repeats a metric.
     return blake3_256(canonicalise([packet.content_type, packet.author_id, target, part]))
 
 
@@ -225,27 +233,36 @@ def _write_parsed(value: object) -> bytes:
 
 def _check_packet(body: _Body, canonical: bytes, write: Callable[[object], bytes]) -> Packet:
     """Check the schema and compute the id of a body with plain numbers."""
+    # Spec 5: version is 1.
     if type(version := body.get("version")) is not int or version != _VERSION:
         raise _malformed("version")
+    # Spec 3: a packet_id is 0x and 64 lower-case hex digits; whether it is the hash comes later (spec 6.6).
     if (packet_id := _hash_of(body.get("packet_id"))) is None:
         raise _malformed("packet_id")
+    # Spec 5: an integer, 0 or more; the author's clock.
     if type(timestamp := body.get("timestamp")) is not int or timestamp < 0:
         raise _malformed("timestamp")
+    # Spec 4: a DID matches did:[a-z0-9]+:… and is compared as text (D7).
     if type(author_id := body.get("author_id")) is not str or not is_did(author_id):
         raise _malformed("author_id")
     if type(content := body.get("content")) is not dict:
         raise _malformed("content")
+    # Spec 5: content holds ``type``, a text of 1 to 64 characters.
     if type(content_type := content.get("type")) is not str or not 0 < len(content_type) <= _TYPE_CHARS_MAX:
         raise _malformed("type")
+    # Spec 3: a signature is 0x and 128 hex digits.
     if (signature := parse_signature(body.get("signature"))) is None:
         raise _malformed("signature")
     _check_optional(body)
     media_hashes = _check_media(content["media"]) if "media" in content else ()
     has_provenance = _has_header(body)
+    # Spec 5: provenance_header is required when content.media has entries.
     if media_hashes and not has_provenance:
         raise _malformed("provenance_header_required")
+    # D8: relays look into the content only where they use it themselves.
     if content_type in _BOUND:
         _check_binding(content_type, content, author_id)
+    # Spec 3: the preimage is the canonical packet without packet_id and signature; unknown members stay in it.
     covered = body.copy()
     del covered["packet_id"], covered["signature"]
     preimage = write(covered)
@@ -269,10 +286,13 @@ def _check_packet(body: _Body, canonical: bytes, write: Callable[[object], bytes
 
 def _check_optional(body: _Body) -> None:
     """Check the optional fields; null is the same as absent to us, though not to the hash."""
+    # Spec 5: an optional integer; null lives on.
     if (expires_at := body.get("expires_at")) is not None and type(expires_at) is not int:
         raise _malformed("expires_at")
+    # Spec 5: at most 128 characters.
     if (nonce := body.get("nonce")) is not None and (type(nonce) is not str or len(nonce) > _NONCE_CHARS_MAX):
         raise _malformed("nonce")
+    # D9: hashed as they are, then ignored.
     if (attestations := body.get("attestations")) is not None and type(attestations) is not list:
         raise _malformed("attestations")
     if (metrics := body.get("consensus_metrics")) is not None and type(metrics) is not dict:
@@ -289,11 +309,13 @@ def _check_media(media: object) -> tuple[str, ...]:
 
 def _check_medium(medium: object) -> str:
     """Return the hash of one entry of ``content.media``."""
+    # Spec 5: media_hash is required, the other members are optional.
     if type(medium) is not dict:
         raise _malformed("media")
     media_hash = medium.get("media_hash")
     if _hash_of(media_hash) is None:
         raise _malformed("media_hash")
+    # Spec 5: media_type is a text, size_bytes an integer, media_uris a list of texts.
     if (media_type := medium.get("media_type")) is not None and type(media_type) is not str:
         raise _malformed("media_type")
     if (size := medium.get("size_bytes")) is not None and (type(size) is not int or size < 0):
@@ -306,15 +328,18 @@ def _check_medium(medium: object) -> str:
 
 
 def _has_header(body: _Body) -> bool:
-    """Check the parts of a provenance header on which every judgement rests; its proofs are judged later."""
+    """Check the parts of a provenance header that every later step needs; its proofs are checked later."""
     if (header := body.get("provenance_header")) is None:
         return False
     if type(header) is not dict:
         raise _malformed("provenance_header")
+    # Spec 9: origin_type is required; an unknown word is downgraded later, not refused.
     if type(origin_type := header.get("origin_type")) is not str or not 0 < len(origin_type) <= _TYPE_CHARS_MAX:
         raise _malformed("origin_type")
+    # Spec 9: genesis_media_hash is a hash or null.
     if (genesis := header.get("genesis_media_hash")) is not None and _hash_of(genesis) is None:
         raise _malformed("genesis_media_hash")
+    # Spec 9: edit_history is a list of at most 64 objects.
     if (edits := header.get("edit_history")) is not None and (
         type(edits) is not list or len(edits) > EDITS_MAX or not all(type(edit) is dict for edit in edits)
     ):
@@ -323,17 +348,20 @@ def _has_header(body: _Body) -> bool:
 
 
 def _check_binding(content_type: str, content: _Body, author_id: str) -> None:
-    """Check that what an author says about an identity is said by that identity. Spec: D8."""
+    """Check that a claim about an identity is signed by that identity. Spec: D8."""
     rule = _BOUND[content_type]
+    # Spec 5: CONFIG is bound by its config_type or scope.
     if isinstance(rule, Mapping):
         kinds = [kind for kind in (content.get("config_type"), content.get("scope")) if isinstance(kind, str)]
         bound = all(content.get(rule[kind]) == author_id for kind in kinds if kind in rule)
     elif content_type in _KEY_BOUND:
         key_id = content.get(rule)
+        # Spec 4.1: key_id of a RECOVERY_APPROVAL is optional.
         optional = content_type == "RECOVERY_APPROVAL" and key_id is None
         bound = optional or (isinstance(key_id, str) and key_id.partition("#")[0] == author_id)
     else:
         bound = content.get(rule) == author_id
+    # Spec 5: a TRUST_EDGE needs its strength, a TRUST_REVOCATION may lack it.
     if content_type in _STRENGTH_REQUIRED:
         bound = bound and _is_strength(content.get("strength"), required=_STRENGTH_REQUIRED[content_type])
     if not bound:
@@ -343,6 +371,7 @@ def _check_binding(content_type: str, content: _Body, author_id: str) -> None:
 def _is_strength(strength: object, *, required: bool) -> bool:
     if strength is None:
         return not required
+    # Spec 5: strength 0 to 1, required in an edge.
     return type(strength) in {int, float} and 0 <= strength <= 1  # type: ignore[operator]
 
 

@@ -1,8 +1,9 @@
-"""Where media come from, as far as it can be proved: accept, downgrade to UNKNOWN, or refuse.
+"""Checks the provenance of media: a claim is accepted, downgraded to UNKNOWN, or refused.
 
-The order is RFC-0002 11.5: unknown claims and missing or wrong client attestations downgrade, whatever was claimed;
-only then do AI_MODEL and HARDWARE have to prove themselves, and a wrong proof is refused. A broken edit history comes
-last and downgrades. A packet is stored as signed in every case; ``mutated`` is how the mode ``mutate`` shows it.
+The order is that of RFC-0002 11.5. Unknown claims, and missing or wrong client attestations, downgrade every claim.
+Then AI_MODEL and HARDWARE claims need a proof; a wrong proof is refused. Last, a broken edit history downgrades. A
+packet is always stored as signed; ``mutated`` makes the form that the mode ``mutate`` serves.
+
 Spec: specs/strata.md 9, 9.1, 9.2 (D10 to D14).
 """
 
@@ -14,11 +15,11 @@ from waystation.crypto.hashing import blake3_256, sha256
 from waystation.crypto.issuers import verify_with_key
 from waystation.crypto.signing import KeyPair, sign, verify_any
 from waystation.protocols.strata.canonical import canonicalise
-from waystation.protocols.strata.certificate import Leaf, check_chain
+from waystation.protocols.strata.keys.certificate import Leaf, check_chain
 from waystation.protocols.strata.packet import Packet, encode_signature, packet_id_text, parse_signature
 from waystation.protocols.strata.refusals import Code, Refusal, RefusedError
 
-__all__ = ["UNKNOWN", "Downgrade", "Lookup", "judge", "mutated", "restored", "sign_client_attestation"]
+__all__ = ["UNKNOWN", "Downgrade", "Lookup", "assess", "mutated", "restored", "sign_client_attestation"]
 
 UNKNOWN: Final = "UNKNOWN"
 """The origin type that claims nothing."""
@@ -29,7 +30,7 @@ _HARDWARE: Final = "HARDWARE_SECURE_ENCLAVE"
 _AI_MODEL: Final = "AI_MODEL"
 _SOFTWARE: Final = "SOFTWARE"
 _PROVABLE: Final = frozenset({_HARDWARE, _AI_MODEL, _SOFTWARE})
-_UNATTESTED: Final = frozenset({"client_signature", "platform_attestation"})  # what cannot cover itself: D13
+_UNATTESTED: Final = frozenset({"client_signature", "platform_attestation"})  # a signature cannot cover itself: D13
 _REMOVED: Final = frozenset(
     {"client_attestation", "device_id", "device_signature", "issuer_chain", "attestation_evidence"}
 )
@@ -37,7 +38,7 @@ _Body = dict[str, Any]
 
 
 class Lookup(Protocol):
-    """What a relay knows when it judges."""
+    """The roots, time and client keys that a check needs."""
 
     roots: Mapping[str, bytes]
     """Public key of each trusted root by name: 32 bytes, or an uncompressed point of 65 or 97."""
@@ -51,7 +52,7 @@ class Lookup(Protocol):
 
 
 class Downgrade(NamedTuple):
-    """A claim that is not believed; the packet is accepted with origin UNKNOWN."""
+    """A claim without proof; the packet is accepted with origin UNKNOWN."""
 
     claimed: str
     reason: str
@@ -62,8 +63,8 @@ class Downgrade(NamedTuple):
         return {"claimed": self.claimed, "origin_type": UNKNOWN, "reason": self.reason}
 
 
-def judge(packet: Packet, lookup: Lookup) -> Downgrade | None:
-    """Return the downgrade of a packet, or None when its claim stands or there is none.
+def assess(packet: Packet, lookup: Lookup) -> Downgrade | None:
+    """Return the downgrade of a packet, or None when its claim holds or there is none.
 
     Raises:
         RefusedError: missing_proof, invalid_issuer_chain, invalid_provenance or invalid_attestation.
@@ -72,16 +73,22 @@ def judge(packet: Packet, lookup: Lookup) -> Downgrade | None:
         return None
     header = packet.body["provenance_header"]
     claimed = header["origin_type"]
+    # Spec 9, item 1: no header, or UNKNOWN: nothing to prove.
     if claimed == UNKNOWN:
         return None
     if claimed not in _PROVABLE:
+        # Spec 9, item 1: a word other than the four: downgrade unknown_origin_type.
         return Downgrade(claimed, "unknown_origin_type")
+    # Spec 9, item 2: without a client attestation that holds: a downgrade, whatever was claimed (D11).
     if fault := _attestation_fault(packet.body, lookup):
         return Downgrade(claimed, fault)
+    # Spec 9, item 3: SOFTWARE stands.
     if claimed == _SOFTWARE:
         return None
+    # Spec 9, items 4 and 5: a missing or wrong proof of AI_MODEL or HARDWARE is a refusal.
     leaf = _prove_hardware(header, lookup) if claimed == _HARDWARE else _prove_model(header, lookup)
     signer = leaf.public_key if claimed == _HARDWARE else None
+    # Spec 9, item 6: a broken edit history: downgrade broken_edit_chain.
     if not _is_edit_chain_whole(header, packet.media_hashes, signer):
         return Downgrade(claimed, "broken_edit_chain")
     return None
@@ -95,12 +102,13 @@ def mutated(body: _Body, downgrade: Downgrade) -> tuple[bytes, _Body]:
     """
     header = body["provenance_header"]
     assert header["origin_type"] == downgrade.claimed
+    # Spec 9.1: in ``mutate`` the origin is UNKNOWN and the proofs are gone; id and signature stay as signed.
     shown = {name: value for name, value in header.items() if name not in _REMOVED} | {"origin_type": UNKNOWN}
     return canonicalise(body | {"provenance_header": shown}), header
 
 
 def restored(body: _Body, original_header: _Body) -> _Body:
-    """Return the packet as signed from one served in the mode ``mutate``; whoever restores checks the id after it."""
+    """Return the packet as signed from one served in the mode ``mutate``; the caller checks the id after it."""
     return body | {"provenance_header": original_header}
 
 
@@ -121,6 +129,7 @@ def sign_client_attestation(
         platform_attestation: format, payload and nonce; not covered by the signature.
     """
     named = {"client_id": client_id, "client_version": client_version}
+    # Spec 9.2: the client signs before the author does, and its signature leaves itself out (D13).
     bare = _with_attestation(body, named)
     proofs: _Body = {"client_signature": encode_signature(sign(client_key_pair, _client_digest(bare)))}
     if platform_attestation is not None:
@@ -137,8 +146,10 @@ def _client_digest(body: _Body) -> bytes:
     header = body["provenance_header"]
     attestation = {name: value for name, value in header["client_attestation"].items() if name not in _UNATTESTED}
     covered = _with_attestation(body, attestation)
+    # Spec 9.2: P is the canonical packet without packet_id and signature.
     covered = {name: value for name, value in covered.items() if name not in {"packet_id", "signature"}}
     genesis = header.get("genesis_media_hash") or ""
+    # Spec 9.2: SHA-256 of P, then origin_type, then genesis_media_hash, nothing when null.
     return sha256(canonicalise(covered) + header["origin_type"].encode() + genesis.encode())
 
 
@@ -150,9 +161,10 @@ def _attestation_fault(body: _Body, lookup: Lookup) -> str:
     if not isinstance(attestation, dict):
         return "invalid_client_attestation"
     client_id = attestation.get("client_id")
-    if not isinstance(client_id, str) or not is_did(client_id):  # nobody looks up, or remembers, what is no name
+    if not isinstance(client_id, str) or not is_did(client_id):  # no lookup, and no memory, for a text that is no DID
         return "unknown_client"
     keys = lookup.client_keys(client_id)[:CLIENT_KEYS_MAX]
+    # Spec 9, item 2: an unknown client is a downgrade, and so is a wrong signature.
     if not keys:
         return "unknown_client"
     signature = parse_signature(attestation.get("client_signature"))
@@ -169,11 +181,13 @@ def _prove_model(header: _Body, lookup: Lookup) -> Leaf:
 
 def _prove_hardware(header: _Body, lookup: Lookup) -> Leaf:
     device_id = header.get("device_id")
+    # Spec 9, item 5: device_id, device_signature or chain absent: missing_proof.
     if not isinstance(device_id, str) or not device_id:
         raise _refused(Code.MISSING_PROOF, "device_id")
     if header.get("device_signature") is None:
         raise _refused(Code.MISSING_PROOF, "device_signature")
     leaf = _vouched(header, lookup)
+    # Spec 9, item 5: the leaf's subject must be device_id.
     if leaf.subject != device_id:
         raise _refused(Code.INVALID_ISSUER_CHAIN, "device_not_bound")
     _check_proof(header, "device_signature", leaf, {"device_id": device_id})
@@ -185,6 +199,7 @@ def _prove_hardware(header: _Body, lookup: Lookup) -> Leaf:
 
 def _vouched(header: _Body, lookup: Lookup) -> Leaf:
     chain = header.get("issuer_chain")
+    # Spec 9, items 4 and 5: an absent chain is missing_proof, a wrong one invalid_issuer_chain.
     if chain is None or chain == []:
         raise _refused(Code.MISSING_PROOF, "issuer_chain")
     return check_chain(chain, lookup.roots, lookup.now, lookup.skew)
@@ -192,6 +207,7 @@ def _vouched(header: _Body, lookup: Lookup) -> Leaf:
 
 def _check_proof(header: _Body, name: str, leaf: Leaf, bound: dict[str, str]) -> None:
     """Check the leaf's signature in field ``name`` over claim, genesis and what is ``bound``."""
+    # Spec 9, items 4 and 5: the leaf signs the canonical claim, genesis hash and its own name.
     claim = {"genesis_media_hash": header.get("genesis_media_hash"), "origin_type": header["origin_type"]}
     signature = parse_signature(header.get(name))
     if signature is None or not verify_with_key(leaf.public_key, canonicalise(claim | bound), signature):
@@ -208,15 +224,18 @@ def _is_edit_chain_whole(header: _Body, media_hashes: tuple[str, ...], signer: b
     """
     expected = result = header.get("genesis_media_hash")
     for edit in header.get("edit_history") or ():
+        # Spec 9, item 6: the first prev_edit_hash is the genesis hash, each later one the hash of the entry before.
         if edit.get("prev_edit_hash") != expected:
             return False
         bare = canonicalise({name: value for name, value in edit.items() if name != "signature"})
+        # Spec 9, item 6: for hardware the device signs each entry without its signature.
         if signer is not None:
             signature = parse_signature(edit.get("signature"))
             if signature is None or not verify_with_key(signer, bare, signature):
                 return False
         expected = packet_id_text(blake3_256(bare))
         result = edit.get("resulting_media_hash")
+    # Spec 9, item 6: the last resulting_media_hash is in content.media.
     return result in media_hashes
 
 

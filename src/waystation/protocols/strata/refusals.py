@@ -1,6 +1,6 @@
-"""Why Strata says no: the wire codes of RFC-0004 3.5 with ours, and the details that say which rule it was.
+"""The reasons for which Strata refuses: the wire codes of RFC-0004 3.5, our additions, and details that name the rule.
 
-A refusal is a value. It becomes one ERROR message; the connection stays open unless ``End`` says why it does not.
+A refusal becomes one ERROR message. The connection stays open unless an ``End`` closes it.
 Spec: RFC-0004 3.5, 6.1, 6.2; specs/strata.md 11.
 """
 
@@ -13,7 +13,7 @@ __all__ = ["Code", "End", "Refusal", "RefusedError"]
 
 
 class Code(Enum):
-    """Wire codes of ERROR; the value is what stands on the wire, in journal and metrics."""
+    """Wire codes of ERROR; the wire, journal and metrics show the value."""
 
     INVALID_SIGNATURE = "invalid_signature"
     INVALID_SCHEMA = "invalid_schema"
@@ -39,7 +39,7 @@ class Code(Enum):
 
 
 class End(Enum):
-    """Why a connection ends."""
+    """The reason for which a connection ends."""
 
     SHUTDOWN = "shutdown"
     INVALID_TEXT = "invalid_text"
@@ -57,23 +57,24 @@ class End(Enum):
         return _STATUSES.get(self, 1008)
 
 
+# Spec 24.12: a text frame that is no UTF-8 closes with 1007; 13.3: shutdown with 1001, a stuck reader with 1013.
 _STATUSES: Final = {End.SHUTDOWN: 1001, End.INVALID_TEXT: 1007, End.NOT_READING: 1013, End.UPSTREAM_FAILED: 1000}
 
 
 class Refusal(NamedTuple):
-    """One ERROR in the making."""
+    """The content of one ERROR."""
 
     code: Code
     detail: str = ""
-    """Which rule, in lower_snake_case; may be empty."""
+    """The broken rule, in lower_snake_case; may be empty."""
     reason: str = ""
-    """A sentence for people; empty takes a standard one."""
+    """A sentence for display; empty takes a standard one."""
     extra: tuple[tuple[str, int | str], ...] = ()
     """Fields that the code demands, such as ``max_bytes`` or ``retry_after``."""
 
 
 class RefusedError(RemoteError):
-    """Raised by parsers; carries the refusal it stands for."""
+    """Raised by parsers; carries the refusal."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(f"{refusal.code.value}: {refusal.detail}")

@@ -1,4 +1,4 @@
-"""Settings of the Strata relay: the ``[strata]`` table of the node's configuration, protocol part."""
+"""Settings of the Strata relay: the protocol keys of the ``[strata]`` table in the node's configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ class Upstream(NamedTuple):
     url: str
     """ws:// or wss:// address."""
     relay_id: str
-    """Its DID; another one is not believed."""
+    """Its DID; a relay with another one is refused."""
     profile: str
-    """Which replication profile to ask for."""
+    """The replication profile to ask for."""
     ca: str = ""
     """PEM file of the authority that vouches for its certificate; empty takes the system's."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrataSettings:
-    """What an operator may change; every limit that is not here is fixed and named where it holds."""
+    """The settings that an operator may change; every other limit is fixed and named where it holds."""
 
     max_packet_bytes: int = setting(
         262_144, "Largest canonical packet that is accepted.", unit="bytes", at_least=1_024, at_most=1_048_576
@@ -73,7 +73,7 @@ class StrataSettings:
         "Relays to replicate from: url, relay_id (DID), profile (else FULL_ARCHIVE), ca (PEM of its authority).",
     )
     public_url: str = setting(
-        "", "WebSocket address that the descriptor tells others; empty publishes no descriptor packet."
+        "", "WebSocket address that the descriptor advertises; empty publishes no descriptor packet."
     )
 
 
@@ -92,6 +92,7 @@ def read_roots(entries: Sequence[str]) -> dict[str, bytes]:
             roots[name] = bytes.fromhex(key)
         except ValueError as error:
             raise LocalError(f"roots: not a key in hexadecimal: {key!r}") from error
+        # Spec 9: a root is Ed25519, P-256 or P-384.
         if not is_issuer_key(roots[name]):
             raise LocalError(f"roots: {key!r} is neither an Ed25519 key nor an uncompressed point of P-256 or P-384")
     return roots
@@ -123,6 +124,7 @@ def read_upstreams(entries: Sequence[Mapping[str, str]]) -> tuple[Upstream, ...]
         upstream = Upstream(
             entry.get("url", ""), entry.get("relay_id", ""), entry.get("profile", _PROFILES[0]), entry.get("ca", "")
         )
+        # Spec 10: a WebSocket at path /strata.
         if not upstream.url.startswith(("ws://", "wss://")):
             raise LocalError(f"upstreams: url = {upstream.url!r} is not a ws:// or wss:// address")
         if not is_did(upstream.relay_id):
@@ -131,12 +133,12 @@ def read_upstreams(entries: Sequence[Mapping[str, str]]) -> tuple[Upstream, ...]
             raise LocalError(f"upstreams: profile = {upstream.profile!r}; allowed: {', '.join(_PROFILES)}")
         upstreams.append(upstream)
     if len({upstream.relay_id for upstream in upstreams}) < len(upstreams):
-        raise LocalError("upstreams: one relay_id stands twice")
+        raise LocalError("upstreams: one relay_id is listed twice")
     return tuple(upstreams)
 
 
 def check_capabilities(name: str, entries: Sequence[str]) -> None:
-    """Check a list of what anybody may be given.
+    """Check a list of capabilities.
 
     Raises:
         LocalError: A word that is neither publish nor subscribe.

@@ -1,8 +1,8 @@
-"""Messages to and from text frames.
+"""Decodes the messages of clients, and encodes the relay's messages, as JSON text frames.
 
-Reading takes a parsed object and gives a message or a refusal; fields nobody knows are ignored, null is the same as
-absent. Writing splices canonical packet bytes into their envelope, because an EVENT is written once per subscriber
-and a packet is encoded once in its life. Spec: RFC-0004 3; specs/strata.md 10 to 13.
+Decoding takes a parsed object and returns a message or raises a refusal. Unknown fields are ignored; null equals
+absent. Encoding inserts a packet's canonical bytes into the EVENT of each subscriber, so a packet is encoded only once.
+Spec: RFC-0004 3; specs/strata.md 10 to 13.
 """
 
 import re
@@ -72,11 +72,12 @@ _REASONS: Final = {
 def demand_small(data: bytes, packet_bytes_max: int) -> None:
     """Refuse a frame that is surely too large for its packet before it becomes objects, which are many times its size.
 
-    These characters stand in the canonical form as often as in any other spelling, or more often where it was escaped.
+    These characters occur in the canonical form as often as in any other spelling, or more often where it was escaped.
 
     Raises:
         RefusedError: ``packet_too_large``.
     """
+    # Spec 14: a frame that surely holds too large a packet is refused unparsed.
     if len(data) > packet_bytes_max and sum(map(data.count, _MARKS)) > packet_bytes_max + _ENVELOPE_MARKS_MAX:
         raise RefusedError(Refusal(Code.PACKET_TOO_LARGE, "frame", extra=(("max_bytes", packet_bytes_max),)))
 
@@ -95,19 +96,21 @@ def read_message(body: object) -> Message:
     if kind == "SUBSCRIBE":
         return _read_subscribe(body)
     if kind == "UNSUBSCRIBE":
+        # Spec 10: UNSUBSCRIBE has no answer, so its client_msg_id is ignored.
         return Unsubscribe(_text(body, "subscription_id", ID_CHARS_MAX))
     if kind == "AUTH":
         return _read_auth(body)
+    # Spec 10: an unknown ``type`` is refused, and the connection stays open.
     raise _malformed("unknown_message_type" if isinstance(kind, str) else "type")
 
 
 def client_msg_id_of(body: object) -> str | None:
-    """Return what the reply must echo, even when the rest of the message is refused."""
+    """Return the ``client_msg_id`` to echo, even when the rest of the message is refused."""
     return _echo(body, "client_msg_id")
 
 
 def subscription_id_of(body: object) -> str | None:
-    """Return the subscription that a refused SUBSCRIBE meant, if it said so."""
+    """Return the subscription id of a refused SUBSCRIBE, if it has one."""
     return _echo(body, "subscription_id") if isinstance(body, dict) and body.get("type") == "SUBSCRIBE" else None
 
 
@@ -123,8 +126,10 @@ def encode_ok(
     parts = [b'{"type":"OK","packet_id":"', packet_id_text(packet_id).encode(), b'","status":"ACCEPTED"']
     if client_msg_id is not None:
         parts += (b',"client_msg_id":', orjson.dumps(client_msg_id))
+    # Spec 6.7, 6.10, 6.11: a known packet, attestation or metric is OK with duplicate (D19).
     if duplicate:
         parts.append(b',"duplicate":true')
+    # Spec 6.11: the packet that had this attestation or metric first.
     if duplicate_of is not None:
         parts += (b',"duplicate_of":"', packet_id_text(duplicate_of).encode(), b'"')
     if downgrade:
@@ -151,8 +156,10 @@ def encode_error(
     body.update(refusal.extra)
     if client_msg_id is not None:
         body["client_msg_id"] = client_msg_id
+    # Spec 24.13: every ERROR that a SUBSCRIBE causes carries its subscription_id.
     if subscription_id is not None:
         body["subscription_id"] = subscription_id
+    # Spec 11: packet_id is there when the packet's schema could be read.
     if packet_id is not None:
         body["packet_id"] = packet_id_text(packet_id)
     return orjson.dumps(body)
@@ -166,7 +173,7 @@ def encode_challenge(challenge: str, server_id: str, expires_at: int) -> bytes:
 
 
 def encode_auth_ok(author_id: str, capabilities: tuple[str, ...], client_msg_id: str | None) -> bytes:
-    """Return AUTH_OK with the capabilities that hold from now on."""
+    """Return AUTH_OK with the granted capabilities."""
     body: dict[str, Any] = {"type": "AUTH_OK", "author_id": author_id, "capabilities": list(capabilities)}
     if client_msg_id is not None:
         body["client_msg_id"] = client_msg_id
@@ -179,7 +186,7 @@ def encode_end_of_history(subscription_id: str, cursor: str, *, has_more: bool) 
 
 
 def encode_subscription_tail(subscription_id: str) -> bytes:
-    """Return the end of every EVENT of a subscription, from behind ``received_at``'s number."""
+    """Return the end of every EVENT of a subscription, from after ``received_at``'s number."""
     return b',"subscription_id":' + orjson.dumps(subscription_id) + b',"type":"EVENT"}'
 
 
@@ -195,7 +202,7 @@ def splice_event(packet: bytes, received_at: int, cursor: bytes, downgrade: byte
     """
     if downgrade:
         tail = b',"provenance_downgrade":%b%b' % (downgrade, tail)
-    # A join, because it takes half as long as a format, and readers of history wait for this line.
+    # A join, because it takes half as long as a format, and every EVENT of history passes this line.
     time = b"%d" % received_at
     if cursor:
         return b"".join((b'{"cursor":"', cursor, b'","packet":', packet, b',"received_at":', time, tail))
@@ -215,11 +222,13 @@ def _read_publish(body: dict[str, Any]) -> Publish:
 
 def _read_subscribe(body: dict[str, Any]) -> Subscribe:
     filters = body.get("filters")
+    # Spec 13: absent, null and [] mean any.
     if filters is None:
         filters = {}
     if not isinstance(filters, dict):
         raise _malformed("filters")
     limit = _optional_integer(filters, "limit")
+    # Spec 24.2: a negative limit is invalid_schema.
     if limit is not None and limit < 0:
         raise _malformed("limit")
     return Subscribe(
@@ -229,11 +238,14 @@ def _read_subscribe(body: dict[str, Any]) -> Subscribe:
             types=_texts(filters, "types", TYPES_MAX),
             since=_optional_integer(filters, "since"),
             until=_optional_integer(filters, "until"),
+            # Spec 10: an order other than desc is asc.
             descending=filters.get("order") == "desc",
         ),
+        # Spec 13: 100 when absent, 500 at most; more is capped.
         limit=LIMIT_DEFAULT if limit is None else min(limit, LIMIT_MAX),
         cursor=_cursor(filters),
         replication_profile=_optional_text(body, "replication_profile", ID_CHARS_MAX),
+        # Spec 10: want_eose that is not true is ignored.
         want_eose=body.get("want_eose") is True,
         client_msg_id=_optional_text(body, "client_msg_id", ID_CHARS_MAX),
     )
@@ -244,10 +256,12 @@ def _read_auth(body: dict[str, Any]) -> Auth:
     if not is_did(author_id):
         raise _malformed("author_id")
     signature = _text(body, "signature", 130)
+    # Spec 3: 0x and 128 hex digits, read in either case.
     if not _SIGNATURE.fullmatch(signature):
         raise _malformed("signature")
     capabilities = body.get("capabilities")
     if capabilities is not None:
+        # Spec 10: a list of texts, at most 32; unknown ones are ignored, not refused.
         capabilities = _texts(body, "capabilities", CAPABILITIES_MAX)
     return Auth(
         author_id=author_id,
@@ -267,6 +281,7 @@ def _text(body: dict[str, Any], name: str, chars_max: int) -> str:
 
 def _optional_text(body: dict[str, Any], name: str, chars_max: int) -> str | None:
     value = body.get(name)
+    # Spec 1: in messages null is the same as absent.
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > chars_max:
@@ -280,6 +295,7 @@ def _cursor(filters: dict[str, Any]) -> str | None:
         return None
     if not isinstance(value, str):
         raise _malformed("cursor")
+    # Spec 13: a cursor has at most 512 characters.
     if len(value) > CURSOR_CHARS_MAX:
         raise RefusedError(Refusal(Code.INVALID_CURSOR, "too_long"))
     return value
@@ -293,6 +309,7 @@ def _texts(body: dict[str, Any], name: str, count_max: int) -> tuple[str, ...]:
         raise _malformed(name)
     if not all(isinstance(entry, str) and len(entry) <= FILTER_CHARS_MAX for entry in value):
         raise _malformed(name)
+    # Spec 24.4: lists are sets.
     return tuple(sorted(set(value)))
 
 

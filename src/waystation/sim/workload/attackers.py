@@ -1,4 +1,4 @@
-"""Actors who must be found: each does one thing in one hour at one node, far beyond what honest people do."""
+"""Generates attackers that the pipeline must detect: each abuses one node in one hour, far beyond honest behaviour."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from waystation.core.facts import Outcome
 from waystation.journal.events import DeliveryFinished, Event, PacketJudged, Refused, WorkJudged
 from waystation.journal.segment import date_of
 from waystation.sim.workload.plan import DAY_US, HOUR_US, MINUTE_US, SECOND_US, Plan
+from waystation.sim.workload.scenarios import Parameters
 from waystation.sim.workload.stage import Stage
 from waystation.sim.workload.truth import Actor
 
@@ -37,54 +38,43 @@ class Attackers:
             if name in stage.plan.scenarios and stage.begin_us <= at_us < stage.end_us:
                 node = order % len(stage.plan.nodes)
                 person = stage.plan.nodes[node].reference(stage.plan.week_of(at_us), self._persons[name])
-                act(stage, node, person, at_us)
+                act(stage, node, person, at_us, stage.plan.scenarios[name])
 
-    def _replay(self, stage: Stage, node: int, person: bytes, at_us: int) -> None:
-        n = stage.plan.param("replay_attacker", "per_minute") or 0
-        minutes = stage.plan.param("replay_attacker", "minutes") or 0
-        for minute in range(minutes):
-            now_us = at_us + minute * MINUTE_US
+    def _replay(self, stage: Stage, node: int, person: bytes, at_us: int, how: Parameters) -> None:
+        n, again = how["per_minute"], max(1, how["per_minute"] // 4)
+        for now_us in range(at_us, at_us + how["minutes"] * MINUTE_US, MINUTE_US):
             self._judge(stage, node, person, now_us, "duplicate", None, n)
-            self._judge(stage, node, person, now_us + SECOND_US, "invalid_timestamp", "too_old", max(1, n // 4))
-        last_us = at_us + (minutes - 1) * MINUTE_US + SECOND_US
-        self._name(stage, node, "replay", "strata", "peer", person, at_us, last_us, minutes * (n + max(1, n // 4)))
+            self._judge(stage, node, person, now_us + SECOND_US, "invalid_timestamp", "too_old", again)
+        last_us = at_us + (how["minutes"] - 1) * MINUTE_US + SECOND_US
+        self._name(stage, node, "replay", "strata", "peer", person, at_us, last_us, how["minutes"] * (n + again))
 
-    def _burst(self, stage: Stage, node: int, person: bytes, at_us: int) -> None:
-        n = stage.plan.param("burst_flooder", "per_second") or 0
-        seconds = stage.plan.param("burst_flooder", "seconds") or 0
+    def _burst(self, stage: Stage, node: int, person: bytes, at_us: int, how: Parameters) -> None:
+        n, seconds = how["per_second"], how["seconds"]
         network = stage.plan.nodes[node].reference(stage.plan.week_of(at_us), self._network)
-        for second in range(seconds):
-            now_us = at_us + second * SECOND_US
+        for now_us in range(at_us, at_us + seconds * SECOND_US, SECOND_US):
             self._judge(stage, node, person, now_us, "rate_limited", "publish", n)
             stage.later(node, Refused(now_us, "node", None, "address_full", n, network))
         last_us = at_us + (seconds - 1) * SECOND_US
         self._name(stage, node, "burst", "strata", "peer", person, at_us, last_us, n * seconds)
         self._name(stage, node, "burst", "node", "source", network, at_us, last_us, n * seconds)
 
-    def _farm(self, stage: Stage, node: int, person: bytes, at_us: int) -> None:
-        n = stage.plan.param("work_farmer", "per_minute") or 0
-        minutes = stage.plan.param("work_farmer", "minutes") or 0
-        by = stage.plan.nodes[node]
-        for minute in range(minutes):
-            for each in range(n):
-                now_us = at_us + minute * MINUTE_US + each * SECOND_US
-                facts = stage.truth.capacity_day(by.node_id, date_of(now_us + by.skew_us).isoformat())
-                stage.truth.worked(facts, _FARM_BITS)
-                stage.later(node, WorkJudged(now_us, "lprp", person, "lease", "accepted", _FARM_BITS, 90_000))
-        last_us = at_us + (minutes - 1) * MINUTE_US + (n - 1) * SECOND_US
-        self._name(stage, node, "work_farming", "lprp", "peer", person, at_us, last_us, n * minutes)
+    def _farm(self, stage: Stage, node: int, person: bytes, at_us: int, how: Parameters) -> None:
+        by, times = stage.plan.nodes[node], _times(at_us, how)
+        for now_us in times:
+            facts = stage.truth.capacity_day(by.node_id, date_of(now_us + by.skew_us).isoformat())
+            stage.truth.worked(facts, _FARM_BITS)
+            stage.later(node, WorkJudged(now_us, "lprp", person, "lease", "accepted", _FARM_BITS, 90_000))
+        self._name(stage, node, "work_farming", "lprp", "peer", person, at_us, max(times, default=at_us), len(times))
 
-    def _spend(self, stage: Stage, node: int, person: bytes, at_us: int) -> None:
-        n = stage.plan.param("spent_capabilities", "per_minute") or 0
-        minutes = stage.plan.param("spent_capabilities", "minutes") or 0
-        for minute in range(minutes):
-            for each in range(n):
-                now_us = at_us + minute * MINUTE_US + each * SECOND_US
-                outcome, attempt = Outcome.BAD_CAPABILITY, self._rng.randbytes(16)
-                stage.later(node, DeliveryFinished(now_us, "bhumi", attempt, person, outcome, None, 0, 1))
-                stage.truth.delivered(stage.hour(node, now_us), "bhumi", outcome.value, 1, 0)
-        last_us = at_us + (minutes - 1) * MINUTE_US + (n - 1) * SECOND_US
-        self._name(stage, node, "spent_capability", "bhumi", "peer", person, at_us, last_us, n * minutes)
+    def _spend(self, stage: Stage, node: int, person: bytes, at_us: int, how: Parameters) -> None:
+        outcome, times = Outcome.BAD_CAPABILITY, _times(at_us, how)
+        for now_us in times:
+            attempt = self._rng.randbytes(16)
+            stage.later(node, DeliveryFinished(now_us, "bhumi", attempt, person, outcome, None, 0, 1))
+            stage.truth.delivered(stage.hour(node, now_us), "bhumi", outcome.value, 1, 0)
+        self._name(
+            stage, node, "spent_capability", "bhumi", "peer", person, at_us, max(times, default=at_us), len(times)
+        )
 
     def _judge(
         self, stage: Stage, node: int, person: bytes, at_us: int, verdict: str, detail: str | None, n: int
@@ -100,6 +90,12 @@ class Attackers:
         by = stage.plan.nodes[node]
         times = (first + by.skew_us, last + by.skew_us)
         stage.truth.actors.append(Actor(rule, protocol, kind, by.node_id, ref.hex(), *times, n))
+
+
+def _times(at_us: int, how: Parameters) -> list[int]:
+    """Return when somebody acts who does so many times in each minute, a second apart."""
+    minutes = range(at_us, at_us + how["minutes"] * MINUTE_US, MINUTE_US)
+    return [minute_us + each * SECOND_US for minute_us in minutes for each in range(how["per_minute"])]
 
 
 def _begin_us(plan: Plan, name: str) -> int:

@@ -1,8 +1,8 @@
-"""Deliveries and connections of Bhumi, LPRP and MERK, with the oddities of honest people.
+"""Generates delivery and connection events of Bhumi, LPRP and MERK, including the irregularities of honest clients.
 
-Retries are joined to one outcome, answers that got lost are asked for again and come from the cache, recipients are
-away, capabilities are used twice because an acknowledgement was lost, and what a node had begun when it was killed
-stays unfinished.
+Several retries share one outcome. A lost answer is requested again and served from the cache. Recipients may be
+offline. A capability may be used twice after a lost acknowledgement. Work in progress when a node is killed stays
+unfinished.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Habit(NamedTuple):
     """Up to which draw, what outcome, after how many microseconds on average."""
     at_once: tuple[tuple[float, Outcome], ...]
     """Up to which draw, what outcome known at once."""
-    told_twice: float
+    reported_twice: float
     """Share of answered attempts whose acceptance has an event of its own."""
     gathered_max: int
     """How many attempts one event may stand for, of those known at once."""
@@ -64,7 +64,7 @@ class Deliveries:
         self._rng = plan.stream(habit.protocol)
         self._attempts = round(attempts)
         self._people = [self._rng.randbytes(32) for _ in range(recipients)]
-        # A node's run has one name for all protocols, and each counts from nought: only the protocol tells them apart.
+        # A node's run has one name for all protocols, and each counts from 0: the protocol distinguishes them.
         runs = plan.stream("runs")
         self._boots = [runs.randbytes(8) for _ in plan.nodes]
         self._numbers = [0] * len(plan.nodes)
@@ -110,12 +110,12 @@ class Deliveries:
         outcome, mean_us = next((each, mean_us) for below, each, mean_us in habit.answered if draw < below)
         # A long tail, as real latencies have, without the logarithms of a real distribution.
         latency_us = min(1 + int(mean_us * (0.3 + random()) / (0.05 + random())), _LATENCY_MAX_US)
-        told = random() < habit.told_twice
+        is_reported = random() < habit.reported_twice
         reply = size // 2 if outcome is Outcome.OK else 0
         tries = _RETRIES[int(random() * 10)]
-        carried = reply if told else size + reply
+        carried = reply if is_reported else size + reply
         hour, count = stage.hour(node, at_us), stage.truth.delivered
-        if told:
+        if is_reported:
             stage.out[node].append(DeliveryAccepted(at_us, habit.protocol, attempt, person, size))
         ends_us = at_us + latency_us
         finished = DeliveryFinished(ends_us, habit.protocol, attempt, person, outcome, latency_us, carried, tries)
@@ -124,7 +124,7 @@ class Deliveries:
             count(hour, habit.protocol, outcome.value, 1, size + reply)
             return
         done = partial(count, hour, habit.protocol, outcome.value, 1, size + reply)
-        lost = partial(count, hour, habit.protocol, UNFINISHED, 1, size) if told else _nothing
+        lost = partial(count, hour, habit.protocol, UNFINISHED, 1, size) if is_reported else _nothing
         stage.later(node, finished, done, lost)
 
 

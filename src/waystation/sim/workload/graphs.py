@@ -1,4 +1,4 @@
-"""Facts about small graphs, found the plainest way there is: they are what cleverer code is compared with."""
+"""Computes facts about small graphs by brute force, as a reference for the pipeline's faster algorithms."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

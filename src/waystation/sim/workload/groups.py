@@ -1,9 +1,8 @@
-"""Groups of Bramble Sync: messages that depend on each other, arriving at every node in an order of their own.
+"""Generates message groups of Bramble Sync (BSP): messages with dependencies, which reach each node in its own order.
 
-A message that arrives before what it depends on waits. References change weekly and join nothing across the change, so
-a group is told anew each week; one group goes on over the change, and its first message then depends on one that nobody
-has seen by that name. Invalid messages and what depends on them are a tree beside the rest, so that root and distance
-of each are known from how it was made.
+A message that arrives before its dependencies waits. References change weekly and cannot be linked across weeks, so
+each week describes a group anew. One group continues across the change; its first message then depends on an unknown
+one. Invalid messages and their dependants form a separate tree, so the root and distance of each are known.
 """
 
 from dataclasses import dataclass, field
@@ -69,10 +68,8 @@ class Groups:
         self._groups: dict[tuple[int, int], _Group] = {}
         day = min(plan.param("bsp_invalid_root", "day") or 0, plan.days - 1)
         self._bad_slot = day * DAY_US // plan.slot_us
-
-    def expected(self, plan: Plan) -> float:
-        """Return about how many events a node has of these in a slot."""
-        return self._a_slot * (1.2 + len(plan.nodes))
+        self.expected = self._a_slot * (1.2 + len(plan.nodes))
+        """About how many events a node has of these in a slot."""
 
     def play(self, stage: Stage) -> None:
         """Let a slot's messages be written."""
@@ -85,10 +82,10 @@ class Groups:
         if stage.slot == self._bad_slot and "bsp_invalid_root" in plan.scenarios:
             self._spoil(stage)
 
-    def tell(self, plan: Plan) -> list[dict[str, Any]]:
+    def describe(self, plan: Plan) -> list[dict[str, Any]]:
         """Return what is true of each group at each node, by week."""
         return [
-            self._tell_view(plan, group, node)
+            self._describe_view(plan, group, node)
             for _, group in sorted(self._groups.items())
             for node in range(len(plan.nodes))
             if group.views[node].states
@@ -215,7 +212,7 @@ class Groups:
             entry = {"message_ref": names[1].hex(), "root_ref": refer(group.ids[root]).hex(), "distance": distance}
             view.invalid.append(entry)
 
-    def _tell_view(self, plan: Plan, group: _Group, node: int) -> dict[str, Any]:
+    def _describe_view(self, plan: Plan, group: _Group, node: int) -> dict[str, Any]:
         view, by = group.views[node], plan.nodes[node]
         counts = dict.fromkeys(("delivered", "waiting", "deleted", "invalid_root", "invalid"), 0)
         for state in view.states.values():

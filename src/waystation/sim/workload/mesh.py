@@ -1,7 +1,7 @@
-"""The mesh of MERK: which nodes are linked and when, what look-ups find, and the day on which it falls in two.
+"""Generates MERK mesh events: links between nodes, their ends, look-up results, and the day on which the mesh splits.
 
-All but the last node form a ring; the last one hangs on the first, whose loss would cut it off. A link that ends is
-told by both of its ends, unless one was killed at that moment.
+All nodes but the last form a ring; the last is linked only to the first, so losing the first isolates it. Both ends
+report the end of a link, unless one of them was killed at that moment.
 """
 
 from typing import Final
@@ -49,10 +49,8 @@ class Mesh:
         self._heal_us = min(self._split_us + (hours or 0) * HOUR_US, plan.end_us)
         self._streams = {pair: plan.stream(f"link {pair}") for pair in links_of(len(plan.nodes))}
         self._links = [self._begin(plan, pair, plan.start_us + _MARGIN_US) for pair in self._streams]
-
-    def expected(self, plan: Plan) -> float:
-        """Return about how many events a node has of these in a slot."""
-        return self._lookups + 2 * plan.slot_us / sum(_LIFE_US) * 2
+        self.expected = self._lookups + 2 * plan.slot_us / sum(_LIFE_US) * 2
+        """About how many events a node has of these in a slot."""
 
     def play(self, stage: Stage) -> None:
         """Let a slot's links end and begin again, and look for clients."""
@@ -92,7 +90,7 @@ class Mesh:
         lasted_us = link.until_us - link.from_us
         for node, other in (link.pair, link.pair[::-1]):
             out, into = (sent, received) if node == link.pair[0] else (received, sent)
-            # A killed node tells nothing, nor does the one that still runs when the workload ends.
+            # A killed node reports nothing, nor does the one that still runs when the workload ends.
             if last and ((node, stage.slot) in plan.kills or self._runs_on(plan, stage.slot, node)):
                 continue
             by, peer = plan.nodes[node], plan.nodes[other]

@@ -1,8 +1,7 @@
-"""Lines that another version of a node wrote, or a broken one: what is missing, what is new, and what must not pass.
+"""Generates journal lines of older, newer or broken node versions, with canary words that must not pass the pipeline.
 
-A canary is a word that occurs nowhere else. Each stands where a payload, a sender or a preimage might be smuggled in:
-in fields nobody knows, in attributes of a kind that has no such, in free text where a word belongs, in lines that are
-none. Whoever finds one behind the pipeline has found a leak.
+A canary is a unique word in a place where a payload, a sender or a secret might leak. The places are unknown fields,
+unknown attributes, free text, and lines that are not valid JSON. A canary in the pipeline's output is a leak.
 """
 
 from collections import Counter
@@ -32,7 +31,7 @@ class Mixture(NamedTuple):
         rng = plan.stream("canaries")
         return cls(tuple(f"CANARY{rng.randbytes(8).hex()}" for _ in _PLACES))
 
-    def told(self) -> list[dict[str, str]]:
+    def described(self) -> list[dict[str, str]]:
         """Return each canary and where it stands."""
         pairs = zip(self.canaries, _PLACES, strict=True)
         return [{"canary": canary, "where": place} for canary, place in pairs]

@@ -1,21 +1,22 @@
-"""Packets of Strata: published at one node, replicated to the others, signed for real and archived.
+"""Generates Strata packets with real signatures: published at one node, replicated to the others, and archived.
 
-A packet is signed once and shared by all nodes, since signing is what costs. The honest oddities: a packet comes from
-two relays and is a duplicate the second time, a client whose answer got lost publishes again, and an author
-who posts in a hurry is told to slow down.
+Each packet is signed once and shared by all nodes, because signing dominates the cost. Honest irregularities are
+included. A packet arrives from two relays, a client publishes again after a lost answer, or an author posts too fast.
 """
 
 import hashlib
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from waystation.crypto.signing import KeyPair
 from waystation.journal.archive import ArchivedPacket
 from waystation.journal.events import PacketJudged
 from waystation.journal.segment import date_of
-from waystation.protocols.strata.packet import Packet, make_packet
 from waystation.sim.workload.plan import DAY_US, MINUTE_US, SECOND_US, Plan
 from waystation.sim.workload.stage import Stage
+
+if TYPE_CHECKING:
+    from waystation.protocols.strata.packet import Packet
 
 __all__ = ["AUTHORS", "Packets", "author_of"]
 
@@ -47,10 +48,8 @@ class Packets:
         self._forgeries = plan.param("bad_signatures", "packets") or 0
         self._forge_rng = plan.stream("bad signatures")
         self._forge_slot = plan.slots // 2
-
-    def expected(self, plan: Plan) -> float:
-        """Return about how many events a node has of these in a slot."""
-        return self._a_slot * (1.0 + 0.3 * (len(plan.nodes) > 1)) + 1
+        self.expected = self._a_slot * (1.0 + 0.3 * (len(plan.nodes) > 1)) + 1
+        """About how many events a node has of these in a slot."""
 
     def play(self, stage: Stage) -> None:
         """Let a slot's packets be published."""
@@ -74,8 +73,8 @@ class Packets:
             return
         self._accept(stage, origin, None, packet, number, at_us)
         if hurry:
-            self._again(stage, origin, packet, number, at_us + SECOND_US, client=True)
-            self._slow_down(stage, origin, packet, number, at_us + SECOND_US)
+            self._turn_down(stage, origin, packet, number, at_us + SECOND_US)
+            self._turn_down(stage, origin, packet, number, at_us + SECOND_US, ("rate_limited", "publish"), n=2)
         for node in range(len(plan.nodes)):
             if node == origin:
                 continue
@@ -86,9 +85,11 @@ class Packets:
                 continue
             self._accept(stage, node, origin, packet, number, at_us + delays[node])
             if twice[node] and len(plan.nodes) > 2:
-                self._again(stage, node, packet, number, at_us + delays[node] + 2 * SECOND_US)
+                self._turn_down(stage, node, packet, number, at_us + delays[node] + 2 * SECOND_US, client=False)
 
-    def _make(self, at_us: int, number: int, content_type: str, chance: int, mortal: bool, behind_s: int) -> Packet:
+    def _make(self, at_us: int, number: int, content_type: str, chance: int, mortal: bool, behind_s: int) -> "Packet":
+        from waystation.protocols.strata.packet import make_packet  # noqa: PLC0415 - a workload without it needs no Strata
+
         # Never before midnight: a packet belongs to the date on which it was published.
         second = at_us // SECOND_US
         timestamp = max(second - behind_s, second - second % (DAY_US // SECOND_US))
@@ -97,7 +98,15 @@ class Packets:
         return make_packet(self._authors[number], content, timestamp=timestamp, expires_at=expires_at)
 
     def _accept(
-        self, stage: Stage, node: int, source: int | None, packet: Packet, number: int, at_us: int, *, told: bool = True
+        self,
+        stage: Stage,
+        node: int,
+        source: int | None,
+        packet: "Packet",
+        number: int,
+        at_us: int,
+        *,
+        is_reported: bool = True,
     ) -> None:
         plan = stage.plan
         by, week = plan.nodes[node], plan.week_of(at_us)
@@ -130,27 +139,32 @@ class Packets:
             *(at_us, "strata", packet.packet_id, mine_us // SECOND_US, packet.author_id, content_type),
             *(packet.timestamp, packet.expires_at, self._dids[number], packet.canonical),
         )
-        if told:
+        if is_reported:
             hour = stage.hour(node, at_us)
             stage.later(node, judged, partial(stage.truth.judged, hour, "accepted", None, 1, size))
         day = stage.truth.archived[by.node_id].setdefault(date_of(mine_us).isoformat(), [])
         stage.later(node, stored, partial(day.append, packet.packet_id.hex()))
 
-    def _again(self, stage: Stage, node: int, packet: Packet, number: int, at_us: int, *, client: bool = False) -> None:
+    def _turn_down(
+        self,
+        stage: Stage,
+        node: int,
+        packet: "Packet",
+        number: int,
+        at_us: int,
+        verdict: tuple[str, str | None] = ("duplicate", None),
+        *,
+        n: int = 1,
+        client: bool = True,
+    ) -> None:
+        """Let a node see a packet ``n`` times, from a client or the next node, and not accept it."""
         plan, by = stage.plan, stage.plan.nodes[node]
         week, other = plan.week_of(at_us), (node + 1) % len(plan.nodes)
         relay = None if client else by.reference(week, plan.nodes[other].key_pair.public)
         author, source = by.reference(week, self._dids[number]), "client" if client else "peer"
-        size = len(packet.canonical)
-        event = PacketJudged(at_us, "strata", "duplicate", None, author, relay, source, size, 1)
-        stage.later(node, event, partial(stage.truth.judged, stage.hour(node, at_us), "duplicate", None, 1, size))
-
-    def _slow_down(self, stage: Stage, node: int, packet: Packet, number: int, at_us: int) -> None:
-        author = stage.plan.nodes[node].reference(stage.plan.week_of(at_us), self._dids[number])
-        size = 2 * len(packet.canonical)
-        event = PacketJudged(at_us, "strata", "rate_limited", "publish", author, None, "client", size, 2)
-        hour = stage.hour(node, at_us)
-        stage.later(node, event, partial(stage.truth.judged, hour, "rate_limited", "publish", 2, size))
+        size = n * len(packet.canonical)
+        event = PacketJudged(at_us, "strata", *verdict, author, relay, source, size, n)
+        stage.later(node, event, partial(stage.truth.judged, stage.hour(node, at_us), *verdict, n, size))
 
     def _forge(self, stage: Stage) -> None:
         """Put a packet with another packet's signature into an archive, as a broken or lying node would."""
@@ -161,7 +175,7 @@ class Packets:
         head, _, tail = good.canonical.partition(_MARK)
         foreign = other.canonical.partition(_MARK)[2][:_SIGNATURE_CHARS]
         forged = good._replace(canonical=head + _MARK + foreign + tail[_SIGNATURE_CHARS:])
-        self._accept(stage, 0, None, forged, number, at_us, told=False)
+        self._accept(stage, 0, None, forged, number, at_us, is_reported=False)
         stage.truth.bad_signatures.append(good.packet_id.hex())
 
     def _is_dropped(self, plan: Plan, node: int, number: int, draw: float) -> bool:

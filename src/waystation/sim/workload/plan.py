@@ -1,7 +1,7 @@
-"""What is decided before the first event: the nodes, the span of time and how it is cut, and who is killed when.
+"""Plans a workload before any event: the nodes, the time span and its slots, and which node is killed when.
 
-Everything is drawn from streams of their own, each named after what draws from it. So a scenario that is added changes
-what it says and nothing else: the honest load below it stays the same, event by event.
+Each consumer draws from its own named random stream. Adding a scenario therefore leaves the honest load unchanged,
+event by event.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""What nodes see of other relays: honest ones of which some are nodes themselves, and one relay for each bad habit.
+"""Generates the nodes' observations of Bhumi relays: honest ones, and one relay for each kind of misbehaviour.
 
-A relay behaves by its own timeline, and that timeline is the truth. What must follow from it is said with room to
-spare, in the words of whoever runs relays and not in those of the score.
+Each relay follows its own timeline. The expected verdicts are derived from that timeline, with margins, and without the
+pipeline's score.
 """
 
 import hashlib
@@ -48,15 +48,11 @@ class Relays:
         hours = plan.slot_us / HOUR_US
         self._probes = max(round(plan.slot_events * len(plan.nodes) * _SHARE / len(honest)) - 4, round(hours / 3), 1)
         self._bad_probes = max(self._probes, round(_BAD_PER_HOUR * hours))
-        self._watched = honest
-        self._honest = len(honest)
         bad = [_bad(plan, name) for name in _HABITS if name in plan.scenarios]
         self._relays += bad
         self._watched = honest + [(node, relay) for node in range(len(plan.nodes)) for relay in bad]
-
-    def expected(self, plan: Plan) -> float:
-        """Return about how many events a node has of honest relays in a slot."""
-        return (self._probes + 4) * self._honest / len(plan.nodes)
+        self.expected = (self._probes + 4) * len(honest) / len(plan.nodes)
+        """About how many events a node has of honest relays in a slot."""
 
     def play(self, stage: Stage) -> None:
         """Let a slot's relays be looked at."""
@@ -72,7 +68,7 @@ class Relays:
                 elif relay.habit == "tampering_relay" and node == 0:
                     self._tamper(stage, relay)
 
-    def tell(self, plan: Plan) -> dict[str, dict[str, object]]:
+    def describe(self, plan: Plan) -> dict[str, dict[str, object]]:
         """Return what must become of each relay."""
         return {relay.relay_id: _truth_of(plan, relay) for relay in self._relays}
 

@@ -1,6 +1,6 @@
-"""The scenarios by name, and the parameters of each.
+"""The workload scenarios by name, with the default parameters of each.
 
-Each plays beside the honest load. Days count from 0; a day beyond the workload's last is its last.
+Scenarios run on top of the honest load. Days count from 0; a later day than the last means the last.
 """
 
 from collections.abc import Iterable, Mapping

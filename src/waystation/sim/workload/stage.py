@@ -1,7 +1,7 @@
-"""Where a slot's events gather: what every topic writes to, and what must wait for a later slot.
+"""Collects the events of one time slot for every node, and keeps events that belong to a later slot.
 
-Topics speak in true time. A node whose clock is ahead writes its own; ``hour`` tells which hour of it a moment falls
-into, since that is what stands in the tables.
+Generators use true time. A node with a fast clock writes its own time; ``hour`` maps a moment to the hour that the
+node's records will show.
 """
 
 from collections.abc import Callable

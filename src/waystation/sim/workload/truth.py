@@ -1,6 +1,6 @@
-"""What is true of a workload: plain dictionaries that are filled in while it is made.
+"""Collects the expected results of a workload as plain dictionaries while its events are generated.
 
-Nothing here asks the rules what they would find. Whoever makes an event says in the same breath what it means.
+The generator of an event also records its meaning. The pipeline's rules are not used.
 """
 
 from collections import Counter, defaultdict
@@ -51,13 +51,13 @@ class SegmentTruth(NamedTuple):
 
 
 class Truth:
-    """What is known so far; ``document`` tells it as JSON takes it."""
+    """What is known so far; ``document`` returns it as JSON takes it."""
 
     def __init__(self, node_ids: Iterable[str]) -> None:
         self.node_ids = list(node_ids)
         self.kinds: dict[str, Counter[str]] = {node_id: Counter() for node_id in self.node_ids}
-        self.deliveries: dict[tuple[int, str, str], list[int]] = {}
-        self.verdicts: dict[tuple[int, str, str, str], list[int]] = {}
+        self.deliveries: dict[tuple[int, str, str], list[int]] = defaultdict(_nothing)
+        self.verdicts: dict[tuple[int, str, str, str], list[int]] = defaultdict(_nothing)
         self.archived: dict[str, dict[str, list[str]]] = {node_id: {} for node_id in self.node_ids}
         self.bad_signatures: list[str] = []
         self.connections: dict[str, Counter[str]] = {node_id: Counter() for node_id in self.node_ids}
@@ -77,16 +77,13 @@ class Truth:
 
     def delivered(self, hour: int, protocol: str, outcome: str, n: int, size_bytes: int) -> None:
         """Count attempts that began in an hour and ended in an outcome."""
-        entry = self.deliveries.get((hour, protocol, outcome))
-        if entry is None:
-            self.deliveries[hour, protocol, outcome] = [n, size_bytes]
-        else:
-            entry[0] += n
-            entry[1] += size_bytes
+        entry = self.deliveries[hour, protocol, outcome]
+        entry[0] += n
+        entry[1] += size_bytes
 
     def judged(self, hour: int, verdict: str, detail: str | None, n: int, size_bytes: int) -> None:
         """Count packets of Strata that got a verdict in an hour."""
-        entry = self.verdicts.setdefault((hour, "strata", verdict, detail or ""), [0, 0])
+        entry = self.verdicts[hour, "strata", verdict, detail or ""]
         entry[0] += n
         entry[1] += size_bytes
 
@@ -149,6 +146,11 @@ _CAPACITY: Final = (
     *("samples", "peak_connections", "messages", "bytes_in", "bytes_out", "cpu_us"),
     *("memory_bytes", "store_bytes", "pow_accepted", "pow_turned_down", "pow_work"),
 )
+
+
+def _nothing() -> list[int]:
+    """Return a number and a size of things that have not occurred yet."""
+    return [0, 0]
 
 
 def _p99(values: list[int]) -> int | None:

@@ -1,4 +1,4 @@
-"""From a slot's events to files, as a node's writer leaves them, and as bad luck and bad transport deliver them."""
+"""Writes each slot's events as journal and archive files, some of them late, duplicated, reordered or truncated."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ class Writer:
         if stage.slot == 0 and "truncated_segment" in self._plan.scenarios:
             yield from self._rubbish(stage)
         if stage.slot == 0 and "schema_mix" in self._plan.scenarios:
-            stage.truth.canaries = self._mixture.told()
+            stage.truth.canaries = self._mixture.described()
         for by in self._plan.nodes:
             killed = (by.index, stage.slot) in self._plan.kills
             parts = list(self._parts(stage, by, killed))
@@ -99,16 +99,16 @@ class Writer:
         fillers = _FILLERS if torn else 0
         rows = _rows_of(part, fillers)
         if odd & _ALTERING or torn:
-            data, told = self._alter(encode_lines(rows, 0).splitlines(keepends=True), part, odd, torn=torn)
+            data, segment = self._alter(encode_lines(rows, 0).splitlines(keepends=True), part, odd, torn=torn)
         else:
-            data, told = encode_lines(rows, 0), _told("", "journal", len(rows), sealed=part.sealed)
-        told = told._replace(path=path, shipment=2 if "late" in odd else 1, oddities=tuple(sorted(odd)))
-        self._count(stage, part, told)
-        yield WorkloadFile(told.shipment, path, data)
+            data, segment = encode_lines(rows, 0), _segment("", "journal", len(rows), sealed=part.sealed)
+        segment = segment._replace(path=path, shipment=2 if "late" in odd else 1, oddities=tuple(sorted(odd)))
+        self._count(stage, part, segment)
+        yield WorkloadFile(segment.shipment, path, data)
         if "copied" in odd:
             copy = f"node-{part.by.node_id}/journal/copies/{part.name.text}{SEALED_SUFFIX}"
-            shipment = max(told.shipment, 1 + part.name.number % 2)
-            stage.truth.segments.append(told._replace(path=copy, shipment=shipment, oddities=(*sorted(odd), "copy")))
+            shipment = max(segment.shipment, 1 + part.name.number % 2)
+            stage.truth.segments.append(segment._replace(path=copy, shipment=shipment, oddities=(*sorted(odd), "copy")))
             yield WorkloadFile(shipment, copy, data)
 
     def _oddities(self, stage: Stage, part: _Part, *, torn: bool) -> set[str]:
@@ -147,21 +147,21 @@ class Writer:
             own += again
         if "shuffled" in odd:
             self._plan.stream(f"shuffle {part.key}").shuffle(own)
-        told = _told("", "journal", promised, sealed=True)
-        told = told._replace(lines_good=promised - bad + twice, lines_bad=bad, lines_twice=twice)
-        return b"".join([lines[0], *own, last]), told
+        segment = _segment("", "journal", promised, sealed=True)
+        segment = segment._replace(lines_good=promised - bad + twice, lines_bad=bad, lines_twice=twice)
+        return b"".join([lines[0], *own, last]), segment
 
-    def _count(self, stage: Stage, part: _Part, told: SegmentTruth) -> None:
+    def _count(self, stage: Stage, part: _Part, segment: SegmentTruth) -> None:
         truth, kinds = stage.truth, stage.truth.kinds[part.by.node_id]
-        truth.segments.append(told)
+        truth.segments.append(segment)
         kinds.update({_KIND_OF[kind]: n for kind, n in Counter(map(type, part.events)).items()})
         kinds["segment_opened"] += 1
-        if told.state == "torn":
+        if segment.state == "torn":
             kinds["anonymous_counted"] += 1
             truth.rejections["unparsable"] += 1
         elif part.sealed:
             kinds["segment_sealed"] += 1
-        if "mixed" in told.oddities:
+        if "mixed" in segment.oddities:
             kinds.update(GOOD_KINDS)
             truth.rejections.update(REJECTIONS)
             truth.smuggled.update(SMUGGLED)
@@ -193,11 +193,11 @@ class Writer:
             ]
             if not killed:
                 rows.append(SegmentSealed(mine[-1].ts_us, len(rows) + 1))
-            told = _told(path, "archive", len(rows), sealed=not killed)
+            segment = _segment(path, "archive", len(rows), sealed=not killed)
             if late:
-                told = told._replace(shipment=2, oddities=("late",))
-            stage.truth.segments.append(told)
-            yield WorkloadFile(told.shipment, path, encode_archive(rows, 0))
+                segment = segment._replace(shipment=2, oddities=("late",))
+            stage.truth.segments.append(segment)
+            yield WorkloadFile(segment.shipment, path, encode_archive(rows, 0))
 
     def _rubbish(self, stage: Stage) -> Iterator[WorkloadFile]:
         """Yield files that are no segments, though most are called like one."""
@@ -225,7 +225,7 @@ def _rows_of(part: _Part, fillers: int) -> list[Event]:
     return rows
 
 
-def _told(path: str, thing: str, rows: int, *, sealed: bool) -> SegmentTruth:
+def _segment(path: str, thing: str, rows: int, *, sealed: bool) -> SegmentTruth:
     state, promised = ("complete", rows) if sealed else ("unsealed", None)
     return SegmentTruth(path, 1, thing, state, (), rows, 0, 0, promised, rows, 0)
 
@@ -233,9 +233,9 @@ def _told(path: str, thing: str, rows: int, *, sealed: bool) -> SegmentTruth:
 def _tear(lines: list[bytes]) -> tuple[bytes, SegmentTruth]:
     """End a file inside the second of its fillers: that, the third and the last line are lost."""
     kept = lines[:-_FILLERS]
-    told = _told("", "journal", len(lines), sealed=False)
-    told = told._replace(state="torn", lines_good=len(kept), lines_bad=1, rows_lost=_FILLERS)
-    return b"".join(kept) + lines[-_FILLERS][:40], told
+    segment = _segment("", "journal", len(lines), sealed=False)
+    segment = segment._replace(state="torn", lines_good=len(kept), lines_bad=1, rows_lost=_FILLERS)
+    return b"".join(kept) + lines[-_FILLERS][:40], segment
 
 
 def _time(row: Event | ArchivedPacket) -> int:

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { loadCrypto } from "./crypto.js";
+import { loadCrypto } from "./crypto/choice.js";
 import { MemoryStorage, openStorage } from "./storage.js";
 
 /**
@@ -40,7 +40,7 @@ import { MemoryStorage, openStorage } from "./storage.js";
  * @property {(address: string) => Socket} socketFactory
  * @property {import("./storage.js").Storage} storage
  * @property {import("./storage.js").Storage} identities Where keys stay: `storage`, or memory when keys are bytes.
- * @property {import("./crypto.js").Crypto} crypto
+ * @property {import("./crypto/choice.js").Crypto} crypto
  * @property {Clock} clock
  * @property {() => number} random
  * @property {LockManager | null} locks

@@ -17,7 +17,7 @@ export { Backoff } from "./backoff.js";
 export { fromHex, shortKey, toHex } from "./bytes.js";
 export { MerkClient } from "./client.js";
 export { ContentType, decodeContent, decodeSignedContent, encodeContent, encodeSignedContent } from "./contents.js";
-export { loadCrypto } from "./crypto.js";
+export { loadCrypto } from "./crypto/choice.js";
 export { LocalError, MalformedError } from "./errors.js";
 export { decodeFrame, encodeFrame, frameHash, MessageType } from "./frames.js";
 export { decodeInfo, encodeInfo, encodeInfoFrame, Feature, InfoType, Role } from "./info.js";

@@ -1,4 +1,4 @@
-"""Read from the lake what the report shows: one question per table, each with a named limit on its answer."""
+"""Queries that read the tables of the report; each query has a named limit on its number of rows."""
 
 from waystation.pipeline.jobs.summarise.traffic import REFUSALS_SHOWN_MAX
 from waystation.pipeline.jobs.summarise.whole import summarise

@@ -1,4 +1,4 @@
-"""The mesh and groups of Bramble Sync, as the report shows them."""
+"""Report queries for the mesh and for Bramble Sync groups."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final

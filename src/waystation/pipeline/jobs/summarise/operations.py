@@ -1,4 +1,4 @@
-"""Capacity, retention, quarantine and runs, as the report shows them."""
+"""Report queries for capacity, retention, quarantine and pipeline runs."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Findings of abuse and the policy made of them, as the report shows them."""
+"""Report queries for abuse findings and for the policy rules derived from them."""
 
 import datetime
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,7 @@
-"""Read what counts of a dataset, and moments as whole seconds: Python's local time zone must not touch them."""
+"""Dataset reader of the report, and column helpers that return times as whole seconds.
+
+Whole seconds avoid a conversion by Python's local time zone.
+"""
 
 import datetime
 from typing import TYPE_CHECKING, Final

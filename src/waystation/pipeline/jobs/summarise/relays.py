@@ -1,4 +1,4 @@
-"""States, scores and shares of relays, as the report shows them."""
+"""Report queries for relay states, scores and consistency."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,4 @@
-"""Deliveries, packets, connections and refusals, as the report shows them."""
+"""Report queries for deliveries, packets, connections and refusals."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +50,7 @@ def connections(silver: "DataFrame") -> list[Hourly]:
 
 
 def anonymous(events: "DataFrame") -> list[Hourly]:
-    """Return what ``bronze.events`` tells of connections that did not identify themselves, by the hour."""
+    """Return the counts of ``bronze.events`` for connections that did not identify themselves, by the hour."""
     counted = events.where(F.col("kind") == "anonymous_counted")
     return _hourly(counted.select(hour_of("ts"), number("opened"), number("closed")))
 

@@ -1,4 +1,4 @@
-"""Everything the report shows, read from the lake; every answer is small whatever the lake holds."""
+"""Builds the complete report data from the tables; every result is small, independent of the size of the tables."""
 
 import datetime
 from collections.abc import Callable
@@ -52,33 +52,33 @@ def summarise(spark: "SparkSession", lake: Lake, dates: DateRange, as_of: dateti
     events = lake_rows.rows(BRONZE_EVENTS)
     findings = lake_rows.rows(GOLD_ABUSE_FINDINGS)
     mesh = lake_rows.rows(GOLD_MESH_TOPOLOGY)
-    hours = _told(mesh, graphs.mesh_hours)
+    hours = _rows_of(mesh, graphs.mesh_hours)
     return Summary(
-        outcomes=_told(lake_rows.rows(GOLD_OUTCOMES), traffic.outcomes),
-        connections=_told(lake_rows.rows(SILVER_CONNECTIONS), traffic.connections),
-        anonymous=_told(events, traffic.anonymous),
-        refusals=_told(events, traffic.refusals),
+        outcomes=_rows_of(lake_rows.rows(GOLD_OUTCOMES), traffic.outcomes),
+        connections=_rows_of(lake_rows.rows(SILVER_CONNECTIONS), traffic.connections),
+        anonymous=_rows_of(events, traffic.anonymous),
+        refusals=_rows_of(events, traffic.refusals),
         row_counts=operations.row_counts(lake, dates),
-        verdicts=_told(lake_rows.rows(GOLD_VERDICTS), traffic.verdicts),
-        checks=_told(lake_rows.rows(SILVER_PACKETS), traffic.checks),
-        relays=_told(lake_rows.rows(GOLD_RELAY_SCORES, _NEWEST_DAYS), relays.relays),
-        transitions=_told(lake_rows.rows(GOLD_RELAY_TRANSITIONS), relays.transitions),
-        findings=_told(findings, policy.findings),
-        findings_hourly=_told(findings, policy.findings_hourly),
-        policy=_told(lake_rows.rows(GOLD_POLICY, _NEWEST_DAYS), lambda frame: policy.policy(frame, as_of)),
-        servers=_told(mesh, lambda frame: graphs.servers(frame, hours)),
+        verdicts=_rows_of(lake_rows.rows(GOLD_VERDICTS), traffic.verdicts),
+        checks=_rows_of(lake_rows.rows(SILVER_PACKETS), traffic.checks),
+        relays=_rows_of(lake_rows.rows(GOLD_RELAY_SCORES, _NEWEST_DAYS), relays.relays),
+        transitions=_rows_of(lake_rows.rows(GOLD_RELAY_TRANSITIONS), relays.transitions),
+        findings=_rows_of(findings, policy.findings),
+        findings_hourly=_rows_of(findings, policy.findings_hourly),
+        policy=_rows_of(lake_rows.rows(GOLD_POLICY, _NEWEST_DAYS), lambda frame: policy.policy(frame, as_of)),
+        servers=_rows_of(mesh, lambda frame: graphs.servers(frame, hours)),
         mesh_hours=hours,
-        groups=_told(lake_rows.rows(GOLD_BSP_GROUPS), graphs.groups),
-        roots=_told(lake_rows.rows(GOLD_BSP_INVALID, 1), graphs.roots),
-        consistency=_told(lake_rows.rows(GOLD_CONSISTENCY), relays.consistency),
-        capacity=_told(lake_rows.rows(GOLD_CAPACITY), operations.capacity),
-        retention=_told(lake_rows.rows(OPS_RETENTION), operations.retention),
-        quarantine=_told(lake_rows.rows(OPS_QUARANTINE), operations.quarantine),
+        groups=_rows_of(lake_rows.rows(GOLD_BSP_GROUPS), graphs.groups),
+        roots=_rows_of(lake_rows.rows(GOLD_BSP_INVALID, 1), graphs.roots),
+        consistency=_rows_of(lake_rows.rows(GOLD_CONSISTENCY), relays.consistency),
+        capacity=_rows_of(lake_rows.rows(GOLD_CAPACITY), operations.capacity),
+        retention=_rows_of(lake_rows.rows(OPS_RETENTION), operations.retention),
+        quarantine=_rows_of(lake_rows.rows(OPS_QUARANTINE), operations.quarantine),
         runs=operations.runs(lake),
         as_of_s=None if as_of is None else int(as_of.timestamp()),
     )
 
 
-def _told(frame: "DataFrame | None", ask: Callable[["DataFrame"], list[_Row]]) -> list[_Row]:
+def _rows_of(frame: "DataFrame | None", ask: Callable[["DataFrame"], list[_Row]]) -> list[_Row]:
     """Return what a question gives of a dataset: nothing, without asking Spark, when it holds nothing."""
     return [] if frame is None else ask(frame)

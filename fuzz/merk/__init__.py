@@ -1,0 +1,1 @@
+"""Fuzz targets of MERK (end-to-end encrypted messages over WebSocket)."""

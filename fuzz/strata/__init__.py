@@ -1,0 +1,1 @@
+"""Fuzz targets of Strata (signed publish and subscribe)."""

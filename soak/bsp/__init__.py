@@ -1,0 +1,1 @@
+"""Long tests of BSP (Bramble Sync Protocol) with real processes."""

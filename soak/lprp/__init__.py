@@ -1,0 +1,1 @@
+"""Long tests of LPRP (signed UDP mail) with real processes."""

@@ -1,0 +1,1 @@
+"""Long tests of Strata (signed publish and subscribe) with real processes."""

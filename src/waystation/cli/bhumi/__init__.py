@@ -1,0 +1,1 @@
+"""The commands ``waystation bhumi``: listen and send as a Bhumi participant."""

@@ -1,0 +1,114 @@
+"""Formats the output of the Bhumi commands: events, answers, and content without terminal control characters."""
+
+import base64
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import typer
+
+from waystation.cli.output import print_json, visible
+from waystation.core.ids import encode_id52
+from waystation.sdk.bhumi import (
+    DeviceEvent,
+    Disconnected,
+    Handled,
+    Listening,
+    Moved,
+    PeerJoined,
+    PresenceAsserted,
+    Probed,
+    ProbeRefused,
+    Reply,
+    Trouble,
+)
+
+__all__ = ["as_document", "document_of", "print_reply", "sentence_of"]
+
+
+def document_of(event: DeviceEvent, id52: str) -> dict[str, Any]:
+    """Return an event of the device ``id52`` for JSON; ``event`` names its kind."""
+    name, describe = _DOCUMENTS[type(event)]
+    return {"event": name, **describe(event, id52)}
+
+
+def sentence_of(document: Mapping[str, Any]) -> str:
+    """Return an event's document, other than of a request, as a sentence for people."""
+    return visible(_SENTENCES[document["event"]].format(**document))
+
+
+def _request(event: Handled, _id52: str) -> dict[str, Any]:
+    request = event.request
+    return {
+        "peer": encode_id52(request.peer),
+        "alias": request.alias,
+        "content_type": request.content_type.name.lower(),
+        "ok": event.ok,
+        **as_document("content", request.content),
+    }
+
+
+_DOCUMENTS: Final[Mapping[type[Any], tuple[str, Callable[[Any, str], dict[str, Any]]]]] = {
+    Listening: (
+        "listening",
+        lambda event, id52: {"relay": event.relay, "id52": id52, "confirmed": event.confirmed},
+    ),
+    Disconnected: (
+        "disconnected",
+        lambda event, _: {"relay": event.relay, "reason": event.reason, "retry_s": round(event.retry_s, 1)},
+    ),
+    PeerJoined: ("joined", lambda event, _: {"peer": encode_id52(event.peer), "alias": event.alias}),
+    Handled: ("request", _request),
+    Trouble: ("trouble", lambda event, _: {"reason": event.reason}),
+    Moved: ("moved", lambda event, _: {"before": event.before, "after": event.after}),
+    PresenceAsserted: ("presence", lambda event, _: {"relay": event.relay, "ttl_s": event.ttl_s}),
+    ProbeRefused: (
+        "probe_refused",
+        lambda event, _: {"relay": event.relay, "candidate": event.candidate, "reason": event.reason},
+    ),
+    Probed: (
+        "probed",
+        lambda event, _: {
+            "candidate": event.candidate,
+            "verdict": event.verdict.name.lower(),
+            "latency_ms": round(event.latency_s * 1_000, 3),
+        },
+    ),
+}
+_SENTENCES: Final = {
+    "listening": "listening on {relay} as {id52}",
+    "disconnected": "{reason}; next try in {retry_s} s",
+    "joined": "{alias} accepted an invite ({peer})",
+    "trouble": "trouble: {reason}",
+    "moved": "moved from {before} to {after}",
+    "presence": "{relay} may answer where this identity is, for {ttl_s} s (--hidden prevents it)",
+    "probe_refused": "{relay} asked to have {candidate} tried: {reason}",
+    "probed": "tried {candidate}: {verdict}, {latency_ms} ms; the result stays here",
+}
+
+
+def print_reply(peer: str, reply: Reply, *, as_json: bool) -> None:
+    """Print a peer's answer to stdout."""
+    if as_json:
+        print_json(
+            {
+                "status": "refused" if reply.status else "ok",
+                "peer": peer,
+                **as_document("reply", reply.content),
+                "latency_ms": round(reply.latency_s * 1_000, 3),
+                "tries": reply.tries_count,
+            }
+        )
+        return
+    shown = visible(reply.text).encode() if sys.stdout.isatty() else reply.content
+    typer.echo(shown, nl=not shown.endswith(b"\n"))
+    if reply.status:
+        typer.echo(f"waystation: {peer} could not handle the request", err=True)
+
+
+def as_document(name: str, content: bytes) -> dict[str, str]:
+    """Return content for JSON: as text, or in base64 when it is no UTF-8."""
+    try:
+        return {name: content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode("ascii")}

@@ -1,0 +1,1 @@
+"""The commands ``waystation bsp``: synchronise groups of messages between devices."""

@@ -1,0 +1,1 @@
+"""The commands ``waystation lprp``: send and receive messages through an LPRP host."""

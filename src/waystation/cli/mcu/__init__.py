@@ -1,0 +1,1 @@
+"""The commands ``waystation mcu``: create, compile and run a microcontroller device."""

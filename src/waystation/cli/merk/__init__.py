@@ -1,0 +1,1 @@
+"""The commands ``waystation merk``: send and receive messages over the MERK mesh."""

@@ -1,0 +1,1 @@
+"""The commands ``waystation pipeline``: run the Spark pipeline."""

@@ -1,0 +1,1 @@
+"""Example programs that the command line starts: the demonstration and the chat."""

@@ -1,0 +1,1 @@
+"""A terminal chat as an application of BSP; ``waystation bsp chat`` starts it."""

@@ -1,0 +1,1 @@
+"""The dependency graph of one group's messages, and the message formats that define dependencies."""

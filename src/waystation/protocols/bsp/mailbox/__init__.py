@@ -1,0 +1,1 @@
+"""A BSP mailbox: groups that a node hosts for owners that are rarely online together."""

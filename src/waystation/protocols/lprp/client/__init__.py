@@ -1,0 +1,1 @@
+"""The LPRP client: a tenant or sender that uses one host."""

@@ -1,0 +1,1 @@
+"""The payloads that two LPRP clients exchange: encryption and fragments. Hosts cannot read encrypted ones."""

@@ -1,0 +1,1 @@
+"""The LPRP host: the node's side of the protocol, which queues packets for tenants."""

@@ -1,0 +1,1 @@
+"""The payload that two MERK clients exchange: contents, signatures, encryption and file transfer."""

@@ -1,0 +1,211 @@
+"""Delivers frames to connected clients, and sends notices of the outcome.
+
+A frame is forwarded byte for byte. Frames for a slow reader wait here; beyond twice the largest frame the connection is
+closed, as the specification demands. A frame counts as delivered once it is written to the recipient's connection.
+
+The sender gets one notice per frame if it asked for notices. The journal gets counts per recipient and second.
+
+Spec: specs/merk.md 3, 6, 8, 10.3, 10.11; MERK-SLOW, MERK-TALLY.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from waystation.core.facts import DeliveryFinished, Outcome, Refused
+from waystation.core.instant import Instant, after_ms
+from waystation.core.settings import InForce
+from waystation.protocols.merk import wire
+from waystation.protocols.merk.limits import MerkLimits
+from waystation.protocols.merk.messages import HASH_BYTES, HEADER_BYTES, KEY_BYTES, DeliveryCode
+from waystation.protocols.merk.messages import Delivery as Notice
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.relay.outbox import Outbox
+from waystation.protocols.merk.session import Sending, Session, State
+
+__all__ = ["Delivery"]
+
+PROTOCOL: Final = "merk"
+NOT_READING_MS: Final = 60_000  # ours: a reader that takes nothing for so long holds memory for nobody
+TALLY_MS: Final = 1_000  # MERK-TALLY
+
+_OUTCOMES: Final = {
+    DeliveryCode.DELIVERED: Outcome.OK,
+    DeliveryCode.UNKNOWN_TARGET: Outcome.OFFLINE,
+    DeliveryCode.LOOKUP_TIMEOUT: Outcome.TIMEOUT,
+}
+"""Every other code is a refusal."""
+
+
+class Delivery:
+    """All frames that end here."""
+
+    def __init__(self, outbox: Outbox, node_key: bytes, limits: InForce[MerkLimits]) -> None:
+        """Start with nothing under way.
+
+        Args:
+            outbox: Where frames and notices go.
+            node_key: Sender of notices.
+            limits: How many recipients are counted separately.
+        """
+        self._outbox = outbox
+        self._limits = limits
+        empty = wire.encode_info_frame(Notice(0, bytes(KEY_BYTES), bytes(HASH_BYTES)), node_key)
+        self._notice_heads = [empty[: HEADER_BYTES + 1] + bytes((code,)) for code in range(max(DeliveryCode) + 1)]
+        """Notices without target and hash, by code: each frame of a node of ours gets one."""
+        self._ready: dict[Session, None] = {}
+        """Sessions whose frames wait though nothing is known to wait behind us."""
+        self._attempts = 0
+        self._delivered: dict[Session, None] = {}
+        self._failed: dict[tuple[bytes, Outcome], list[int]] = {}
+        self._tally_at: Instant | None = None
+
+    def deliver(self, recipient: Session, origin: Session | None, target: bytes, frame: bytes, now: Instant) -> None:
+        """Hand a frame to a client's connection, or let it wait, or refuse it.
+
+        Args:
+            recipient: An authenticated client of ours.
+            origin: The connection it came by and that gets the outcome if it asked for notices; None for nobody.
+            target: The recipient's key.
+            frame: Left as it is.
+            now: Monotonic time.
+        """
+        size = len(frame)
+        if self._outbox.takes(recipient, size):
+            self._outbox.send(recipient, frame)
+            self._count(recipient, size, now)
+            if origin is not None and origin.wants_notices:
+                self._notify(origin, DeliveryCode.DELIVERED, target, wire.frame_hash(frame))
+            return
+        wanted = origin is not None and origin.wants_notices
+        sending = Sending(origin if wanted else None, target, frame, wire.frame_hash(frame) if wanted else b"")
+        # Spec 8: 256 MiB wait for all readers together; beyond, the one that has taken nothing for longest is cut.
+        if not self._outbox.make_room(size):
+            self.finish(sending, DeliveryCode.QUEUE_FULL, now)
+        # Spec 8: twice the largest frame waits for one reader, then it is cut with 1013.
+        elif recipient.waiting_bytes + size > self._outbox.ahead_bytes_max:
+            self.finish(sending, DeliveryCode.QUEUE_FULL, now)
+            self._outbox.doomed.append((recipient, Refusal.NOT_READING))
+        else:
+            recipient.waiting.append(sending)
+            recipient.waiting_bytes += size
+            self._outbox.waiting_bytes += size
+            if not recipient.congested:
+                self._ready[recipient] = None
+
+    def deliver_run(self, recipient: Session, frames: Sequence[bytes], size: int, now: Instant) -> None:
+        """Hand over frames, ``size`` bytes in all, that the connection takes, without notices."""
+        taken = self._outbox.takes(recipient, size)
+        assert taken
+        self._outbox.send_many(recipient, frames)
+        self._count(recipient, size, now, len(frames))
+
+    def notify_run(self, origin: Session, target: bytes, frames: Sequence[bytes]) -> None:
+        """Notify that frames were delivered, which ``deliver_run`` has handed over."""
+        head = self._notice_heads[DeliveryCode.DELIVERED] + target
+        self._outbox.reply_many(origin, [head + wire.frame_hash(frame) for frame in frames])
+
+    def finish(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
+        """Report the outcome of a frame that was not simply delivered."""
+        if sending.session is not None:
+            self._notify(sending.session, code, sending.target, sending.frame_hash)
+        if code is not DeliveryCode.DELIVERED:
+            self.count_failure(sending.target, code, len(sending.frame), now)
+
+    def refuse(self, origin: Session, code: DeliveryCode, target: bytes, frame: bytes, now: Instant) -> None:
+        """Turn a frame down."""
+        if origin.wants_notices:
+            self._notify(origin, code, target, wire.frame_hash(frame))
+        self.count_failure(target, code, len(frame), now)
+
+    def release(self, session: Session, now: Instant) -> None:
+        """Hand over what waits, as far as the connection takes it."""
+        self._ready.pop(session, None)
+        while session.waiting and not session.congested:
+            sending = session.waiting[0]
+            size = len(sending.frame)
+            if not self._outbox.takes_next(session, size):
+                self._ready[session] = None
+                return
+            session.waiting.popleft()
+            session.waiting_bytes -= size
+            self._outbox.waiting_bytes -= size
+            self._outbox.send(session, sending.frame)
+            self._count(session, size, now)
+            self.finish(sending, DeliveryCode.DELIVERED, now)
+
+    def abandon(self, session: Session, now: Instant) -> None:
+        """Drop what waits for a connection that is over."""
+        self._ready.pop(session, None)
+        self._report_delivered(session)
+        self._outbox.waiting_bytes -= session.waiting_bytes
+        session.waiting_bytes = 0
+        while session.waiting:
+            # Spec 6: code 2, the connection ended with the frame still waiting.
+            self.finish(session.waiting.popleft(), DeliveryCode.QUEUE_FULL, now)
+
+    def wake(self, now: Instant) -> None:
+        """Release what may leave, doom readers that do not read, and report the counts of the last second."""
+        for session in list(self._ready):
+            self.release(session, now)
+        for session in self._outbox.congested:
+            # Spec 8: a reader that takes nothing for 60 s is cut; the table is in the order of progress.
+            if now < after_ms(session.progress_at, NOT_READING_MS):
+                break
+            self._outbox.doomed.append((session, Refusal.NOT_READING))
+        if self._tally_at is not None and self._tally_at <= now:
+            self.report_counts()
+
+    def deadline(self) -> Instant | None:
+        """Return when ``wake`` is due."""
+        if self._ready:
+            return Instant(0)
+        due = [] if self._tally_at is None else [self._tally_at]
+        if self._outbox.congested:
+            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, NOT_READING_MS))
+        return min(due, default=None)
+
+    def report_counts(self) -> None:
+        """Report the counts gathered so far."""
+        self._tally_at = None
+        for session in list(self._delivered):
+            self._report_delivered(session)
+        failed, self._failed = self._failed, {}
+        for (target, outcome), (count, size) in failed.items():
+            self._fact(target, outcome, count, size)
+
+    def count_failure(self, target: bytes, code: DeliveryCode, size: int, now: Instant) -> None:
+        """Count a frame that was not delivered."""
+        if self._tally_at is None:
+            self._tally_at = after_ms(now, TALLY_MS)
+        if code is DeliveryCode.QUEUE_FULL:
+            # Without the sender: beside the delivery's fact it would say who wrote to whom.
+            self._outbox.add(Refused(PROTOCOL, None, Refusal.QUEUE_FULL.value))
+        key = (target, _OUTCOMES.get(code, Outcome.REFUSED))
+        # Bounded: beyond the limit failures are counted under the zero key.
+        if key not in self._failed and len(self._failed) >= self._limits.now.tallied_recipients:
+            key = (bytes(len(target)), key[1])
+        entry = self._failed.setdefault(key, [0, 0])
+        entry[0] += 1
+        entry[1] += size
+
+    def _count(self, recipient: Session, size: int, now: Instant, frames_count: int = 1) -> None:
+        if not recipient.delivered_count:
+            self._delivered[recipient] = None
+            if self._tally_at is None:
+                self._tally_at = after_ms(now, TALLY_MS)
+        recipient.delivered_count += frames_count
+        recipient.delivered_bytes += size
+
+    def _report_delivered(self, session: Session) -> None:
+        if self._delivered.pop(session, session) is None:
+            assert session.identity is not None
+            self._fact(session.identity, Outcome.OK, session.delivered_count, session.delivered_bytes)
+            session.delivered_count = session.delivered_bytes = 0
+
+    def _fact(self, recipient: bytes, outcome: Outcome, count: int, size: int) -> None:
+        self._attempts += 1
+        self._outbox.add(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, size, count))
+
+    def _notify(self, origin: Session, code: DeliveryCode, target: bytes, frame_hash: bytes) -> None:
+        if origin.state is not State.CLOSED:
+            self._outbox.reply(origin, self._notice_heads[code] + target + frame_hash)

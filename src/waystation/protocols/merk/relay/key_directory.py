@@ -1,0 +1,152 @@
+"""The key directory: agreement keys that clients have published, and open queries for them to other nodes.
+
+A client can advertise only its own key. A query returns the newest signed advert that this node or a linked node has.
+The querier verifies the signature, so a node can hide an advert but cannot forge one.
+
+Spec: specs/merk.md 7, 10.2; MERK-KEYS.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from waystation.core.instant import Instant, after_ms
+from waystation.core.settings import InForce
+from waystation.protocols.merk.limits import MerkLimits
+from waystation.protocols.merk.messages import KeyAdvert
+from waystation.protocols.merk.session import Session
+
+__all__ = ["KeyDirectory", "Question"]
+
+AHEAD_MS_MAX: Final = 300_000  # how far an advert's clock may be ahead of ours
+ANSWER_MS: Final = 5_000  # "as for a client look-up"
+
+
+class Question:
+    """One key that other nodes were asked for."""
+
+    __slots__ = ("askers", "best", "key", "open", "until")
+
+    def __init__(self, key: bytes, best: KeyAdvert | None, until: Instant) -> None:
+        """Begin to ask for ``key``; ``best`` is what we hold ourselves."""
+        self.key = key
+        self.best = best
+        self.until = until
+        self.askers: dict[Session, None] = {}
+        self.open: dict[Session, None] = {}
+        """Nodes that have not answered."""
+
+
+class KeyDirectory:
+    """Adverts of clients that were here, and open questions."""
+
+    def __init__(self, limits: InForce[MerkLimits]) -> None:
+        """Start empty."""
+        self._limits = limits
+        self._adverts: OrderedDict[bytes, KeyAdvert] = OrderedDict()
+        self._questions: dict[bytes, Question] = {}
+
+    def __len__(self) -> int:
+        """Return how many adverts are held."""
+        return len(self._adverts)
+
+    @property
+    def questions_count(self) -> int:
+        """How many keys other nodes are being asked for."""
+        return len(self._questions)
+
+    def keep(self, advert: KeyAdvert, wall_ms: int) -> bool:
+        """Keep an advert whose signature holds; False when its time is too far ahead.
+
+        An older one than we hold changes nothing.
+        """
+        if advert.time_ms > wall_ms + AHEAD_MS_MAX:
+            return False
+        held = self._adverts.pop(advert.key, None)
+        while held is None and len(self._adverts) >= self._limits.now.adverts:
+            self._adverts.popitem(last=False)
+        self._adverts[advert.key] = held if held is not None and held.time_ms > advert.time_ms else advert
+        return True
+
+    def held(self, key: bytes) -> KeyAdvert | None:
+        """Return the newest advert that was made here, None when there is none."""
+        return self._adverts.get(key)
+
+    def ask(self, key: bytes, asker: Session, nodes: Iterable[Session], now: Instant) -> tuple[bool, Question | None]:
+        """Put a question for an asker.
+
+        Returns:
+            Whether the asker will get an answer, False when there are too many questions; and the question when it is
+            new, so that its ``open`` nodes are to be asked.
+        """
+        question = self._questions.get(key)
+        if question is not None and asker in question.askers:
+            return True, None
+        limits = self._limits.now
+        if asker.key_questions >= limits.key_questions_per_client:
+            return False, None
+        if question is not None:
+            if len(question.askers) >= limits.key_askers:
+                return False, None
+            self._join(question, asker)
+            return True, None
+        if len(self._questions) >= limits.key_questions:
+            return False, None
+        question = self._questions[key] = Question(key, self.held(key), after_ms(now, ANSWER_MS))
+        self._join(question, asker)
+        question.open = dict.fromkeys(nodes)
+        return True, question
+
+    def expects(self, key: bytes, node: Session) -> bool:
+        """Return whether a node was asked for a key and has not answered."""
+        question = self._questions.get(key)
+        return question is not None and node in question.open
+
+    def answered(self, key: bytes, node: Session, advert: KeyAdvert | None) -> Question | None:
+        """Take the answer of a node that was asked; return the question when it was the last one.
+
+        Args:
+            key: What it was asked for.
+            node: Who answers.
+            advert: What it holds, its signature checked; None for nothing.
+        """
+        question = self._questions[key]
+        del question.open[node]
+        if advert is not None and (question.best is None or advert.time_ms > question.best.time_ms):
+            question.best = advert
+        return self._end(question) if not question.open else None
+
+    def lost(self, session: Session) -> list[Question]:
+        """A connection is over; return the questions that end because it was the last to answer."""
+        over = []
+        for question in list(self._questions.values()):
+            question.askers.pop(session, None)
+            if session in question.open:
+                del question.open[session]
+                if not question.open:
+                    over.append(self._end(question))
+        return over
+
+    def expired(self, now: Instant) -> list[Question]:
+        """End and return the questions whose time is up."""
+        over = []
+        for question in self._questions.values():
+            if question.until > now:
+                break
+            over.append(question)
+        return [self._end(question) for question in over]
+
+    def deadline(self) -> Instant | None:
+        """Return when a question is over."""
+        oldest = next(iter(self._questions.values()), None)
+        return oldest.until if oldest is not None else None
+
+    def _join(self, question: Question, asker: Session) -> None:
+        question.askers[asker] = None
+        asker.key_questions += 1
+
+    def _end(self, question: Question) -> Question:
+        del self._questions[question.key]
+        for asker in question.askers:
+            asker.key_questions -= 1
+        return question

@@ -1,0 +1,293 @@
+"""Look-ups: remembers which node a client is connected to, and manages the searches for unknown clients.
+
+A search asks every linked node once; frames for its target are queued meanwhile. It ends at the first node that has the
+client, when all nodes have denied, or at the time limit. An answer is doubtful from a reference relay, whose key is
+unproven, and from a node that was lately wrong. Doubtful answers count only after all better nodes have answered. Each
+answer counts only on the connection that was asked.
+
+This module sends nothing; ``routing`` sends the questions.
+
+Spec: specs/merk.md 5 ("Ours' lookup"), 8, 10.7; MERK-LOOKUP.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from waystation.core.instant import Instant, after_ms
+from waystation.core.settings import InForce
+from waystation.protocols.merk.limits import MerkLimits
+from waystation.protocols.merk.session import Sending, Session, State
+
+__all__ = ["Absent", "Location", "Lookup", "Lookups"]
+
+LOOKUP_MS: Final = 5_000  # specs/merk.md 5
+ANSWER_MS: Final = 60_000  # how late an answer may be and still be no offence; a slow node is not a lying one
+FOUND_MS: Final = 60_000  # spec 5
+ABSENT_MS: Final = 2_000  # spec 5
+DISTRUST_MS: Final = 60_000  # ours: how long the word of a node that was wrong about a client counts for less
+
+
+class Location(NamedTuple):
+    """The node that has a client."""
+
+    node: Session
+    until: Instant
+
+
+class Absent(NamedTuple):
+    """No node has the client."""
+
+    until: Instant
+
+
+class Lookup:
+    """One search."""
+
+    __slots__ = (
+        "asked_count",
+        "askers",
+        "began",
+        "found_count",
+        "node",
+        "open",
+        "owner",
+        "queue",
+        "queue_bytes",
+        "target",
+        "weak",
+    )
+
+    def __init__(self, target: bytes, owner: Session | None, now: Instant) -> None:
+        """Begin a search for ``target`` on behalf of ``owner``."""
+        self.target = target
+        self.owner = owner
+        self.began = now
+        self.queue: list[Sending] = []
+        self.queue_bytes = 0
+        self.open: dict[Session, None] = {}
+        """Nodes that were asked and have not answered."""
+        self.weak: Session | None = None
+        """The first node that has the client by its own doubtful word."""
+        self.node: Session | None = None
+        """The node that has the client, once the search has ended well."""
+        self.askers: list[Session] = []
+        """Original relays that wait for the answer."""
+        self.asked_count = 0
+        self.found_count = 0
+
+    @property
+    def ends_at(self) -> Instant:
+        """When it is over."""
+        return after_ms(self.began, LOOKUP_MS)
+
+
+class Lookups:
+    """All searches and what they have found."""
+
+    def __init__(self, limits: InForce[MerkLimits]) -> None:
+        """Start knowing nothing."""
+        self._limits = limits
+        self._lookups: dict[bytes, Lookup] = {}
+        """By target, the oldest first."""
+        self._places: OrderedDict[bytes, Location | Absent] = OrderedDict()
+        self.queued_bytes = 0
+        """Bytes of the frames that wait for searches."""
+
+    def __len__(self) -> int:
+        """Return how many searches are under way."""
+        return len(self._lookups)
+
+    @property
+    def places_count(self) -> int:
+        """How many clients' places, or absences, are remembered."""
+        return len(self._places)
+
+    def place(self, target: bytes, now: Instant) -> Location | Absent | None:
+        """Return what is known about a client, None when nothing is."""
+        place = self._places.get(target)
+        if place is None:
+            return None
+        # Spec 5: a location is known for 60 s, and no longer than its node is linked.
+        if place.until <= now or (isinstance(place, Location) and place.node.state is State.CLOSED):
+            del self._places[target]
+            return None
+        return place
+
+    def running(self, target: bytes) -> Lookup | None:
+        """Return the search for a client, None when there is none."""
+        return self._lookups.get(target)
+
+    def begin(self, target: bytes, owner: Session | None, nodes: Iterable[Session], now: Instant) -> Lookup | None:
+        """Begin a search and return it, its ``open`` nodes to be asked; None when there is no room for another.
+
+        Args:
+            target: Whom to look for.
+            owner: Client on whose account it goes; None for our own.
+            nodes: Linked nodes.
+            now: Monotonic time.
+        """
+        limits = self._limits.now
+        # Spec 8: searches at once are bounded, in all and of one client.
+        if len(self._lookups) >= limits.lookups:
+            return None
+        if owner is not None and owner.searches >= limits.lookups_per_client:
+            return None
+        lookup = self._lookups[target] = Lookup(target, owner, now)
+        if owner is not None:
+            owner.searches += 1
+        for node in nodes:
+            # A node that answers nothing is asked no more until old questions expire.
+            if len(node.asked) < limits.questions_per_node:
+                node.asked[target] = after_ms(now, ANSWER_MS)
+                lookup.open[node] = None
+        lookup.asked_count = len(lookup.open)
+        return lookup
+
+    def queue(self, lookup: Lookup, sending: Sending) -> bool:
+        """Let a frame wait for a search; False when there is no room."""
+        size = len(sending.frame)
+        limits = self._limits.now
+        too_many = len(lookup.queue) >= limits.lookup_frames
+        # Spec 5: 64 frames and 256 KiB, or one larger frame.
+        full = lookup.queue and (too_many or lookup.queue_bytes + size > limits.lookup_bytes)
+        if full or self.queued_bytes + size > limits.lookup_bytes_all:
+            return False
+        lookup.queue.append(sending)
+        lookup.queue_bytes += size
+        self.queued_bytes += size
+        return True
+
+    def was_asked(self, node: Session, target: bytes, now: Instant) -> bool:
+        """Return whether the node may still answer about a client, and take note of its answer."""
+        # Spec 4: an answer counts from the node that was asked, once, and in time.
+        until = node.asked.pop(target, None)
+        return until is not None and now <= until
+
+    def found(self, target: bytes, node: Session, now: Instant) -> Lookup | None:
+        """Note that a node has a client; return the search that ends with it, if there is one."""
+        lookup = self._lookups.get(target)
+        is_strong = self._is_strong(node, target, now)
+        if lookup is None:
+            place = self.place(target, now)
+            # An original's unproved answer never displaces the location of a proven peer.
+            if is_strong or not (isinstance(place, Location) and place.node.state is State.PEER):
+                self._remember(target, Location(node, after_ms(now, FOUND_MS)))
+            return None
+        lookup.found_count += 1
+        lookup.open.pop(node, None)
+        if is_strong:
+            return self._end_found(lookup, node, now)
+        # A doubtful answer waits: a better node may still answer.
+        lookup.weak = lookup.weak or node
+        return self._settle(lookup, now)
+
+    def absent(self, target: bytes, node: Session, now: Instant) -> Lookup | None:
+        """Note that a node has not got a client; return the search when it ends with that."""
+        lookup = self._lookups.get(target)
+        if lookup is None or node not in lookup.open:
+            return None
+        del lookup.open[node]
+        return self._settle(lookup, now)
+
+    def expired(self, now: Instant) -> list[Lookup]:
+        """End and return the searches whose time is up; one with a doubtful answer ends well."""
+        over = []
+        for lookup in self._lookups.values():
+            # Searches are in the order of their end.
+            if lookup.ends_at > now:
+                break
+            over.append(lookup)
+        for lookup in over:
+            if lookup.weak is not None:
+                self._end_found(lookup, lookup.weak, now)
+            else:
+                self._end(lookup)
+        return over
+
+    def end_absent(self, lookup: Lookup, now: Instant) -> None:
+        """Give up a search that has nobody to ask."""
+        self._end(lookup)
+        # Spec 5: absence is remembered for 2 s, so that a sender cannot have all nodes asked for every frame.
+        self._remember(lookup.target, Absent(after_ms(now, ABSENT_MS)))
+
+    def here(self, target: bytes) -> Lookup | None:
+        """A client has come to us: forget what was known; return the search that ends with it, if there is one."""
+        self._places.pop(target, None)
+        lookup = self._lookups.get(target)
+        if lookup is not None:
+            self._end(lookup)
+        return lookup
+
+    def moved(self, target: bytes, node: Session) -> None:
+        """Forget that a client is at a node."""
+        place = self._places.get(target)
+        if isinstance(place, Location) and place.node is node:
+            del self._places[target]
+
+    def distrust(self, node: Session, target: bytes, now: Instant) -> None:
+        """A node was wrong about a client: believe it less for a while."""
+        self.moved(target, node)
+        # Bounded; the oldest distrust is forgotten first.
+        while len(node.distrusted) >= self._limits.now.distrusted_per_node:
+            del node.distrusted[next(iter(node.distrusted))]
+        node.distrusted[target] = after_ms(now, DISTRUST_MS)
+
+    def lost(self, node: Session, now: Instant) -> list[Lookup]:
+        """A node's connection is over; return the searches that end because nobody else is to answer."""
+        over = []
+        for lookup in list(self._lookups.values()):
+            was_open = lookup.open.pop(node, lookup) is None
+            if lookup.weak is node:
+                lookup.weak = None
+            if was_open and (ended := self._settle(lookup, now)) is not None:
+                over.append(ended)
+        return over
+
+    def deadline(self) -> Instant | None:
+        """Return when a search is over."""
+        oldest = next(iter(self._lookups.values()), None)
+        return oldest.ends_at if oldest is not None else None
+
+    def sweep(self, nodes: Iterable[Session], now: Instant) -> None:
+        """Forget what is out of date: places, questions nobody will answer, and old distrust."""
+        for target in [target for target, place in self._places.items() if place.until <= now]:
+            del self._places[target]
+        for node in nodes:
+            for expiring in (node.asked, node.distrusted):
+                for target in [target for target, until in expiring.items() if until <= now]:
+                    del expiring[target]
+
+    def _is_strong(self, node: Session, target: bytes, now: Instant) -> bool:
+        return node.state is State.PEER and node.distrusted.get(target, now) <= now
+
+    def _settle(self, lookup: Lookup, now: Instant) -> Lookup | None:
+        """End a search if nobody can still change how it ends."""
+        if lookup.weak is not None:
+            # While a proven peer may still answer, the doubtful answer waits.
+            if any(self._is_strong(node, lookup.target, now) for node in lookup.open):
+                return None
+            return self._end_found(lookup, lookup.weak, now)
+        if lookup.open:
+            return None
+        self.end_absent(lookup, now)
+        return lookup
+
+    def _end_found(self, lookup: Lookup, node: Session, now: Instant) -> Lookup:
+        lookup.node = node
+        self._end(lookup)
+        self._remember(lookup.target, Location(node, after_ms(now, FOUND_MS)))
+        return lookup
+
+    def _remember(self, target: bytes, place: Location | Absent) -> None:
+        self._places.pop(target, None)
+        # Spec 8: a bounded number of locations.
+        while len(self._places) >= self._limits.now.places:
+            self._places.popitem(last=False)
+        self._places[target] = place
+
+    def _end(self, lookup: Lookup) -> None:
+        del self._lookups[lookup.target]
+        self.queued_bytes -= lookup.queue_bytes
+        if lookup.owner is not None:
+            lookup.owner.searches -= 1

@@ -1,0 +1,433 @@
+"""The mesh: links with other nodes, addresses to dial, and the servers that peers announce.
+
+Addresses come from the operator, from other nodes, and from the table saved before the restart. The operator's are
+dialled for ever and may be private. All others must be public (unless the operator allows more). They are dialled at
+most ``dials_per_minute`` and dropped after ``FAILURES_MAX`` failures. A node learnt with a key must prove that key.
+
+Two nodes keep one link. Of two links in opposite directions, the one dialled by the smaller key stays. Of two in one
+direction, the one with the dialler's smaller nonce stays. So both sides close the same link.
+
+Spec: specs/merk.md 4, 5, 8, 10.1, 10.6, 10.7; MERK-MESH, MERK-DIAL.
+"""
+
+import random
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from waystation.core.addresses import is_ip, is_public
+from waystation.core.effects import Dial
+from waystation.core.facts import RelayObserved
+from waystation.core.ids import KEY_BYTES
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
+from waystation.core.records import Change, Record, Store
+from waystation.core.settings import InForce
+from waystation.protocols.merk.limits import MerkLimits
+from waystation.protocols.merk.messages import ADDRESS_BYTES_MAX, ServerEntry
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.relay.outbox import Outbox
+from waystation.protocols.merk.session import Contact, Session, State
+from waystation.protocols.merk.settings import MerkSettings
+from waystation.rules.relay_observation import FAILED, OK, Probe
+
+__all__ = ["Mesh", "address_fault"]
+
+DIALS_PERIOD_MS: Final = 60_000  # spec 8: 8 a minute
+FAILURES_MAX: Final = 8  # spec 8: in a row
+RETRY_FIRST_MS: Final = 500  # specs/merk.md 10.6
+RETRY_MAX_MS: Final = 30_000  # spec 10.6
+LEARNT_RETRY_MAX_MS: Final = 600_000  # ours: ten minutes
+STOOD_MS: Final = 30_000  # a link that lasted so long starts the waits from the beginning
+REFRESH_MS: Final = 120_000  # how often a peer is asked for its servers again
+TABLE: Final = "merk_peers"
+PROTOCOL: Final = "merk"
+
+_PORT_MAX: Final = 65_535
+_URL: Final = re.compile(
+    r"wss?://(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[0-9A-Za-z._-]+))(?::(?P<port>[0-9]{1,5}))?(?:/[!\"$-~]*)?"
+)
+"""A WebSocket address without credentials or fragment; a name of letters, digits, dots, hyphens and underscores."""
+
+
+class _Address:
+    """One address that we dial."""
+
+    __slots__ = ("busy", "configured", "due", "failures", "key", "proved", "source", "stored", "url")
+
+    def __init__(
+        self,
+        url: str,
+        key: bytes | None,
+        due: Instant,
+        *,
+        configured: bool = False,
+        stored: bool = False,
+        source: bytes | None = None,
+    ) -> None:
+        self.url = url
+        self.key = key
+        """Key of the node there, as claimed or as proved."""
+        self.proved = key if stored else None
+        """Key that was proved there last, in this life or the last."""
+        self.due = due
+        self.configured = configured
+        self.stored = stored
+        """Whether a node has proved itself there, in this life or the last."""
+        self.source = source
+        """Key of the peer that named it."""
+        self.failures = 0
+        self.busy = False
+        """Whether a dial or a link is under way."""
+
+
+class Mesh:
+    """What this node knows of others."""
+
+    def __init__(
+        self,
+        settings: MerkSettings,
+        node_key: bytes,
+        store: Store,
+        rng: random.Random,
+        limits: InForce[MerkLimits],
+        outbox: Outbox | None = None,
+    ) -> None:
+        """Remember the operator's addresses and those of the last life.
+
+        Args:
+            settings: Peers and guards.
+            node_key: Our own key.
+            store: Holds the peer table.
+            rng: Source of jitter.
+            limits: How many links, addresses and dials there may be.
+            outbox: Takes what is seen of other nodes; None for nobody.
+        """
+        now = Instant(0)  # whatever the clock says first, these are due
+        self._settings = settings
+        self._node_key = node_key
+        self._rng = rng
+        self._limits = limits
+        self._outbox = outbox
+        self.links: dict[bytes, Session] = {}
+        """Nodes of ours, by key."""
+        self.originals: dict[Session, None] = {}
+        self._addresses: dict[str, _Address] = {}
+        self._own_urls = {settings.public_url} - {""}
+        self._neighbours: dict[bytes, tuple[bytes, ...]] = {}
+        """Keys of the nodes that each linked node has named."""
+        self._dialled: deque[Instant] = deque()
+        """When learnt addresses were dialled last."""
+        self._changes: list[Change] = []
+        self._refresh_at: Instant | None = None
+        for url in settings.peers:
+            self._addresses[url] = _Address(url, None, now, configured=True)
+        for key, value in store.scan(TABLE, count_max=limits.now.learnt_addresses):
+            url = key.decode()
+            # Addresses of the last life pass the same guards again: the setting may have changed.
+            if url not in self._addresses and not address_fault(url, allow_private=settings.allow_private_peers):
+                node = value if len(value) == KEY_BYTES else None
+                self._addresses[url] = _Address(url, node, now, stored=True)
+
+    def nodes(self) -> list[Session]:
+        """Return every node that can be asked for a client, in the order in which they came."""
+        return [*self.links.values(), *self.originals]
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether any node can be asked."""
+        return bool(self.links or self.originals)
+
+    @property
+    def has_upstreams(self) -> bool:
+        """Whether an original relay that we dialled stands."""
+        return any(session.state is State.UPSTREAM for session in self.originals)
+
+    @property
+    def addresses_count(self) -> int:
+        """Return how many addresses are remembered."""
+        return len(self._addresses)
+
+    @property
+    def learnt_count(self) -> int:
+        """Return how many addresses other nodes have named, in this life or the last."""
+        return sum(not address.configured for address in self._addresses.values())
+
+    def take_changes(self) -> tuple[Change, ...]:
+        """Return and forget changes for the peer table."""
+        changes, self._changes = tuple(self._changes), []
+        return changes
+
+    # Dialling
+
+    def learn(self, url: str, key: bytes | None, source: bytes, now: Instant) -> bool:
+        """Note an address that another node named; False when it must not be dialled.
+
+        Args:
+            url: As it came.
+            key: Key of the node there, if one was named.
+            source: Key of the node that named it.
+            now: Monotonic time.
+        """
+        if url in self._addresses or url in self._own_urls or key == self._node_key:
+            return True
+        if address_fault(url, allow_private=self._settings.allow_private_peers):
+            return False
+        # Spec 8: a node is dialled at one address.
+        if key is not None and (key in self.links or any(known.key == key for known in self._addresses.values())):
+            return True
+        learnt = [known for known in self._addresses.values() if not known.configured]
+        unproved = [known for known in learnt if not known.stored]
+        limits = self._limits.now
+        # One peer may name some unproved addresses, so that it cannot fill the table.
+        if sum(known.source == source for known in unproved) >= limits.unproved_addresses_per_node:
+            return True
+        if len(learnt) >= limits.learnt_addresses:
+            worst = max((known for known in unproved if not known.busy), key=lambda known: known.failures, default=None)
+            # Spec 8: learnt addresses are bounded; only one that has failed makes room.
+            if worst is None or not worst.failures:
+                return True
+            del self._addresses[worst.url]
+        self._addresses[url] = _Address(url, key, now, source=source)
+        return True
+
+    def dials(self, now: Instant) -> Iterator[Dial]:
+        """Yield whom to dial now, those first that have proved themselves, then those that failed least."""
+        due = [address for address in self._addresses.values() if address.due <= now and self._is_wanted(address)]
+        # Configured addresses first, then proved ones, then those that failed least.
+        for address in sorted(due, key=lambda each: (not each.configured, not each.stored, each.failures, each.due)):
+            if not address.configured:
+                # Spec 8: a bounded number of dials a minute of learnt addresses.
+                if self._may_dial_at() > now:
+                    continue
+                self._dialled.append(now)
+                while len(self._dialled) > self._limits.now.dials_per_minute:
+                    self._dialled.popleft()
+            address.busy = True
+            # Spec 8: learnt names are judged again where they lead, at the dial.
+            only_public = not address.configured and not self._settings.allow_private_peers
+            yield Dial(address.url, address.url, only_public)
+
+    def _is_wanted(self, address: _Address) -> bool:
+        if address.busy or (address.key is not None and address.key in self.links):
+            return False
+        return address.configured or len(self.links) < self._limits.now.nodes
+
+    def _may_dial_at(self) -> Instant:
+        """Return when a learnt address may be dialled: no minute has more dials than there may be."""
+        dials_max = self._limits.now.dials_per_minute
+        if len(self._dialled) < dials_max:
+            return Instant(0)
+        return after_ms(self._dialled[-dials_max], DIALS_PERIOD_MS)
+
+    def contact(self, url: str) -> Contact:
+        """Return what is expected of a connection that we dialled."""
+        address = self._addresses.get(url)
+        return Contact(url, None if address is None or address.configured else address.key)
+
+    def unreachable(self, url: str, now: Instant) -> None:
+        """A dial came to nothing.
+
+        That counts against a node only where it has proved itself: what others name may be a lie about it.
+        """
+        address = self._addresses.get(url)
+        if address is not None and address.proved is not None:
+            self._seen(address.proved, FAILED)
+        self.failed(url, now)
+
+    def failed(self, url: str, now: Instant, *, stood_ms: int = 0) -> None:
+        """A dial came to nothing, or its connection is over."""
+        address = self._addresses.get(url)
+        if address is None:
+            return
+        address.busy = False
+        address.failures = 0 if stood_ms >= STOOD_MS else address.failures + 1
+        # Spec 8: given up after 8 failures in a row; the operator's are dialled for ever (spec 10.6).
+        if not address.configured and address.failures >= FAILURES_MAX:
+            self.forget(url)
+            return
+        longest = RETRY_MAX_MS if address.configured else LEARNT_RETRY_MAX_MS
+        # Spec 10.6: 0.5 s doubling, jittered.
+        wait_ms = min(RETRY_FIRST_MS << min(max(0, address.failures - 1), 16), longest)
+        address.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
+
+    def forget(self, url: str) -> None:
+        """Never dial an address again unless somebody names it anew."""
+        address = self._addresses.pop(url, None)
+        if address is not None and address.stored:
+            self._changes.append(Record(TABLE, url.encode(), None))
+
+    def confirmed(self, url: str, key: bytes) -> bool:
+        """A node has confirmed under a key at an address that we dialled; return whether it is linked already.
+
+        It is not dialled while it is. An operator's address vouches for the key that answers there, so that two nodes
+        that accept nobody else can still link: whoever comes with that key must prove it.
+        """
+        address = self._addresses.get(url)
+        if address is None:
+            return False
+        if address.configured or key in self.links:
+            address.key = key
+        return key in self.links
+
+    def is_ourselves(self, url: str) -> None:
+        """An address has turned out to be our own."""
+        self._own_urls.add(url)
+        self.forget(url)
+
+    # Links
+
+    def no_room(self, key: bytes, *, dialled: bool) -> Refusal | None:
+        """Return why a node must not become a peer, None when it may; ``dialled`` says whether we came to it."""
+        if key in self.links:
+            return None
+        if len(self.links) >= self._limits.now.nodes:
+            return Refusal.PEERS_FULL
+        # Spec 10.1: with `accept_peers = false` a node must be at an address of the operator's.
+        known = dialled or any(address.key == key for address in self._addresses.values() if address.configured)
+        return None if self._settings.accept_peers or known else Refusal.PEERS_NOT_ACCEPTED
+
+    def stands(self, session: Session, now: Instant) -> Session | None:
+        """A node has proved itself; return the link that must be closed because there are two, if any.
+
+        That may be the new one, which then is no link.
+        """
+        key = session.identity
+        assert key is not None
+        self.originals.pop(session, None)
+        if session.contact is not None:
+            self._proved(session.contact.url, key)
+            self._seen(key, OK)
+        older = self.links.get(key)
+        if older is not None:
+            # Two links to one node: both sides close the same one.
+            if not self._is_better(session, older):
+                return session
+            del self.links[key]
+        self.links[key] = session
+        if self._refresh_at is None:
+            self._refresh_at = after_ms(now, REFRESH_MS)
+        return older
+
+    def _is_better(self, session: Session, older: Session) -> bool:
+        """Return whether the newer of two links to a node stays; both sides must decide alike."""
+        if (older.contact is None) != (session.contact is None):
+            assert session.identity is not None
+            # The link that the smaller key dialled stays.
+            return (session.contact is not None) is (self._node_key < session.identity)
+        # Dialled twice from one side: the nonces are known to both, so both decide alike.
+        return _dialler_nonce(session) < _dialler_nonce(older)
+
+    def lost(self, session: Session) -> None:
+        """A node's connection is over."""
+        self.originals.pop(session, None)
+        key = session.identity
+        if key is not None and self.links.get(key) is session:
+            del self.links[key]
+            self._neighbours.pop(key, None)
+
+    def entry_of(self, session: Session) -> ServerEntry | None:
+        """Return where others may reach a linked node, None when it has not said and we know of no public place."""
+        assert session.identity is not None
+        address = session.hello.address if session.hello is not None else ""
+        if not address and session.contact is not None:
+            url = session.contact.url
+            # A private address of ours leads nobody else anywhere.
+            address = "" if address_fault(url, allow_private=self._settings.allow_private_peers) else url
+        return ServerEntry(session.identity, address) if 0 < len(address.encode()) <= ADDRESS_BYTES_MAX else None
+
+    def servers(self) -> tuple[ServerEntry, ...]:
+        """Return the linked nodes whose address is known."""
+        entries = (self.entry_of(session) for session in self.nodes() if session.identity is not None)
+        return tuple(entry for entry in entries if entry is not None)
+
+    def named(self, session: Session, entries: Sequence[ServerEntry], now: Instant) -> int:
+        """Take a peer's list of servers; return how many of its addresses must not be dialled."""
+        assert session.identity is not None
+        taken = entries[: self._limits.now.learnt_addresses]
+        self._neighbours[session.identity] = tuple(dict.fromkeys(entry.key for entry in taken))
+        return sum(not self.learn(entry.address, entry.key, session.identity, now) for entry in taken)
+
+    def view(self, now: Instant) -> dict[str, Any]:
+        """Return this node, the nodes it is linked with, and their links among each other, as plain JSON values."""
+        nodes = []
+        for session in self.nodes():
+            entry = self.entry_of(session)
+            up_us = now - session.link.since if session.link is not None else 0
+            nodes.append(
+                {
+                    "key": (session.identity or b"").hex(),
+                    "address": entry.address if entry is not None else "",
+                    "trust": "mutual" if session.state is State.PEER else "legacy",
+                    "up_s": up_us // MICROSECONDS_PER_SECOND,
+                    "dialled": session.contact is not None,
+                }
+            )
+        links = [[one.hex(), other.hex()] for one, other in self.links_named()]
+        return {"node": self._node_key.hex(), "nodes": nodes, "links": links}
+
+    def links_named(self) -> list[tuple[bytes, bytes]]:
+        """Return pairs of linked nodes as far as we know them, each once, the smaller key first."""
+        pairs = {self._pair(self._node_key, key): None for key in self.links}
+        for key, others in self._neighbours.items():
+            pairs.update({self._pair(key, other): None for other in others if other in self.links})
+        return list(pairs)
+
+    def refresh(self, now: Instant) -> list[Session]:
+        """Return the peers that are to be asked for their servers again."""
+        if self._refresh_at is None or self._refresh_at > now:
+            return []
+        self._refresh_at = after_ms(now, REFRESH_MS) if self.links else None
+        return list(self.links.values())
+
+    def deadline(self) -> Instant | None:
+        """Return when ``dials`` or ``refresh`` has something to do."""
+        learnt_at = self._may_dial_at()
+        due = [
+            address.due if address.configured else max(address.due, learnt_at)
+            for address in self._addresses.values()
+            if self._is_wanted(address)
+        ]
+        if self._refresh_at is not None:
+            due.append(self._refresh_at)
+        return min(due, default=None)
+
+    def _proved(self, url: str, key: bytes) -> None:
+        address = self._addresses.get(url)
+        if address is None:
+            return
+        address.key = address.proved = key
+        if not address.configured and not address.stored:
+            address.stored = True
+            self._changes.append(Record(TABLE, url.encode(), key))
+
+    def _seen(self, node: bytes, outcome: str) -> None:
+        """Report how a dial of a node whose key was proved came out."""
+        if self._outbox is not None:
+            self._outbox.add(RelayObserved(PROTOCOL, node, Probe.CONNECT.value, outcome))
+
+    def _pair(self, one: bytes, other: bytes) -> tuple[bytes, bytes]:
+        return (one, other) if one < other else (other, one)
+
+
+def _dialler_nonce(session: Session) -> bytes:
+    """Return what the side that dialled said in its HELLO: fresh, and known to both."""
+    if session.contact is not None:
+        return session.nonce
+    return session.hello.nonce if session.hello is not None else b""
+
+
+def address_fault(url: str, *, allow_private: bool) -> str:
+    """Return why an address that an unknown sender named must not be dialled, empty when it may be tried.
+
+    Names are judged again once they are resolved; this refuses what can be seen without asking anybody.
+    """
+    match = _URL.fullmatch(url) if len(url) <= ADDRESS_BYTES_MAX else None
+    if match is None or not 0 < int(match["port"] or 1) <= _PORT_MAX:
+        return "no address"
+    host = (match["v6"] or match["host"]).lower().rstrip(".")
+    if allow_private:
+        return ""
+    if host == "localhost" or host.endswith((".localhost", ".local")) or (is_ip(host) and not is_public(host)):
+        return "private"
+    return ""

@@ -1,0 +1,1 @@
+"""The keys that sign for an author: keyrings, key events and certificates, with their periods of validity."""

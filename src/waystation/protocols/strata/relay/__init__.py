@@ -1,0 +1,1 @@
+"""The Strata relay: the node's side of the protocol, which stores packets and serves subscribers."""

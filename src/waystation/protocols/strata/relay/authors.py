@@ -1,0 +1,104 @@
+"""Supplies the relay with the keys of an author, from stored and pending key events.
+
+The directory resolves a DID to keys. This module passes it the author's key events, each with the key that signed it,
+which is stored beside the packet. Accepted but uncommitted events are included, so the packet after a KEY_EVENT is
+checked by it. Undone events are hidden from readers but used here, because the keys that they added must stay known.
+Spec: specs/strata.md 4.1; decision STRATA-SIGNERS.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from waystation.core.packets import PacketReader, PacketRow
+from waystation.core.records import Record, Store
+from waystation.crypto.signing import verify_any
+from waystation.protocols.strata.keys.keyring import (
+    KEY_EVENT_TYPES,
+    KEY_EVENTS_MAX,
+    KeyEvent,
+    Keyring,
+    candidates,
+    has_room,
+)
+from waystation.protocols.strata.packet import PACKET_ID_BYTES
+from waystation.protocols.strata.relay.directory import Directory
+
+__all__ = ["KEY_EVENT_TYPES", "SIGNERS_TABLE", "Authors"]
+
+SIGNERS_TABLE: Final = "strata_signers"
+
+
+class Authors:
+    """Resolves authors through a directory and keeps its key events."""
+
+    def __init__(self, store: Store, packets: PacketReader) -> None:
+        """Read key events from ``packets`` and their signers from ``store``; ``use`` sets the directory."""
+        self._store = store
+        self._packets = packets
+        self._pending: dict[bytes, tuple[str, KeyEvent]] = {}
+        self._directory: Directory | None = None
+
+    def use(self, directory: Directory) -> None:
+        """Resolve through ``directory``, which reads its events from ``events``."""
+        self._directory = directory
+
+    @property
+    def directory(self) -> Directory:
+        """The directory in use."""
+        assert self._directory is not None
+        return self._directory
+
+    def ring(self, did: str, wall_s: int) -> Keyring | None:
+        """Return the keys of a DID, or None when they are unknown."""
+        return self.directory.ring(did, wall_s)
+
+    def signer(self, ring: Keyring | None, message: bytes, signature: bytes) -> bytes | None:
+        """Return the key of the ring that verifies the signature, checked synchronously."""
+        if ring is None:
+            return None
+        keys = candidates(ring)
+        index = verify_any(keys, message, signature)
+        return keys[index] if index >= 0 else None
+
+    def events(self, did: str) -> Sequence[KeyEvent]:
+        """Return the key events of a DID, stored and pending, hidden ones too."""
+        found = {}
+        prefix = _signers_of(did)
+        for key, signer in self._store.scan(SIGNERS_TABLE, prefix, KEY_EVENTS_MAX):
+            row = self._packets.packet(key[-PACKET_ID_BYTES:]) if key.startswith(prefix) else None
+            if row is not None:
+                # Spec 4.1: a packet does not name its key, so the signer was stored when it was known.
+                found[row.packet_id] = _event(row, signer, orjson.loads(row.canonical)["content"])
+        for packet_id, (author, event) in self._pending.items():
+            if author == did:
+                # A key event counts from its acceptance: the packet right after it may be signed by the new key.
+                found.setdefault(packet_id, event)
+        return list(found.values())
+
+    def has_room(self, did: str, signer: bytes, wall_s: int) -> bool:
+        """Return whether one more key event of this signer may be kept."""
+        ring = self.ring(did, wall_s)
+        # Spec 4.1: 256 key events per author, 32 of them reserved for recovery keys.
+        return ring is not None and has_room(ring, signer, len(ring.statuses))
+
+    def note(self, row: PacketRow, signer: bytes, content: dict[str, Any]) -> Record:
+        """Apply a key event from now on; the record belongs into its commit."""
+        self._pending[row.packet_id] = (row.author_id, _event(row, signer, content))
+        # The ring is replayed with the new event at the next packet of this author.
+        self.directory.forget(row.author_id)
+        return Record(SIGNERS_TABLE, _signers_of(row.author_id) + row.packet_id, signer)
+
+    def committed(self, packet_id: bytes) -> None:
+        """Forget a pending packet that is in the store."""
+        self._pending.pop(packet_id, None)
+
+
+def _signers_of(did: str) -> bytes:
+    return did.encode() + b"\0"  # no DID holds a zero
+
+
+def _event(row: PacketRow, signer: bytes, content: dict[str, Any]) -> KeyEvent:
+    # The time that never changes: an earlier witness must not rewrite who could sign when.
+    return KeyEvent(row.packet_id, row.order_at, row.seq, signer, content)

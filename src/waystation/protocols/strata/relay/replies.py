@@ -1,0 +1,46 @@
+"""The relay's answers to one packet, and the journal facts of what it refuses a connection.
+
+Spec: specs/strata.md 10, 11.
+"""
+
+from typing import Final
+
+from waystation.core.dids import identity_of
+from waystation.core.facts import PeerLeft, Refused
+from waystation.protocols.strata.relay.intake import Candidate, Verdict
+from waystation.protocols.strata.session import Session
+from waystation.protocols.strata.wire import encode_error, encode_ok
+
+__all__ = ["left_fact", "refused_fact", "verdict_answer"]
+
+PROTOCOL: Final = "strata"
+
+
+def verdict_answer(candidate: Candidate, verdict: Verdict) -> bytes:
+    """Return the OK or ERROR of a packet that a client has published."""
+    packet = candidate.packet
+    if verdict.refusal is not None:
+        packet_id = packet.packet_id if packet is not None else None
+        return encode_error(verdict.refusal, client_msg_id=candidate.client_msg_id, packet_id=packet_id)
+    assert packet is not None
+    return encode_ok(
+        packet.packet_id,
+        candidate.client_msg_id,
+        duplicate=verdict.duplicate,
+        duplicate_of=verdict.duplicate_of,
+        downgrade=verdict.row.downgrade if verdict.row is not None else b"",
+    )
+
+
+def refused_fact(session: Session, reason: str) -> Refused:
+    """Return the fact that a connection was refused something."""
+    return Refused(PROTOCOL, _identity(session), reason)
+
+
+def left_fact(session: Session, reason: str) -> PeerLeft:
+    """Return the fact that a connection is over."""
+    return PeerLeft(PROTOCOL, session.peer, _identity(session), reason)
+
+
+def _identity(session: Session) -> bytes | None:
+    return identity_of(session.identity) if session.identity is not None else None

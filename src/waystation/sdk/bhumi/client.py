@@ -1,0 +1,292 @@
+"""``BhumiClient`` sends requests to peers and answers their requests, with one identity.
+
+The identity is stored in a folder. The sender starts with the first ``send`` and the listener with the first
+``requests`` or ``serve``. So another program may do the other part with the same folder.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.client.sender import SenderClient
+from waystation.protocols.bhumi.payload.contents import ContentType
+from waystation.protocols.bhumi.payload.invite import Invite, encode_invite
+from waystation.sdk.bhumi.connection import RelayConnection
+from waystation.sdk.bhumi.device import Device
+from waystation.sdk.bhumi.dialect import Dialect
+from waystation.sdk.bhumi.events import DeviceEvent, Handler, Request
+from waystation.sdk.bhumi.moves import RelayChoice
+from waystation.sdk.bhumi.outcome import Reply
+from waystation.sdk.bhumi.quality import RelayQuality
+from waystation.sdk.bhumi.relay_book import RelayBook
+from waystation.sdk.bhumi.retry import Timeouts
+from waystation.sdk.bhumi.sender import Recovered, Sender
+from waystation.sdk.bhumi.state import BhumiState, PeerRecord
+from waystation.sdk.errors import InUseError, RelayUnreachableError
+from waystation.sdk.life import Client, Life, Reading
+from waystation.transport.http_get import TlsContext
+
+__all__ = ["BhumiClient", "IncomingRequest"]
+
+_REACH_TRIES_MAX: Final = 8  # ours: a book may have hundreds of relays, and a program waits for this
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRequest(Request):
+    """What a peer asks, with the place for the answer; a peer that gets none sees a timeout."""
+
+    _answer: asyncio.Future[bytes | str]
+
+    def answer(self, content: bytes | str) -> None:
+        """Answer the peer; raises InUseError when the request was answered already."""
+        if self._is_open():
+            self._answer.set_result(content)
+
+    def fail(self, reason: str) -> None:
+        """Let the peer know that the request could not be handled; the reason stays here. Raises as ``answer``."""
+        if self._is_open():
+            self._answer.set_exception(LocalError(reason))
+
+    def _is_open(self) -> bool:
+        """Return whether an answer can still leave; one request is answered once."""
+        if self._answer.done() and not self._answer.cancelled():
+            raise InUseError(f"the request of {self.alias} was answered already")
+        return not self._answer.cancelled()
+
+
+class BhumiClient(Client):
+    """Asks and answers as one identity; use it in ``async with``."""
+
+    def __init__(
+        self,
+        home: Path | str,
+        relays: str | Sequence[str] = (),
+        *,
+        tls: TlsContext | None = None,
+        on_event: Callable[[DeviceEvent], None] | None = None,
+        book: RelayBook | None = None,
+        quality: RelayQuality | None = None,
+        findable: bool = True,
+        dialect: Dialect | None = None,
+        admit: Callable[[PublicKey, str], bool] | None = None,
+        timeouts: Timeouts | None = None,
+        keep_trying: bool = False,
+    ) -> None:
+        """Describe a client.
+
+        Args:
+            home: Folder of the identity, made if absent.
+            relays: Address or addresses, the preferred one first; may be empty with a book.
+            tls: Context for ``tls://`` addresses; None trusts the system's authorities.
+            on_event: Gets what happens to the listening half, such as ``Disconnected`` with its reason.
+            book: Further relays, used when the named ones fail.
+            quality: Where to keep what is observed of relays.
+            findable: Let the relays answer questions where this identity is.
+            dialect: What the peers speak; None for bhumi-v1 with new ones, and for each other one its own.
+            admit: Called with key and alias of a peer that uses an invite; None admits every peer.
+            timeouts: How long ``send`` goes on trying.
+            keep_trying: Begin although no relay can be reached yet.
+
+        Raises:
+            LocalError: An address cannot be read, or no relay is known (on entering).
+            RelayUnreachableError: On entering: no relay could be reached, and ``keep_trying`` is false.
+        """
+        self._home = Path(home)
+        self._make_sender = partial(
+            Sender, relays=relays, book=book, quality=quality, tls=tls, dialect=dialect, timeouts=timeouts
+        )
+        self._make_device = partial(
+            Device,
+            relays=relays,
+            handler=self._hand_over,
+            book=book,
+            quality=quality,
+            findable=findable,
+            tls=tls,
+            dialect=dialect or Dialect.E2E,
+            admit=admit,
+            on_event=on_event,
+        )
+        self._choice = RelayChoice(relays, book, quality, random.SystemRandom())
+        self._tls = tls
+        self._keep_trying = keep_trying
+        self._life = Life("the Bhumi client")
+        self._stack = contextlib.AsyncExitStack()
+        self._state: BhumiState | None = None
+        self._sender: Sender | None = None
+        self._opening = asyncio.Lock()
+        self._device: Device | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._asked: deque[IncomingRequest] = deque()
+        self._changed = asyncio.Event()
+
+    # Life
+
+    async def _open(self) -> None:
+        self._state = BhumiState(self._home)
+        self._stack.callback(self._state.close)
+        if not self._keep_trying:
+            await self._reach()
+
+    async def aclose(self) -> None:
+        """Leave the relay, send no more, and close the folder; safe to call twice."""
+        self._life.close()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        self._changed.set()
+        await self._stack.aclose()
+
+    async def _reach(self) -> None:
+        """Return once a relay has said HELLO to an anonymous connection.
+
+        Raises:
+            LocalError: No relay is known.
+            RelayUnreachableError: None of them could be reached; has the reason of each.
+        """
+        choice = self._choice
+        reasons: list[str] = []
+        while (relay := choice.next()) is not None and len(reasons) < _REACH_TRIES_MAX:
+            connection = RelayConnection(SenderClient(), relay, lambda _: None)
+            try:
+                await connection.reach(self._tls, only_public=choice.by_gossip(relay))
+            except HostError as error:
+                reasons.append(str(error))
+            else:
+                return
+            finally:
+                await connection.aclose()
+            choice.passed(relay)
+            if not choice.has_others:
+                break
+        if not reasons:
+            raise LocalError("no relay is known; name one, or look for some on the local network")
+        raise RelayUnreachableError("; ".join(reasons))
+
+    @property
+    def state(self) -> BhumiState:
+        """The folder."""
+        self._life.check()
+        return self._life.part(self._state)
+
+    @property
+    def public_key(self) -> PublicKey:
+        """Who we are."""
+        return PublicKey(self.state.identity)
+
+    # Peers
+
+    def invite(self, alias: str = "") -> str:
+        """Return a token with which one peer can pair with us, once, while we listen.
+
+        Args:
+            alias: How to call that peer.
+        """
+        return encode_invite(Invite(self.public_key, self.state.add_invite(alias, random.SystemRandom())))
+
+    async def accept(self, token: str, *, alias: str = "") -> PeerRecord:
+        """Pair with the peer that made a token; see ``Sender.accept``."""
+        return await (await self._sending()).accept(token, alias=alias)
+
+    def peers(self) -> list[PeerRecord]:
+        """Return whom we can talk to."""
+        return self.state.peers()
+
+    # Asking
+
+    async def send(
+        self, peer: PeerRecord | str | bytes, content: str | bytes, content_type: ContentType = ContentType.TEXT
+    ) -> Reply:
+        """Ask a peer, and return what became of it with the peer's answer; see ``Sender.send``."""
+        return await (await self._sending()).send(peer, content, content_type)
+
+    async def command(self, peer: PeerRecord | str | bytes, cmd: str, args: object = None) -> object:
+        """Send a command and return the ``data`` of its answer; see ``Sender.command``."""
+        return await (await self._sending()).command(peer, cmd, args)
+
+    async def recover(self) -> list[Recovered]:
+        """Ask again, with the very same bytes, for the outcome of every request that has none."""
+        return await (await self._sending()).recover()
+
+    async def _sending(self) -> Sender:
+        state = self.state
+        async with self._opening:
+            if self._sender is None:
+                self._sender = await self._stack.enter_async_context(self._make_sender(state))
+            return self._sender
+
+    # Answering
+
+    def requests(self) -> Reading[IncomingRequest]:
+        """Return an iterator over what peers ask, from now on; we listen until the client is closed.
+
+        Raises:
+            HomeBusyError: Another program listens for this identity.
+            LocalError: An address cannot be read.
+        """
+        reading = self._life.read("requests()", self._requests)
+        if self._running is None:
+            self._device = self._make_device(self.state)
+            self._running = asyncio.get_running_loop().create_task(self._device.run())
+            self._running.add_done_callback(lambda _: self._changed.set())
+        return reading
+
+    async def serve(self, handler: Handler) -> None:
+        """Answer every request with what ``handler`` returns, several at once, until this is cancelled.
+
+        Args:
+            handler: When it raises, the peer learns that the request could not be handled.
+
+        Raises:
+            HomeBusyError: Another program listens for this identity.
+        """
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            async for request in self.requests():
+                task = asyncio.get_running_loop().create_task(_answer(request, handler))
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+        finally:
+            for task in answering:
+                task.cancel()
+            await asyncio.gather(*answering, return_exceptions=True)
+
+    async def move(self, address: str) -> None:
+        """Go to another relay without a gap; see ``Device.move``. Raises LocalError unless the client listens."""
+        self._life.check()
+        if self._device is None:
+            raise LocalError("the client does not listen; begin with requests() or serve()")
+        await self._device.move(address)
+
+    async def _requests(self) -> AsyncGenerator[IncomingRequest, None]:
+        while True:
+            while self._asked:
+                yield self._asked.popleft()
+            assert self._running is not None
+            if self._running.done():
+                if not self._running.cancelled():
+                    self._running.result()
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _hand_over(self, request: Request) -> bytes | str:
+        answer: asyncio.Future[bytes | str] = asyncio.get_running_loop().create_future()
+        self._asked.append(IncomingRequest(request.peer, request.alias, request.content_type, request.content, answer))
+        self._changed.set()
+        return await answer
+
+
+async def _answer(request: IncomingRequest, handler: Callable[[Request], Any]) -> None:
+    try:
+        request.answer(await handler(request))
+    except Exception as error:  # noqa: BLE001 - whatever the program's handler raises, its peer gets an answer
+        request.fail(repr(error))

@@ -1,0 +1,92 @@
+"""A Bhumi client's connection to one relay, from dialling over HELLO to its end, with the reason for people."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from waystation.core.errors import HostError
+from waystation.protocols.bhumi.client.base import Client, Greeted
+from waystation.sdk.connection import Connection
+from waystation.transport.dial import RelayUrl, dial
+from waystation.transport.tls import TlsContext
+
+__all__ = ["CONNECT_TIMEOUT_S", "RelayConnection", "no_hello"]
+
+CONNECT_TIMEOUT_S: Final = 10.0
+
+
+class RelayConnection(Connection):
+    """Drives a client's machine, of any role, over one connection."""
+
+    def __init__(
+        self,
+        machine: Client,
+        relay: RelayUrl,
+        on_event: Callable[[Any], None],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Describe a connection; ``dial`` or ``reach`` makes it, once. The arguments are those of ``Driver``."""
+        super().__init__(machine, self._on_machine_event, clock=clock)
+        self.relay = relay
+        self._hand_on = on_event
+        self._began_s = 0.0
+        self.handshake_s = 0.0
+        """Seconds from dialling to HELLO."""
+        self.greeted: asyncio.Future[None] = self._loop.create_future()
+        """Done when the relay has said HELLO; never when the connection ends before."""
+
+    async def dial(
+        self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
+    ) -> None:
+        """Connect; raises HostError. See ``transport.dial`` for the arguments."""
+        self._began_s = self._loop.time()
+        await dial(self.relay, self, context=tls, timeout_s=timeout_s, only_public=only_public)
+
+    async def reach(
+        self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
+    ) -> None:
+        """Connect, and return once the relay has said HELLO; raises HostError with the reason when it does not."""
+        try:
+            await self.dial(tls, timeout_s, only_public=only_public)
+            is_greeted = await self.first(self.greeted)
+        except BaseException:
+            self.close()
+            raise
+        if not is_greeted:
+            await self.wait_closed()
+            raise HostError(self.reason())
+
+    async def first(self, result: asyncio.Future[Any]) -> bool:
+        """Wait for a result, and return whether it came before the connection ended."""
+        either: list[asyncio.Future[Any]] = [result, self.ended]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return result.done()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection is over."""
+        return self.ended.done()
+
+    def reason(self) -> str:
+        """Return why the connection ended, for people."""
+        reason = self.ended.result().reason
+        return reason if self.greeted.done() else no_hello(self.relay, reason)
+
+    async def aclose(self) -> None:
+        """End the connection and wait until nothing is left of it."""
+        self.close()
+        await self.wait_closed()
+
+    def _on_machine_event(self, event: Any) -> None:
+        if isinstance(event, Greeted):
+            self.handshake_s = self._loop.time() - self._began_s
+            self.greeted.set_result(None)
+        self._hand_on(event)
+
+
+def no_hello(url: RelayUrl, reason: str) -> str:
+    """Return the sentence for a connection that ended, for ``reason``, before the relay said HELLO."""
+    hint = f"; is this a TLS port? try {RelayUrl('tls', url.host, url.port)}" if url.scheme == "tcp" else ""
+    return f"{url} did not greet us: {reason}{hint}"

@@ -1,0 +1,359 @@
+"""A Bhumi device: it stays registered at a relay, answers the requests of its peers, and can move to another relay.
+
+It uses one relay until that relay fails or ``move`` is called. A move registers at the new relay first, with the recent
+answers (6.6), and asserts presence there. Then it asserts the new presence at the old relay and disconnects once open
+requests are answered. An answer whose connection has ended is sent over the next one (BHUMI-MOVE).
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.client.base import Greeted
+from waystation.protocols.bhumi.client.device import (
+    Delivered,
+    ProbeAsked,
+    Registered,
+)
+from waystation.protocols.bhumi.extension_messages import Presence
+from waystation.sdk.backoff import Backoff
+from waystation.sdk.bhumi.answers import Answers
+from waystation.sdk.bhumi.dialect import Dialect
+from waystation.sdk.bhumi.events import (
+    DeviceEvent,
+    Disconnected,
+    Handler,
+    Listening,
+    Moved,
+    PresenceAsserted,
+    Probed,
+    ProbeRefused,
+    Trouble,
+)
+from waystation.sdk.bhumi.listener import Listener
+from waystation.sdk.bhumi.moves import PRESENCE_TTL_S, Presences, RelayChoice
+from waystation.sdk.bhumi.probe import Prober
+from waystation.sdk.bhumi.quality import RelayQuality
+from waystation.sdk.bhumi.relay_book import RelayBook
+from waystation.sdk.bhumi.state import BhumiState
+from waystation.sdk.home_lock import hold
+from waystation.transport.dial import RelayUrl
+from waystation.transport.tls import TlsContext
+
+__all__ = ["LEAVE_S", "Device"]
+
+LEAVE_S: Final = 10.0
+"""How long a relay that the device has left is kept for the requests under way there."""
+STANDS_S: Final = 30.0
+"""How long a connection must have stood before the next break is the first one again."""
+_LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
+_NEXT_RELAY_S: Final = 1.0  # ours: no reason to wait long for one relay because another failed
+
+
+class Device:
+    """Keeps one identity reachable; run it with ``run`` until cancelled."""
+
+    def __init__(
+        self,
+        state: BhumiState,
+        relays: str | Sequence[str],
+        handler: Handler,
+        *,
+        book: RelayBook | None = None,
+        quality: RelayQuality | None = None,
+        findable: bool = True,
+        probes: bool = True,
+        tls: TlsContext | None = None,
+        dialect: Dialect = Dialect.E2E,
+        original_relay: bool = False,
+        admit: Callable[[PublicKey, str], bool] | None = None,
+        on_event: Callable[[DeviceEvent], None] | None = None,
+        rng: random.Random | None = None,
+        backoff: Backoff | None = None,
+        poll_s: float = 0.5,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Describe a device.
+
+        Args:
+            state: Its folder.
+            relays: Address or addresses, the preferred one first; may be empty with a book.
+            handler: Answers requests; several may run at once. When it raises, the peer gets an error.
+            book: Further relays, taken when the named ones fail.
+            quality: Where to keep what is observed of relays; it decides on the order within the book.
+            findable: Let the relays answer questions where this identity is (BHUMI-FINDABLE).
+            probes: Try other relays when ours asks for it; refused in any case without book and quality.
+            tls: Context for ``tls://`` addresses; None trusts the system's authorities.
+            dialect: What the peers speak; bhumi-v1 understands the suites, too, and a suite insists on itself.
+            original_relay: The relay is the original one, which puts the preimage into every DELIVER unasked.
+            admit: Called with key and alias of a peer that uses an invite; None admits every peer.
+            on_event: Gets what happens.
+            rng: Source of secrets; the system's by default.
+            backoff: Delays between connections; half a second up to 30 s by default.
+            poll_s: How soon an invite made by another program can be used.
+            clock: Unix seconds, for what is signed with a date.
+
+        Raises:
+            LocalError: An address cannot be read, or there is neither an address nor a book.
+        """
+        if not relays and book is None:
+            raise LocalError("a device needs the address of a relay, or a book of relays")
+        self._state = state
+        self._findable = findable
+        self._tls = tls
+        self._original_relay = original_relay
+        self._on_event = on_event or (lambda _: None)
+        self._clock = clock
+        source = rng or random.SystemRandom()
+        self._answers = Answers(state, handler, dialect, source, admit, self._on_event)
+        self._choice = RelayChoice(relays, book, quality, source, self._report)
+        self._presences = Presences(state.key_pair, clock)
+        self._prober = None
+        if probes and book is not None and quality is not None:
+            self._prober = Prober(self._choice, quality, tls, source, findable=findable)
+        self._backoff = backoff or Backoff(source, first_s=0.5, cap_s=30.0)
+        self._poll_s = poll_s
+        self._connection: Listener | None = None
+        self._runs = False
+        self._failure: Exception | None = None
+        self._placing = asyncio.Lock()
+        self._placed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Listen and answer, reconnecting for ever.
+
+        Raises:
+            HomeBusyError: Another program listens for this identity.
+            Exception: What ``on_event`` raised, or a fault of ours; the device has left its relay.
+        """
+        busy = f"another program listens for the identity in {self._state.home}; stop it first"
+        async with hold(self._state.home / "device.lock", busy, _LOCK_TIMEOUT_S):
+            self._runs = True
+            try:
+                while True:
+                    relay, reason = await self._stay_connected()
+                    await self._pause(relay, reason)
+            finally:
+                self._runs = False
+                await self._stop()
+
+    async def move(self, address: str) -> None:
+        """Go to another relay without a gap; a move to where the device is does nothing.
+
+        Returns when the device is registered there and has asserted presence at both relays, as far as they take such
+        things. Requests under way at the old relay go on, for up to ``LEAVE_S`` seconds by its connection.
+
+        Raises:
+            LocalError: The text is no address, or the device does not run.
+            HostError: The relay cannot be reached or does not take us; the device stays where it is.
+        """
+        relay = RelayUrl.parse(address)
+        if not self._runs:
+            raise LocalError("the device does not run; only a running one can move")
+        async with self._placing:
+            old = self._connection
+            if old is not None and old.relay == relay and not old.has_ended:
+                return
+            new = await self._connect(relay, waits=True)
+            self._adopt(new)
+            self._on_event(Moved(str(old.relay) if old is not None else "", str(relay)))
+            try:
+                presence = await self._assert_presence(new)
+                if old is not None and presence is not None and not old.has_ended:
+                    old.assert_presence(presence)
+            finally:  # the caller may give up: we are at the new relay all the same
+                if old is not None and not old.has_ended:
+                    self._start(old.leave(LEAVE_S))
+
+    async def _stay_connected(self) -> tuple[str, str]:
+        """Connect where it seems best, serve until no connection is left, and return the last relay and its reason."""
+        async with self._placing:
+            if self._connection is None:
+                relay = self._choice.next()
+                if relay is None:
+                    return "", "no relay is known"
+                try:
+                    self._adopt(await self._connect(relay, only_public=self._choice.by_gossip(relay)))
+                except HostError as error:
+                    return str(relay), str(error)
+        return await self._serve()
+
+    async def _connect(self, relay: RelayUrl, *, only_public: bool = False, waits: bool = False) -> Listener:
+        """Return a connection, by which the relay has taken us if this ``waits`` for it; raises HostError."""
+        connection = Listener(
+            self._state,
+            relay,
+            original_relay=self._original_relay,
+            relay_id=self._choice.advertised_id(relay),
+            on_event=self._on_connection_event,
+            clock=self._clock,
+        )
+        try:
+            await connection.dial(self._tls, only_public=only_public)
+            if waits:
+                await connection.wait_registered()
+        except BaseException as error:
+            if isinstance(error, HostError):  # a caller that gives up says nothing about the relay
+                self._choice.reached(relay, None)
+            await connection.aclose()
+            raise
+        return connection
+
+    async def _serve(self) -> tuple[str, str]:
+        """Look after the connection, whichever it is at the moment, until it has ended."""
+        while (connection := self._connection) is not None and not connection.has_ended:
+            await asyncio.wait([connection.ended], timeout=self._poll_s)
+            if self._failure is not None:
+                raise self._failure
+            current = self._connection
+            if current is not None and current.is_open:
+                current.register_new()
+                current.flush()
+                self._renew_presence(current)
+        assert connection is not None
+        self._connection = None
+        await connection.wait_closed()
+        self._note_end(connection)
+        return str(connection.relay), connection.reason()
+
+    async def _pause(self, relay: str, reason: str) -> None:
+        """Wait before the next try, until a move has found a place at the latest."""
+        retry_s = self._backoff.next_s()
+        if self._choice.has_others:
+            retry_s = min(retry_s, _NEXT_RELAY_S)
+        self._on_event(Disconnected(relay, reason, retry_s))
+        self._placed.clear()
+        if self._connection is None:
+            try:
+                async with asyncio.timeout(retry_s):
+                    await self._placed.wait()
+            except TimeoutError:
+                return
+
+    def _adopt(self, connection: Listener) -> None:
+        self._connection = connection
+        self._answers.relay = str(connection.relay)
+        if connection.is_open:
+            self._answers.payload_bytes_max = connection.machine.max_payload_bytes
+        connection.register_new()
+        connection.flush()
+        self._placed.set()
+
+    async def _stop(self) -> None:
+        connection, self._connection = self._connection, None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if connection is not None:
+            await connection.aclose()
+        await self._answers.stop()
+
+    # Events of a connection.
+
+    def _on_connection_event(self, connection: Listener, event: Any) -> None:
+        if isinstance(event, Greeted):
+            if connection is self._connection:
+                self._answers.payload_bytes_max = event.max_payload_bytes
+        elif isinstance(event, Registered):
+            self._on_registered(connection, event)
+        elif isinstance(event, Delivered):
+            task = self._start(self._handle(connection, event))
+            connection.handling.add(task)
+            task.add_done_callback(connection.handling.discard)
+        elif isinstance(event, ProbeAsked):
+            self._on_probe_asked(connection, event)
+
+    def _on_registered(self, connection: Listener, event: Registered) -> None:
+        self._on_event(Listening(str(connection.relay), event.confirmed))
+        if connection is self._connection:  # while moving, ``move`` does it in its own order
+            self._start(self._assert_presence(connection))
+        self._choice.reached(connection.relay, connection.handshake_s)
+
+    async def _handle(self, connection: Listener, delivered: Delivered) -> None:
+        event: DeviceEvent | None
+        try:
+            answer, event = await self._answers.answer_to(delivered)
+            self._acknowledge(connection, delivered.message_id, answer)
+        except HostError as error:  # without the promise on disk there is no answer: the sender sees a timeout
+            event = Trouble(str(error))
+        except Exception as error:  # noqa: BLE001 - a task that is not awaited must not end unseen; the peer gets an error
+            connection.machine.answer(delivered.message_id, b"")
+            connection.flush()
+            event = Trouble(f"a request could not be answered: {error!r}")
+        if event is not None:
+            self._on_event(event)
+
+    def _acknowledge(self, connection: Listener, message_id: int, answer: bytes) -> None:
+        """Answer where the request came from; where that is over, or left, hand the answer to the relay of now."""
+        if connection.is_open:
+            unsent = connection.acknowledge(message_id, answer)
+            if unsent is not None:
+                self._on_event(Trouble(f"an answer could not leave: {unsent.value}"))
+        current = self._connection
+        if current is not connection and current is not None and current.is_open:
+            current.refresh()
+            current.flush()
+
+    # Where we are.
+
+    async def _assert_presence(self, connection: Listener) -> Presence | None:
+        """Assert presence where we are, and return it; None when it is not to be known, or the relay has no name."""
+        if not self._findable:
+            return None
+        known = self._choice.entry(str(connection.relay))
+        presence = await connection.find_and_assert(self._presences, None if known is None else known.relay_id)
+        if presence is not None:
+            self._on_event(PresenceAsserted(str(connection.relay), presence.ttl_s))
+        return presence
+
+    def _renew_presence(self, connection: Listener) -> None:
+        if asyncio.get_running_loop().time() < connection.presence_due_s:
+            return
+        if connection.renew_presence(self._presences) is not None:
+            self._on_event(PresenceAsserted(str(connection.relay), PRESENCE_TTL_S))
+
+    # What we are asked to try.
+
+    def _on_probe_asked(self, connection: Listener, asked: ProbeAsked) -> None:
+        reason = "this device makes no probes" if self._prober is None else self._prober.admit(asked.address)
+        if self._prober is None or reason is not None:
+            connection.refuse_probe(asked.probe_id)
+            self._on_event(ProbeRefused(str(connection.relay), asked.address, reason or ""))
+            return
+        self._start(self._probe(self._prober, asked))
+
+    async def _probe(self, prober: Prober, asked: ProbeAsked) -> None:
+        verdict, latency_s = await prober.probe(asked.address, asked.deadline_s)
+        self._on_event(Probed(asked.address, verdict, latency_s))
+
+    def _note_end(self, connection: Listener) -> None:
+        if connection.stood_s() >= STANDS_S:
+            self._backoff.reset()
+        if not connection.registered.done():
+            self._choice.reached(connection.relay, None)
+        else:
+            self._choice.dropped(connection.relay)
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Let work go on by itself; what the disk or the network refuses there is reported, nothing else is hidden."""
+        task = asyncio.get_running_loop().create_task(self._quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _quietly(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except HostError as error:
+            self._report(error)
+        except Exception as error:  # noqa: BLE001 - `run` raises it: nobody waits for this task
+            self._failure = error
+
+    def _report(self, error: HostError) -> None:
+        self._on_event(Trouble(str(error)))

@@ -1,0 +1,130 @@
+"""The events that a Bhumi device reports, and the request object that its handler gets."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.extension_messages import QaVerdict
+from waystation.protocols.bhumi.payload.contents import Command, ContentType, decode_command
+
+__all__ = [
+    "DeviceEvent",
+    "Disconnected",
+    "Handled",
+    "Handler",
+    "Listening",
+    "Moved",
+    "PeerJoined",
+    "PresenceAsserted",
+    "ProbeRefused",
+    "Probed",
+    "Request",
+    "Trouble",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a peer asks."""
+
+    peer: PublicKey
+    """32-byte key."""
+    alias: str
+    """How we call the peer; its id52's beginning when it has no alias."""
+    content_type: ContentType
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        """The content as text; bytes that are no UTF-8 are replaced."""
+        return self.content.decode("utf-8", errors="replace")
+
+    def command(self) -> Command:
+        """Return the content as a command; raises MalformedPayloadError when it is none."""
+        return decode_command(self.content)
+
+
+Handler = Callable[[Request], Awaitable[bytes | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The relay has taken our registration."""
+
+    relay: str
+    confirmed: bool
+    """False when this rests on the relay's silence, as with the original relay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection ended, or could not be made."""
+
+    relay: str
+    reason: str
+    retry_s: float
+    """Seconds until the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerJoined:
+    """A peer used an invite."""
+
+    peer: PublicKey
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """A request was answered for the first time; the ACK has left if the connection is established."""
+
+    request: Request
+    ok: bool
+    """False when the handler raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something could not be answered."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The device has gone from one relay to another on purpose; answers under way still leave by the old one."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceAsserted:
+    """The relay knows where this device is, and may answer who asks."""
+
+    relay: str
+    ttl_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRefused:
+    """The relay asked to have another one tried, and was refused."""
+
+    relay: str
+    candidate: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Another relay was tried at our relay's wish; what came of it stays here."""
+
+    candidate: str
+    verdict: QaVerdict
+    latency_s: float
+
+
+DeviceEvent = (
+    Listening | Disconnected | PeerJoined | Handled | Trouble | Moved | PresenceAsserted | ProbeRefused | Probed
+)
+"""Every event of a device."""

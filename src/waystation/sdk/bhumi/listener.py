@@ -1,0 +1,227 @@
+"""One connection of a Bhumi device to a relay: it registers commits, receives requests and sends their answers.
+
+A commit is the hash of a preimage, by which the relay recognises a permitted request. Each connection tracks which
+commits its relay has. A device has one connection, or two while it moves.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from waystation.core.errors import HostError
+from waystation.core.ids import PublicKey
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.bhumi import wire
+from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
+from waystation.protocols.bhumi.client.device import (
+    DEVICE_FEATURES,
+    Delivered,
+    DeviceClient,
+    ProbeAsked,
+    Registered,
+    RelayNamed,
+    RelaysReceived,
+)
+from waystation.protocols.bhumi.extension_messages import Presence, RelayAd
+from waystation.protocols.bhumi.messages import Feature, RecentResponse
+from waystation.protocols.bhumi.signed_records import is_signed, untimely
+from waystation.sdk.bhumi.connection import RelayConnection
+from waystation.sdk.bhumi.moves import PRESENCE_EVERY_S, Presences
+from waystation.transport.dial import RelayUrl
+
+__all__ = ["Introduction", "Listener"]
+
+_NAME_TIMEOUT_S: Final = 2.0  # for the advert of a relay that does not name itself
+_ADVERTS_VERIFIED_MAX: Final = 4  # ours: adverts that claim the address we dialled; an honest relay lists one
+
+
+class Introduction(Protocol):
+    """What an I_AM is made of; ``BhumiState`` is one."""
+
+    @property
+    def key_pair(self) -> KeyPair:
+        """Who the device is."""
+
+    def preimages(self) -> list[bytes]:
+        """Return every preimage that a peer may still use to reach us."""
+
+    def recent_responses(self) -> list[RecentResponse]:
+        """Return the answers a relay may still be asked for."""
+
+    def changes(self) -> tuple[int, int]:
+        """Return a value that differs when any of it has changed."""
+
+
+class Listener(RelayConnection):
+    """A connection by which requests come."""
+
+    def __init__(
+        self,
+        state: Introduction,
+        relay: RelayUrl,
+        *,
+        original_relay: bool = False,
+        relay_id: PublicKey | None = None,
+        on_event: Callable[["Listener", Any], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Describe a connection; ``dial`` makes it.
+
+        Args:
+            state: What goes into the I_AM, as it is now.
+            relay: Where to.
+            original_relay: It puts the preimage into every DELIVER unasked, and knows no feature.
+            relay_id: Key that the relay must have, see ``DeviceClient``.
+            on_event: Gets this connection, and the events of its machine.
+            clock: Unix seconds.
+        """
+        self._state = state
+        self._changes = state.changes()
+        preimages = state.preimages()
+        self.machine = DeviceClient(
+            state.key_pair,
+            [commit_of(preimage) for preimage in preimages],
+            state.recent_responses(),
+            always_preimage=original_relay,
+            features=Feature(0) if original_relay else DEVICE_FEATURES,
+            relay_id=relay_id,
+        )
+        super().__init__(self.machine, relay, partial(on_event, self), clock=clock)
+        self._known_to_relay = set(preimages)
+        self._adverts_arrived = asyncio.Event()
+        self._registered_s = math.inf
+        self.presence_due_s = math.inf
+        """When our presence here is due again, by the loop's clock."""
+        self.registered: asyncio.Future[Registered] = self._loop.create_future()
+        """Done when the relay has taken us; never when the connection ends before."""
+        self.relay_id: PublicKey | None = None
+        """Key of the relay, once it is known; it names the place in our presence."""
+        self.handling: set[asyncio.Task[None]] = set()
+        """Deliveries whose answer has not left yet."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the relay has said HELLO and the connection is established."""
+        return self.machine.is_open
+
+    def stood_s(self) -> float:
+        """Return for how many seconds the relay has had us; 0 when it has not taken us."""
+        return max(self._loop.time() - self._registered_s, 0.0)
+
+    async def wait_registered(self) -> Registered:
+        """Wait until the relay has taken us; raises HostError when the connection ends before."""
+        if not await self.first(self.registered):
+            raise HostError(self.reason())
+        return self.registered.result()
+
+    async def leave(self, timeout_s: float) -> None:
+        """Close once every request under way is answered, after ``timeout_s`` seconds in any case."""
+        give_up_at = self._loop.time() + timeout_s
+        try:
+            while self.handling and not self.has_ended:
+                left_s = give_up_at - self._loop.time()
+                if left_s <= 0:
+                    break
+                waiting: list[asyncio.Future[Any]] = [*self.handling, self.ended]
+                await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self.aclose()
+
+    def register_new(self) -> None:
+        """Register every preimage that the relay does not know yet; sweep the dead ones when its room ends."""
+        changes = self._state.changes()
+        if changes == self._changes:
+            return
+        self._changes = changes
+        preimages = self._state.preimages()
+        new = [preimage for preimage in preimages if preimage not in self._known_to_relay]
+        if not new:
+            return
+        if len(self._known_to_relay) + len(new) > wire.COMMITS_MAX:
+            self.refresh()
+            return
+        self._known_to_relay.update(new)
+        self.machine.add_commits(commit_of(preimage) for preimage in new)
+
+    def refresh(self) -> None:
+        """Replace what the relay knows by what is valid now, recent answers included.
+
+        Commits can be withdrawn, and answers handed over, in no other way (BHUMI-8).
+        """
+        self._changes = self._state.changes()
+        preimages = self._state.preimages()
+        self._known_to_relay = set(preimages)
+        self.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())
+
+    def acknowledge(self, message_id: int, answer: bytes) -> Unsent | None:
+        """Send new commits, then the ACK, in one write; return why the ACK could not leave."""
+        self.register_new()
+        unsent = self.machine.answer(message_id, answer)
+        if unsent is Unsent.TOO_LARGE:  # stored when another relay took more: no retry could ever get it
+            self.machine.answer(message_id, b"")
+        self.flush()
+        return unsent
+
+    async def find_and_assert(self, presences: Presences, probable_id: PublicKey | None) -> Presence | None:
+        """Assert presence here, and return it; None when the relay has no name, or takes no presence.
+
+        The relay's name is what it says in BIND, else what we know, else what its own advert says.
+
+        Args:
+            presences: Sign it.
+            probable_id: What is known of the relay elsewhere.
+        """
+        if not self.machine.accepts(Feature.PRESENCE):
+            return None
+        self.relay_id = self.relay_id or probable_id
+        if self.relay_id is None:
+            await self._ask_name()
+        return self.renew_presence(presences)
+
+    def renew_presence(self, presences: Presences) -> Presence | None:
+        """Assert presence here once more, and return it; None when the relay has no name, or takes no presence."""
+        if self.relay_id is None or not self.is_open or not self.machine.accepts(Feature.PRESENCE):
+            return None
+        presence = presences.sign(self.relay_id)
+        self.assert_presence(presence)
+        self.presence_due_s = self._loop.time() + PRESENCE_EVERY_S
+        return presence
+
+    def assert_presence(self, presence: Presence) -> None:
+        """Hand a presence to the relay, of this place or of another one, if it takes such things."""
+        self.machine.assert_presence(presence)
+        self.flush()
+
+    def refuse_probe(self, probe_id: int) -> None:
+        """Refuse a probe that the relay asked for."""
+        self.machine.refuse_probe(probe_id)
+        self.flush()
+
+    async def _ask_name(self) -> None:
+        self.machine.ask_relays()
+        self.flush()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NAME_TIMEOUT_S):
+                await self._adverts_arrived.wait()
+
+    def _find_name(self, adverts: Sequence[RelayAd], now_s: int) -> None:
+        """Take the relay's key from the advert that names the address we dialled, if there is one to be believed."""
+        ours = [advert for advert in adverts if advert.address == str(self.relay) and untimely(advert, now_s) is None]
+        self.relay_id = next((each.relay_id for each in ours[:_ADVERTS_VERIFIED_MAX] if is_signed(each)), None)
+        self._adverts_arrived.set()
+
+    def _on_machine_event(
+        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked
+    ) -> None:
+        if isinstance(event, RelayNamed):
+            self.relay_id = event.relay_id
+        elif isinstance(event, RelaysReceived):
+            self._find_name(event.adverts, int(self._clock()))
+        elif isinstance(event, Registered):
+            self._registered_s = self._loop.time()
+            self.registered.set_result(event)
+        super()._on_machine_event(event)

@@ -1,0 +1,69 @@
+"""The results of a Bhumi request: ``Outcome`` (how it ended) and ``Reply`` (with the peer's answer)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from waystation.sdk import outcome
+from waystation.sdk.errors import AnswerError, NoPreimageError, OfflineError, RemoteError, UncertainError
+
+__all__ = ["ENDS", "Outcome", "Reply", "failed"]
+
+
+class Outcome(outcome.Outcome):
+    """How a request ended; the value is its name in JSON."""
+
+    ANSWERED = "answered", True, False, "answered"
+    """The peer's handler has answered."""
+    FAILED = (
+        *("failed", False, False, "the peer could not handle the request"),
+        "ask its owner; it has received the request, and may have done a part of it",
+    )
+    OFFLINE = (
+        *("offline", False, True, "not delivered: the peer is not connected"),
+        "send again when the peer is connected",
+    )
+    NO_PREIMAGE = (
+        *("no_preimage", False, True, "not delivered: no permission to send to the peer is left"),
+        "ask the peer for a new invite",
+    )
+    UNCERTAIN = (
+        *("uncertain", False, False, "no outcome in time: the peer may have handled the request"),
+        "call recover before you send it again, for it could arrive twice",
+    )
+    UNREADABLE = (
+        *("unreadable", False, False, "the peer has answered, and the answer cannot be opened"),
+        "check that both sides use the same end-to-end encryption; the peer has handled the request",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(outcome.Sent[Outcome]):
+    """The end of one ``send``, with the peer's answer; its content is empty where there is none."""
+
+    status: int = 0
+    """0 when the peer's handler was content; see ``ResponseStatus``."""
+    content: bytes = b""
+    latency_s: float = 0.0
+    """From the call to the answer, retries included."""
+    tries_count: int = 0
+    """How many SENDs it took; more than one means that the answer may come from a cache."""
+
+    @property
+    def text(self) -> str:
+        """The content as text; bytes that are no UTF-8 are replaced."""
+        return self.content.decode("utf-8", errors="replace")
+
+
+_OUTCOMES: Final[dict[type[RemoteError], Outcome]] = {
+    OfflineError: Outcome.OFFLINE,
+    NoPreimageError: Outcome.NO_PREIMAGE,
+    UncertainError: Outcome.UNCERTAIN,
+    AnswerError: Outcome.UNREADABLE,
+}
+ENDS: Final = tuple(_OUTCOMES)
+"""Errors that say how an attempt has ended; all others say that nothing was attempted."""
+
+
+def failed(error: RemoteError) -> Reply:
+    """Return the end of a request that one of ``ENDS`` describes."""
+    return Reply(_OUTCOMES[type(error)], failure=error)

@@ -1,0 +1,228 @@
+"""The connections of one BSP device, dialled and accepted, and its disk commits on a separate thread.
+
+Changes that must be durable are committed in groups while the event loop continues. The protocol machine gets the
+confirmation once they are on disk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from waystation.core.effects import Commit, Dial, Effect, Peer
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import PublicKey
+from waystation.core.records import Change, Store
+from waystation.protocols.bsp.device.sync import BspDevice
+from waystation.protocols.bsp.stream.machine import BspMachine
+from waystation.sdk.bsp.news import PeerUnreachable
+from waystation.sdk.bsp.url import PLAIN, WSS, BspUrl
+from waystation.sdk.connection import Driver, now
+from waystation.transport.dial import RelayUrl, dial
+from waystation.transport.listen import Listener
+from waystation.transport.pipe import Pipe
+from waystation.transport.tls import TlsContext, client_context, leaf_sha256, server_context
+from waystation.transport.websocket.dial import WebSocketDialler
+
+__all__ = ["CONNECTIONS_MAX", "BspConnections"]
+
+CONNECTIONS_MAX: Final = 256
+"""Accepted at once; a further one is rejected before TLS."""
+DIAL_WITHIN_S: Final = 10.0
+_PROTOCOLS: Final = ("bsp/1",)  # ALPN, specs/bsp.md 5
+_FRAME_BYTES_MAX: Final = 1_048_576  # of a WebSocket message that is read; no peer writes more than 512 KiB at once
+
+
+class _Dialled:
+    """The sink of one dialled pipe: its peer is known by name, all else is the driver's."""
+
+    def __init__(self, driver: "BspConnections", name: str) -> None:
+        self._driver = driver
+        self._name = name
+        self.received = driver.received
+        self.half_closed = driver.half_closed
+        self.congested = driver.congested
+        self.drained = driver.drained
+        self.lost = driver.lost
+
+    def connected(self, pipe: Pipe) -> None:
+        """Introduce the pipe."""
+        self._driver.dialled(self._name, pipe)
+
+
+class BspConnections(Driver):
+    """Drives one machine inside a running loop; ``aclose`` ends it."""
+
+    def __init__(
+        self,
+        machine: BspMachine,
+        device: BspDevice,
+        store: Store,
+        *,
+        on_event: Callable[[Any], None],
+        on_turn: Callable[[], None],
+        on_failure: Callable[[HostError], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            machine: Fresh, and driven here alone.
+            device: That of the machine.
+            store: Where its changes go; only the thread here commits to it.
+            on_event: Gets every event of the machine, in order, and ``PeerUnreachable``.
+            on_turn: Called after every turn, when what is due may have changed.
+            on_failure: Called once when a commit fails; nothing is durable from then on.
+        """
+        super().__init__(machine, on_event)
+        self._bsp = machine
+        self._device = device
+        self._store = store
+        self._on_turn = on_turn
+        self._on_failure = on_failure
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="bsp-commits")
+        self._client_context: TlsContext | None = None
+        self._dialler: WebSocketDialler | None = None
+        self._listeners: list[Listener] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._committing = False
+        self._commit_over = asyncio.Event()  # of the commit under way, or the next one
+        self._commits_done = 0
+        self.failure: HostError | None = None
+        """Why a commit failed."""
+
+    async def listen(self, host: str, port: int, certificate: Path, key: Path) -> int:
+        """Accept bsp+tls on a port and return which; 0 takes a free one.
+
+        Args:
+            host: Name or address of ours.
+            port: TCP port.
+            certificate: PEM file of the certificate to show.
+            key: PEM file of its key.
+
+        Raises:
+            HostError: The port cannot be had, or the files cannot be used.
+        """
+        context = server_context(certificate, key, only_tls13=True, protocols=_PROTOCOLS)
+        self._bsp.use_certificate(leaf_sha256(certificate))
+        listener = Listener(self, lambda _: len(self._pipes) < CONNECTIONS_MAX, _nothing, context)
+        await listener.open(host, port)
+        self._listeners.append(listener)
+        return listener.port
+
+    def changed(self) -> None:
+        """Look at what was asked of the device itself; call it after any number of its methods."""
+        self._bsp.wake(now())
+        self.plan_turn()
+
+    def flush(self) -> None:
+        """Take a turn; see ``Driver.flush``."""
+        if not self.closed and not self._flushing:
+            super().flush()
+            self._on_turn()
+
+    # Durability
+
+    async def durable(self) -> None:
+        """Return once everything that the device has decided so far is on disk.
+
+        Raises:
+            HostError: A commit failed.
+        """
+        wanted = self._commits_done + int(self._committing) + int(self._device.must_commit)
+        while self.failure is None and self._commits_done < wanted:
+            self.plan_turn()
+            await self._commit_over.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    async def aclose(self) -> None:
+        """Commit what waits, then close every connection; safe to call twice."""
+        if self.closed:
+            return
+        for listener in self._listeners:
+            listener.close()
+        try:
+            if self.failure is None:
+                await self.durable()
+        finally:
+            self._bsp.shut(now())
+            self._carry_out(effect for effect in self._bsp.take() if not isinstance(effect, Commit | Dial))
+            self.stop()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.wait_closed()
+            await self._loop.run_in_executor(None, self._writer.shutdown)
+
+    # Inputs
+
+    def dialled(self, name: str, pipe: Pipe) -> None:
+        """Take over a pipe to the peer with this name."""
+        self._bsp.connect_upstream(self.enter(pipe), name, now(), pipe.certificate_sha256)
+        self.plan_turn()
+
+    def half_closed(self, pipe: Pipe) -> bool:
+        """Note that the other side sends no more; return whether the pipe stays open for what we send."""
+        if Peer(pipe.peer) not in self._pipes or self.closed:
+            return False
+        self._bsp.half_closed(Peer(pipe.peer), now())
+        self.flush()  # over TLS only what is written within this call still leaves
+        return Peer(pipe.peer) in self._pipes or pipe in self._lingering
+
+    # What takes time
+
+    def _on_effect(self, effect: Effect) -> None:
+        if isinstance(effect, Commit):
+            self._committing = True  # from here on: its task begins only after callers that ask meanwhile
+            self._begin(self._commit(effect.ticket, effect.changes))
+        elif isinstance(effect, Dial):
+            self._begin(self._dial(effect))
+        else:
+            super()._on_effect(effect)
+
+    def _begin(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _commit(self, ticket: int, changes: tuple[Change, ...]) -> None:
+        try:
+            await self._loop.run_in_executor(self._writer, self._store.commit, changes)
+        except HostError as error:
+            self.failure = error
+            self._on_failure(error)
+        else:
+            self._commits_done += 1
+            self._bsp.committed(ticket, now())
+            self.plan_turn()
+        finally:
+            self._committing = False
+            over, self._commit_over = self._commit_over, asyncio.Event()
+            over.set()
+
+    async def _dial(self, effect: Dial) -> None:
+        try:
+            await self._connect(BspUrl.parse(effect.url), _Dialled(self, effect.name))
+        except (HostError, LocalError) as error:
+            if not self.closed:
+                self._bsp.upstream_failed(effect.name, now())
+                self._on_event(PeerUnreachable(PublicKey(bytes.fromhex(effect.name)), effect.url, str(error)))
+                self.plan_turn()
+
+    async def _connect(self, url: BspUrl, sink: _Dialled) -> None:
+        if self._client_context is None:
+            self._client_context = client_context(verify=False, only_tls13=True, protocols=_PROTOCOLS)
+        if url.scheme == WSS:
+            if self._dialler is None:
+                self._dialler = WebSocketDialler(message_bytes_max=_FRAME_BYTES_MAX, context=self._client_context)
+            address = url.place.removeprefix("bsp+")
+            await self._dialler.dial(address, sink, timeout_s=DIAL_WITHIN_S)
+            return
+        scheme = "tcp" if url.scheme == PLAIN else "tls"
+        await dial(RelayUrl(scheme, url.host, url.port), sink, self._client_context, DIAL_WITHIN_S)
+
+
+def _nothing(host: str) -> None:
+    """Do nothing: connections that did not stay are not counted."""
+    del host

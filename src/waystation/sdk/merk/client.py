@@ -1,0 +1,316 @@
+"""``MerkClient`` sends and receives encrypted messages over a mesh of relays, and reconnects by itself.
+
+::
+
+    async with MerkClient("wss://relay.example/merk", keys=keys) as merk:
+        sent = await merk.send(target, "hello")
+        async for message in merk.messages():
+            print(message.sender.hex(), message.auth.value, message.text)
+
+``protocols.merk.client`` makes all protocol decisions. This module keeps one connection open, to the first reachable
+relay of the list. It looks up agreement keys and waits for outcomes. All other events go to ``on_event``.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from waystation.core.errors import LocalError
+from waystation.core.ids import PublicKey
+from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
+from waystation.crypto.agreement import SECRET_BYTES
+from waystation.protocols.merk.client.events import MessageArrived
+from waystation.protocols.merk.keys import Keys
+from waystation.protocols.merk.messages import MESSAGE_ID_BYTES, Feature
+from waystation.protocols.merk.payload.contents import (
+    Content,
+    Extended,
+    FilePart,
+    Json,
+    Plain,
+    Raw,
+    Text,
+    is_signable,
+)
+from waystation.protocols.merk.payload.sealing import Mode, data_frame, encrypted_frame, signed_frame
+from waystation.protocols.merk.payload.transfers import PART_BYTES, OutgoingTransfer
+from waystation.sdk.backoff import Backoff
+from waystation.sdk.life import Client, Life, Reading
+from waystation.sdk.merk.directory import Directory, Found
+from waystation.sdk.merk.files import FileToSend, send_parts
+from waystation.sdk.merk.inbox import Inbox
+from waystation.sdk.merk.message import Message
+from waystation.sdk.merk.outcome import Outcome, outcome_of
+from waystation.sdk.merk.recipients import Recipients
+from waystation.sdk.merk.relays import MerkRelays
+from waystation.sdk.merk.servers import Servers, check_address
+from waystation.sdk.outcome import Sent
+from waystation.sdk.renamed import warn_renamed
+from waystation.transport.http_get import TlsContext
+
+__all__ = ["MerkClient"]
+
+
+class MerkClient(Client):
+    """A client of the mesh; use it in ``async with``, or ``start`` and ``aclose`` it."""
+
+    def __init__(
+        self,
+        urls: str | Iterable[str] = (),
+        *,
+        keys: Keys,
+        servers: Servers | None = None,
+        only: bool = False,
+        recipients: Recipients | None = None,
+        tls: TlsContext | None = None,
+        salvage: bool = False,
+        extensions: bool = True,
+        downloads: Path | None = None,
+        on_event: Callable[[object], None] | None = None,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.time,
+        retry_first_s: float = 0.5,
+        retry_cap_s: float = 30.0,
+    ) -> None:
+        """Describe a client.
+
+        Args:
+            urls: ``wss://host/merk``, one or several; tried in this order, and before those of the list.
+            keys: Who we are.
+            servers: The list of relays; None begins with an empty one in memory.
+            only: Try nothing but ``urls``.
+            recipients: Pinned agreement keys; None begins without any, in memory.
+            tls: Context for ``wss``; None means the system's authorities.
+            salvage: Make the best of messages that an original relay has mutilated; they prove little.
+            extensions: Speak what original relays do not know; they ignore it.
+            downloads: Folder for files while they arrive; None means the system's place for temporary files.
+            on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``FileProgress`` and what else happens.
+            rng: Source of keys and jitter; anything but the default is for tests.
+            clock: Unix seconds.
+            retry_first_s: First pause between connections.
+            retry_cap_s: Longest pause between connections.
+
+        Raises:
+            LocalError: An address is none.
+        """
+        given = [urls] if isinstance(urls, str) else list(urls)
+        for url in given:
+            check_address(url)
+        self.keys = keys
+        self.servers = servers if servers is not None else Servers()
+        self._report = on_event if on_event is not None else lambda _event: None
+        self._rng = rng if rng is not None else random.SystemRandom()
+        self._clock = clock
+        self._inbox = Inbox(self._report, clock, downloads)
+        self._relays = MerkRelays(
+            keys,
+            self.servers,
+            self._handle,
+            urls=given,
+            only=only,
+            tls=tls,
+            salvage=salvage,
+            extensions=extensions,
+            rng=self._rng,
+            clock=clock,
+            backoff=Backoff(self._rng, first_s=retry_first_s, cap_s=retry_cap_s),
+        )
+        self._life = Life("the MERK client")
+        self._directory = Directory(self._relays, recipients if recipients is not None else Recipients())
+
+    # Life
+
+    async def _open(self) -> None:
+        self._relays.start()
+        await self._relays.reached()
+
+    def start(self) -> None:
+        """Begin to connect, and go on for ever."""
+        self._life.open()
+        self._relays.start()
+
+    async def reached(self) -> None:
+        """Return once a relay has taken us; raises RelayUnreachableError when the first round found none."""
+        self._life.check()
+        await self._relays.reached()
+
+    async def aclose(self) -> None:
+        """End the connection and drop files that were not saved; safe to call twice."""
+        self._life.close()
+        await self._relays.aclose()
+        await self._inbox.aclose()
+
+    @property
+    def public_key(self) -> PublicKey:
+        """Who we are, 32 bytes."""
+        return self.keys.signing.public
+
+    @property
+    def relay(self) -> str | None:
+        """Address of the relay that we are connected to now, or None."""
+        return self._relays.relay
+
+    # Receiving
+
+    def messages(self) -> Reading[Message]:
+        """Return an iterator over messages as they come; it ends when the client is closed.
+
+        Raises:
+            HostileRelayError: No relay will be tried any more.
+        """
+        return self._life.read("messages()", self._inbox.messages)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages have arrived and were not taken."""
+        return self._inbox.waiting_count
+
+    # Keys of others
+
+    async def agreement_key_of(self, target: str | bytes, *, timeout_s: float = 30.0) -> bytes | None:
+        """Return a recipient's agreement key, pinned or from the key directory; None when it is unknown.
+
+        Raises:
+            LocalError: ``target`` is no key.
+            KeyChangedError: It is another one than the pinned one.
+            RelayUnreachableError: There is no connection within ``timeout_s``.
+        """
+        self._life.check()
+        return (await self._directory.look_up(PublicKey.parse(target), timeout_s)).agreement_key
+
+    def accept_key(self, target: str | bytes) -> bool:
+        """Take the changed key of a ``KeyChangedError`` for good; return whether there is one."""
+        return self._directory.accept(PublicKey.parse(target))
+
+    # Sending
+
+    async def send(
+        self,
+        target: str | bytes,
+        content: str | bytes | Json | Path,
+        *,
+        mode: Mode = Mode.ENCRYPTED,
+        agreement_key: str | bytes | None = None,
+        timeout_s: float = 30.0,
+        name: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Sent[Outcome]:
+        """Send a text, bytes, JSON or a file, and return what became of it.
+
+        Args:
+            target: The recipient's public key, in any spelling that ``PublicKey.parse`` reads.
+            content: Text and JSON (``Json.of``) arrive as raw bytes in mode PLAIN. The file of a path goes in parts to
+                a client of ours, else in one frame; it must not change meanwhile.
+            mode: ENCRYPTED hides it from relays, SIGNED only proves who wrote it, PLAIN is for tests.
+            agreement_key: The recipient's, when it is known by another way; pinned from now on, unless the recipient
+                has published another one.
+            timeout_s: How long to wait for a connection, for a file each time that it is lost.
+            name: Of a file: what to call it, at most 255 bytes; its own name when None.
+            on_progress: Of a file: gets delivered and all bytes.
+
+        Raises:
+            LocalError: ``target`` is no key, or the content cannot be sent.
+            FileTooLargeError: The recipient takes no parts, and the file is too large for one frame.
+            KeyUnknownError: Nothing can be encrypted for this recipient.
+            KeyChangedError: The recipient has another key than before.
+            KeyDiffersError: The recipient has published another key than the one given.
+            RelayUnreachableError: There is no connection within ``timeout_s``; nothing was sent.
+        """
+        self._life.check()
+        if not isinstance(content, str | bytes | Text | Raw | Json | Path):
+            raise LocalError(
+                f"content is text, bytes, a pathlib.Path or JSON (Json.of(value)), not {type(content).__name__}"
+            )
+        if isinstance(content, Path) and mode is Mode.PLAIN:
+            raise LocalError("a plain message has no place for a file's name; send it signed or encrypted")
+        key = PublicKey.parse(target)
+        found = await self._found(key, mode, agreement_key, timeout_s)
+        if isinstance(content, Path):
+            with FileToSend(content, name) as file:
+                progress = on_progress or (lambda _delivered, _total: None)
+                return Sent(await self._send_file(file, key, mode, found, timeout_s, progress))
+        plain = Text(content) if isinstance(content, str) else Raw(content) if isinstance(content, bytes) else content
+        return Sent(outcome_of(await self._relays.deliver(self._seal(key, mode, found, plain), timeout_s)))
+
+    async def send_text(self, target: str | bytes, text: str, **options: Any) -> Outcome:
+        """Send a text; the old name of ``send``."""
+        warn_renamed("MerkClient.send_text", "MerkClient.send")
+        return (await self.send(target, text, **options)).outcome
+
+    async def send_json(self, target: str | bytes, value: Any, **options: Any) -> Outcome:
+        """Send a value as JSON; the old name of ``send`` with ``Json.of``."""
+        warn_renamed("MerkClient.send_json", "MerkClient.send with Json.of(value)")
+        return (await self.send(target, Json.of(value), **options)).outcome
+
+    async def send_bytes(self, target: str | bytes, data: bytes, **options: Any) -> Outcome:
+        """Send bytes; the old name of ``send``."""
+        warn_renamed("MerkClient.send_bytes", "MerkClient.send")
+        return (await self.send(target, data, **options)).outcome
+
+    async def send_file(self, target: str | bytes, path: Path, **options: Any) -> Outcome:
+        """Send a file; the old name of ``send`` with a path."""
+        warn_renamed("MerkClient.send_file", "MerkClient.send with a path")
+        return (await self.send(target, path, **options)).outcome
+
+    async def _found(self, key: bytes, mode: Mode, agreement_key: str | bytes | None, timeout_s: float) -> Found:
+        given = PublicKey.parse(agreement_key) if agreement_key is not None else None
+        if mode is Mode.PLAIN:
+            return Found(None, is_ours=False)
+        await self._relays.established(timeout_s)
+        return await self._directory.look_up(key, timeout_s, needed=mode is Mode.ENCRYPTED, given=given)
+
+    def _seal(self, target: bytes, mode: Mode, found: Found, content: Plain | FilePart) -> bytes:
+        """Return a frame for the recipient, with time and id where the recipient's client understands them."""
+        signing = self.keys.signing
+        if mode is Mode.PLAIN:
+            assert isinstance(content, Raw | Text | Json)
+            data = content.data if isinstance(content, Raw) else content.text.encode()
+            return data_frame(signing, target, data, header_signature=True)
+        wrapped: Content
+        if found.is_ours or (mode is Mode.SIGNED and isinstance(content, Raw) and not is_signable(content.data)):
+            wrapped = Extended(int(self._clock() * 1_000), self._rng.randbytes(MESSAGE_ID_BYTES), content)
+        else:
+            assert not isinstance(content, FilePart)
+            wrapped = content
+        if mode is Mode.SIGNED:
+            return signed_frame(signing, target, wrapped)
+        assert found.agreement_key is not None
+        secret, nonce = self._rng.randbytes(SECRET_BYTES), self._rng.randbytes(GCM_NONCE_BYTES)
+        return encrypted_frame(signing, target, found.agreement_key, wrapped, ephemeral_secret=secret, nonce=nonce)
+
+    async def _send_file(
+        self,
+        file: FileToSend,
+        key: bytes,
+        mode: Mode,
+        found: Found,
+        timeout_s: float,
+        on_progress: Callable[[int, int], None],
+    ) -> Outcome:
+        seal, size = partial(self._seal, key, mode, found), file.size_bytes
+        if size <= PART_BYTES or not found.is_ours or Feature.DELIVERY_NOTICES not in self._relays.features:
+            outcome = outcome_of(await self._relays.deliver(seal(file.whole()), timeout_s))
+            if outcome.ok:
+                on_progress(size, size)
+            return outcome
+        transfer_id, digest = self._rng.randbytes(MESSAGE_ID_BYTES), await file.digest()
+        return await send_parts(
+            OutgoingTransfer(file.parts_count, self._rng),
+            lambda index: seal(file.part(index, transfer_id, digest)),
+            partial(self._relays.deliver, timeout_s=timeout_s),
+            lambda delivered_count: on_progress(min(size, delivered_count * PART_BYTES), size),
+        )
+
+    # What happens
+
+    def _handle(self, event: object) -> None:
+        if isinstance(event, MessageArrived):
+            self._directory.note_sender(event.opened)
+            self._inbox.take(event, self._relays.relay or "")
+        else:
+            if isinstance(event, BaseException):
+                self._inbox.end(event)
+            self._report(event)

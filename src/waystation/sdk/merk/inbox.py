@@ -1,0 +1,122 @@
+"""The bounded queue of received messages between connection and program; it also assembles files from their parts.
+
+When it is full, new messages are dropped and reported. It never blocks the connection, because a program that reads
+no messages still needs the outcomes of those it sends.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Final
+
+from waystation.protocols.merk.client.events import MessageArrived, MessageDropped
+from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Plain
+from waystation.protocols.merk.payload.sealing import Auth, Opened
+from waystation.protocols.merk.refusals import Refusal
+from waystation.sdk.connection import now
+from waystation.sdk.merk.download_buffer import DownloadBuffer, Downloaded, FileFailed
+from waystation.sdk.merk.message import Message, ReceivedFile
+
+__all__ = ["INBOX_BYTES_MAX", "INBOX_COUNT_MAX", "LATE_S", "Inbox"]
+
+INBOX_COUNT_MAX: Final = 4_096
+INBOX_BYTES_MAX: Final = 67_108_864
+LATE_S: Final = 600.0  # as long as replays are recognised by themselves; specs/merk.md 8
+
+
+class Inbox:
+    """Holds what has arrived until the program takes it."""
+
+    def __init__(self, report: Callable[[object], None], clock: Callable[[], float], downloads: Path | None) -> None:
+        """Start empty.
+
+        Args:
+            report: Gets ``MessageDropped``, ``FileProgress`` and ``FileFailed``.
+            clock: Unix seconds.
+            downloads: Folder for parts of files, or None.
+        """
+        self._report = report
+        self._clock = clock
+        self._downloads = DownloadBuffer(downloads)
+        self._waiting: deque[tuple[Message, int]] = deque()
+        self._waiting_bytes = 0
+        self._changed = asyncio.Event()
+        self._over = False
+        self._failure: BaseException | None = None
+        self._checking: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages wait."""
+        return len(self._waiting)
+
+    async def messages(self) -> AsyncGenerator[Message, None]:
+        """Yield messages as they come, until the end."""
+        while True:
+            while self._waiting:
+                message, size_bytes = self._waiting.popleft()
+                self._waiting_bytes -= size_bytes
+                yield message
+            if self._failure is not None:
+                raise self._failure
+            if self._over:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    def take(self, event: MessageArrived, relay: str) -> None:
+        """Take an opened frame; a part of a file becomes a message with the last one."""
+        opened, content = event.opened, event.opened.content
+        plain = content.content if isinstance(content, Extended) else content
+        if isinstance(plain, FilePart):
+            self._on_part(opened, plain, relay)
+        else:
+            self._put(opened, plain, opened.auth, relay, event.frame_bytes)
+
+    def end(self, failure: BaseException | None = None) -> None:
+        """End the iteration after what has arrived, with ``failure`` if there is one."""
+        self._over = True
+        self._failure = failure
+        self._changed.set()
+
+    async def aclose(self) -> None:
+        """End the iteration and drop what is downloaded."""
+        self.end(self._failure)
+        for task in self._checking:
+            task.cancel()
+        await asyncio.gather(*self._checking, return_exceptions=True)
+        self._downloads.close()
+
+    def _on_part(self, opened: Opened, part: FilePart, relay: str) -> None:
+        taken = self._downloads.take(opened.sender, opened.mode, opened.auth, part, now())
+        if isinstance(taken, Downloaded):
+            task = asyncio.get_running_loop().create_task(self._check(taken, opened, relay))
+            self._checking.add(task)
+            task.add_done_callback(self._checking.discard)
+        elif taken is not None:
+            self._report(taken)
+
+    async def _check(self, downloaded: Downloaded, opened: Opened, relay: str) -> None:
+        file = await self._downloads.finish(downloaded)
+        if isinstance(file, FileFailed):
+            self._report(file)
+        else:
+            self._put(opened, file, downloaded.auth, relay, 0)
+
+    def _put(self, opened: Opened, content: Plain | ReceivedFile, auth: Auth, relay: str, size: int) -> None:
+        crowded = self._waiting_bytes + size > INBOX_BYTES_MAX and self._waiting
+        if crowded or len(self._waiting) >= INBOX_COUNT_MAX:
+            if isinstance(content, ReceivedFile):
+                content.discard()
+            self._report(MessageDropped(Refusal.QUEUE_FULL, opened.sender))
+            return
+        if isinstance(content, File):
+            content = ReceivedFile(content.name, len(content.data), data=content.data)
+        said = opened.content if isinstance(opened.content, Extended) else None
+        time_ms, message_id = (said.time_ms, said.message_id) if said is not None else (None, None)
+        late = time_ms is not None and abs(self._clock() - time_ms / 1_000) > LATE_S
+        message = Message(opened.sender, opened.mode, auth, content, time_ms, message_id, late, relay)
+        self._waiting.append((message, size))
+        self._waiting_bytes += size
+        self._changed.set()

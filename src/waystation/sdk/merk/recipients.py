@@ -1,0 +1,111 @@
+"""The pinned agreement keys of recipients, in a file or in memory; a key is pinned when it is first seen.
+
+The recipient signs its advert in the key directory, so a relay cannot substitute a key of its own. A relay could replay
+an old advert, so adverts older than the pinned one are ignored. A newer advert with another key is not pinned
+automatically: the signing key may be stolen, so the user must decide.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import decode_key_hex
+from waystation.protocols.merk.messages import KeyAdvert
+from waystation.sdk.private_file import read_private_json, write_private
+
+__all__ = ["RECIPIENTS_FILE", "RECIPIENTS_MAX", "Recipient", "Recipients"]
+
+RECIPIENTS_FILE: Final = "merk_recipients.json"
+RECIPIENTS_MAX: Final = 10_000
+
+
+class Recipient(NamedTuple):
+    """What is known about one recipient."""
+
+    agreement_key: bytes
+    """X25519, 32 bytes."""
+    time_ms: int
+    """Of the advert, Unix milliseconds; 0 when it was given by hand."""
+    by_hand: bool
+    """Whether a person has given it; then nothing says that the recipient's client is one of ours."""
+
+
+class Recipients:
+    """The pins of one identity; every change is written at once, and what other programs wrote is read before."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Keep them in the file ``path``, made at the first change; None keeps them in memory."""
+        self._path = path
+        self._known: dict[bytes, Recipient] = {}
+        self._refresh()
+
+    def get(self, key: bytes) -> Recipient | None:
+        """Return what is pinned for a 32-byte key."""
+        return self._known.get(key)
+
+    def known(self) -> Mapping[bytes, Recipient]:
+        """Return everybody who is known, by key."""
+        self._refresh()
+        return dict(self._known)
+
+    def learn(self, advert: KeyAdvert) -> bool:
+        """Pin a valid advert when it is the first; return whether it names a newer key than the pinned one.
+
+        Raises:
+            LocalError: There are ``RECIPIENTS_MAX`` already.
+            HostError: The file cannot be written.
+        """
+        pinned = self._known.get(advert.key)
+        is_other = pinned is not None and pinned.agreement_key != advert.agreement_key
+        if pinned is None or (pinned.by_hand and not is_other):
+            self.trust(advert)
+        return pinned is not None and is_other and advert.time_ms >= pinned.time_ms
+
+    def trust(self, advert: KeyAdvert) -> None:
+        """Pin what an advert says, whatever was pinned before."""
+        self._pin(advert.key, Recipient(advert.agreement_key, advert.time_ms, by_hand=False))
+
+    def set_by_hand(self, key: bytes, agreement_key: bytes) -> None:
+        """Pin an agreement key of 32 bytes that a person has given; what an advert said of the same key is kept."""
+        pinned = self._known.get(key)
+        if pinned is None or pinned.agreement_key != agreement_key:
+            self._pin(key, Recipient(agreement_key, 0, by_hand=True))
+
+    def forget(self, key: bytes) -> bool:
+        """Forget a recipient, so that the next advert is the first again; return whether anything was known."""
+        self._refresh()
+        known = self._known.pop(key, None) is not None
+        if known:
+            self._save()
+        return known
+
+    def _pin(self, key: bytes, recipient: Recipient) -> None:
+        self._refresh()
+        if key not in self._known and len(self._known) >= RECIPIENTS_MAX:
+            raise LocalError(f"{RECIPIENTS_MAX} recipients are known already; forget some")
+        self._known[key] = recipient
+        self._save()
+
+    def _refresh(self) -> None:
+        if self._path is None:
+            return
+        try:
+            document = read_private_json(self._path)
+            self._known = {decode_key_hex(key): _recipient_of(each) for key, each in document.items()}
+        except (KeyError, TypeError, ValueError, LocalError) as error:
+            raise HostError(f"{self._path} does not hold recipients; fix or remove it") from error
+
+    def _save(self) -> None:
+        if self._path is not None:
+            document = {
+                key.hex(): {"agreement_key": each.agreement_key.hex(), "time_ms": each.time_ms, "by_hand": each.by_hand}
+                for key, each in self._known.items()
+            }
+            write_private(self._path, json.dumps(document, indent=1) + "\n")
+
+
+def _recipient_of(document: Any) -> Recipient:
+    time_ms, by_hand = int(document["time_ms"]), bool(document["by_hand"])
+    return Recipient(decode_key_hex(document["agreement_key"]), time_ms, by_hand)

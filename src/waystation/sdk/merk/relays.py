@@ -1,0 +1,248 @@
+"""Keeps a MERK client connected to the first relay of its list that accepts it, and matches answers to requests.
+
+A relay that sends four challenges in a row that could be misused is not tried again. One in sixty honest challenges of
+a reference relay looks like that, but four in a row do not (specs/merk.md 8).
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from waystation.protocols.merk.client import events
+from waystation.protocols.merk.client.machine import UNTOLD_MAX, MerkClient
+from waystation.protocols.merk.client.seen_messages import SeenMessages
+from waystation.protocols.merk.keys import Keys
+from waystation.protocols.merk.messages import DeliveryCode, Feature, KeyAdvert
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.wire import frame_hash
+from waystation.sdk.backoff import Backoff
+from waystation.sdk.connection import Connection, Ended, now
+from waystation.sdk.errors import HostileRelayError, RelayUnreachableError
+from waystation.sdk.merk.servers import Servers
+from waystation.sdk.relay_list import RelayList
+from waystation.transport.tls import TlsContext
+
+__all__ = ["HOSTILE_RETRIES_MAX", "SERVERS_POLL_S", "MerkRelays", "ServersLearnt"]
+
+SERVERS_POLL_S: Final = 30.0  # as the original's clients do; specs/merk.md 4
+HOSTILE_RETRIES_MAX: Final = 3  # specs/merk.md 8
+FRAME_BYTES_MAX: Final = 67_108_864  # the largest that a relay of ours can be set to forward
+_TOO_BIG: Final = 1009
+_SMALL_FRAME_BYTES: Final = 1_024  # no relay of ours can be set to take less
+
+
+class ServersLearnt(NamedTuple):
+    """A relay sent addresses that were not in the list."""
+
+    relay: str
+    addresses: tuple[str, ...]
+
+
+class MerkRelays(RelayList):
+    """The connection to the first relay that takes us, and what waits for its answers."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        servers: Servers,
+        on_event: Callable[[object], None],
+        *,
+        urls: Sequence[str],
+        only: bool,
+        tls: TlsContext | None,
+        salvage: bool,
+        extensions: bool,
+        rng: random.Random,
+        clock: Callable[[], float],
+        backoff: Backoff,
+    ) -> None:
+        """Describe it; ``on_event`` gets what answers no call, and the other options are those of the client."""
+        super().__init__(on_event, backoff, text=False, message_bytes_max=FRAME_BYTES_MAX, tls=tls)
+        self._keys = keys
+        self._servers = servers
+        self._urls = list(dict.fromkeys(urls))
+        self._only = only
+        self._salvage = salvage
+        self._extensions = extensions
+        self._rng = rng
+        self._clock = clock
+        self._seen = SeenMessages()
+        self._pins: dict[str, bytes] = {}
+        self._hostile_counts: dict[str, int] = {}
+        self._machine: MerkClient
+        self._ended: Ended | None = None
+        self._slots = asyncio.Semaphore(UNTOLD_MAX)
+        self._outcomes: dict[bytes, deque[asyncio.Future[events.FrameOutcome]]] = {}
+        self._advertised: dict[bytes, asyncio.Future[KeyAdvert | None]] = {}
+
+    @property
+    def relay(self) -> str | None:
+        """Address of the relay that we are connected to now."""
+        return self._url if self.connected else None
+
+    @property
+    def features(self) -> Feature:
+        """What that relay understands; nothing without one."""
+        return self._machine.features if self._connection is not None else Feature(0)
+
+    # Requests
+
+    async def deliver(self, frame: bytes, timeout_s: float) -> DeliveryCode | None:
+        """Send a frame and return what became of it; None when that is unknown.
+
+        Raises:
+            RelayUnreachableError: No connection was established within ``timeout_s``; the frame was not sent.
+        """
+        async with self._slots:
+            while True:
+                connection = await self.established(timeout_s)
+                outcome = await self._send(frame)
+                if outcome.sent:
+                    break
+                if self._machine.is_ready:  # frames of callers who gave up fill it
+                    return DeliveryCode.QUEUE_FULL
+        status = connection.ended.result().status if connection.ended.done() else None
+        too_big = outcome.code is None and status == _TOO_BIG and len(frame) > _SMALL_FRAME_BYTES
+        return DeliveryCode.TOO_LARGE if too_big else outcome.code
+
+    async def advert_of(self, key: bytes, timeout_s: float) -> KeyAdvert | None:
+        """Ask the key directory for a 32-byte key; None when it is unknown.
+
+        Raises:
+            RelayUnreachableError: No connection was established within ``timeout_s``.
+        """
+        await self.established(timeout_s)
+        answer = self._advertised.get(key)
+        if answer is None:
+            answer = asyncio.get_running_loop().create_future()
+            self._advertised[key] = answer
+            self._machine.ask_key(key, now())
+            self._flush()
+        return await asyncio.shield(answer)
+
+    async def _send(self, frame: bytes) -> events.FrameOutcome:
+        waiting: asyncio.Future[events.FrameOutcome] = asyncio.get_running_loop().create_future()
+        self._outcomes.setdefault(frame_hash(frame), deque()).append(waiting)
+        self._machine.send_frame(frame, now())
+        self._flush()
+        return await waiting
+
+    # The connection
+
+    def _candidates(self) -> list[str]:
+        listed = [] if self._only else [server.address for server in self._servers.in_order()]
+        urls = dict.fromkeys([*self._urls, *listed])
+        return [url for url in urls if self._hostile_counts.get(url, 0) <= HOSTILE_RETRIES_MAX]
+
+    def _make(self, url: str) -> Connection:
+        self._ended = None
+        self._machine = MerkClient(
+            self._keys,
+            self._rng,
+            extensions=self._extensions,
+            salvage=self._salvage,
+            pinned_server=self._pin_of(url) if self._extensions else None,
+            seen=self._seen,
+        )
+        return Connection(self._machine, self._handle)
+
+    def _why_ended(self, ended: Ended) -> str:
+        self._ended = ended
+        url, refusal = self._url, ended.refusal
+        if isinstance(refusal, Refusal):
+            if refusal is Refusal.HOSTILE_CHALLENGE:
+                self._hostile_counts[url] = self._hostile_counts.get(url, 0) + 1
+            return f"{url} {_REFUSED.get(refusal, f'broke the protocol ({refusal.value})')}"
+        said = _STATUSES.get(ended.status or 0, f"ended (status {ended.status})")
+        return f"the connection to {url} {said}"
+
+    def _tries_again(self, url: str) -> bool:
+        """Return whether the challenge was hostile, perhaps by chance."""
+        was_hostile = self._ended is not None and self._ended.refusal is Refusal.HOSTILE_CHALLENGE
+        return was_hostile and self._hostile_counts[url] <= HOSTILE_RETRIES_MAX
+
+    def _give_up(self) -> RelayUnreachableError:
+        if self._hostile_counts:
+            return HostileRelayError(self._failure)
+        return RelayUnreachableError("no relay is known; add one, or name one")
+
+    def _ask_servers(self, machine: MerkClient) -> None:
+        """Ask the relay now and then which other relays it knows, as long as it has us."""
+        if machine.is_ready:
+            machine.ask_servers(now())
+            self._flush()
+            asyncio.get_running_loop().call_later(SERVERS_POLL_S, self._ask_servers, machine)
+
+    def _pin_of(self, url: str) -> bytes | None:
+        listed = self._servers.get(url)
+        return listed.key if listed is not None and listed.key is not None else self._pins.get(url)
+
+    # Events of the machine
+
+    def _handle(self, event: events.Event) -> None:
+        if isinstance(event, events.Ready):
+            self._on_ready(event)
+        elif isinstance(event, events.FrameOutcome):
+            self._on_outcome(event)
+        elif isinstance(event, events.KeyFound):
+            self._answer(event.advert.key, event.advert)
+        elif isinstance(event, events.KeyNotFound):
+            self._answer(event.key, None)
+        elif isinstance(event, events.ServersListed):
+            self._learn([entry.address for entry in event.entries])
+        elif isinstance(event, events.ServerAdded):
+            self._learn([event.address])
+        elif not isinstance(event, events.Ended):  # the connection knows why it ended
+            self._on_event(event)
+
+    def _on_ready(self, event: events.Ready) -> None:
+        self._hostile_counts.pop(self._url, None)
+        if event.authenticated:
+            self._pins[self._url] = event.server
+            self._servers.pin(self._url, event.server)
+        self._machine.advertise(now(), int(self._clock() * 1_000))
+        self._ask_servers(self._machine)
+        self._on_established(event.server, authenticated=event.authenticated)
+
+    def _on_outcome(self, event: events.FrameOutcome) -> None:
+        waiting = self._outcomes.get(event.frame_hash)
+        if waiting is None:
+            return
+        future = waiting.popleft()
+        if not waiting:
+            del self._outcomes[event.frame_hash]
+        if not future.done():
+            future.set_result(event)
+
+    def _answer(self, key: bytes, advert: KeyAdvert | None) -> None:
+        asked = self._advertised.pop(key, None)
+        if asked is not None and not asked.done():
+            asked.set_result(advert)
+
+    def _learn(self, addresses: list[str]) -> None:
+        fresh = self._servers.learn(addresses, learnt_from=self._url)
+        if fresh:
+            self._on_event(ServersLearnt(self._url, tuple(fresh)))
+
+
+_REFUSED: Final = {
+    Refusal.HOSTILE_CHALLENGE: "asks for a signature that could be misused; it was not given",
+    Refusal.WRONG_SERVER: (
+        "does not prove the key that it had before; if its operator changed the key, remove the server from the list "
+        "and add it again, then start anew"
+    ),
+    Refusal.BAD_PEER_AUTH: "does not hold the key that it names",
+    Refusal.AUTH_TIMEOUT: "did not finish the handshake; is it a MERK relay?",
+}
+_STATUSES: Final = {
+    1001: "ended: the relay shuts down",
+    1003: "was closed by the relay: it takes no binary messages, so this is no MERK relay; is the path right?",
+    1008: "was closed by the relay: too many frames that break its rules",
+    1009: "was closed by the relay: a message was too large",
+    1013: "was closed by the relay: it has no room, or we read too slowly",
+    4401: "was closed by the relay: it did not accept our key",
+    4408: "was closed by the relay: the handshake took too long",
+    4409: "was taken over: another program connected with the same key",
+}

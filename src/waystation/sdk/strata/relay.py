@@ -1,0 +1,415 @@
+"""A client of one Strata relay: publish, subscribe and get, over a connection that is restored by itself.
+
+::
+
+    async with RelayClient("wss://relay.example/strata", identity=identity) as relay:
+        receipt = await relay.post({"type": "POST", "text": "hello"})
+        async for delivery in relay.subscribe(Filters(types=("POST",))):
+            print(delivery.packet.body["content"])
+
+``protocols.strata.client`` makes the decisions; ``RelayList`` connects and reconnects. Events that answer no call, such
+as a lost connection or a violation, go to ``on_event`` and are used for scores.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Self
+
+from waystation.core.errors import LocalError
+from waystation.protocols.strata.client.events import (
+    HistoryEnded,
+    PacketArrived,
+    Published,
+    PublishRefused,
+    PublishUnknown,
+    SubscriptionRefused,
+    Violation,
+)
+from waystation.protocols.strata.client.inspection import Fault
+from waystation.protocols.strata.client.key_book import KEY_EVENT_TYPES, KeyBook
+from waystation.protocols.strata.client.machine import StrataClient
+from waystation.protocols.strata.messages import Filters
+from waystation.protocols.strata.packet import Packet
+from waystation.protocols.strata.wire import LIMIT_MAX
+from waystation.sdk.backoff import Backoff
+from waystation.sdk.connection import Connection, Ended, now
+from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RequestRefusedError
+from waystation.sdk.relay_list import RelayList
+from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packet
+from waystation.sdk.strata.keys import Identity
+from waystation.sdk.strata.subscription import BUFFER_MAX, Delivery, Subscription
+from waystation.sdk.strata.uri import http_base_of
+from waystation.transport.tls import TlsContext
+from waystation.transport.websocket.pipe import WebSocketPipe
+
+__all__ = ["Receipt", "RelayClient"]
+
+MESSAGE_BYTES_MAX: Final = 2 * 1_048_576 + 65_536  # the largest packet twice, as `mutate` may carry its header again
+KEYS_WAIT_S: Final = 10.0  # for the key events of the authors, before a subscription begins without them
+KEY_READINGS_MAX: Final = 8  # sets of authors whose key events are followed at a time
+_Outcome = Published | PublishRefused | PublishUnknown
+
+
+class Receipt(NamedTuple):
+    """A relay has stored a packet."""
+
+    packet: Packet
+    relay: str
+    duplicate: bool
+    duplicate_of: bytes | None
+    downgrade: dict[str, str] | None
+    latency_ms: float
+
+
+class RelayClient(RelayList):
+    """A client of one relay; use it in ``async with``, or ``start`` and ``aclose`` it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        identity: Identity | None = None,
+        authenticate: bool = True,
+        require_auth: bool = False,
+        capabilities: tuple[str, ...] = ("publish", "subscribe"),
+        server_id: str | None = None,
+        http_base: str | None = None,
+        tls: TlsContext | None = None,
+        book: KeyBook | None = None,
+        deliver_unverified: bool = False,
+        on_event: Callable[[object], None] | None = None,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.time,
+        retry_first_s: float = 0.5,
+        retry_cap_s: float = 60.0,
+    ) -> None:
+        """Describe a client.
+
+        Args:
+            url: ``wss://host/strata``.
+            identity: Signs packets and AUTH; None reads only, anonymously.
+            authenticate: Whether the identity is shown to the relay; packets can be published without.
+            require_auth: Do nothing before AUTH_OK.
+            capabilities: What to ask for.
+            server_id: The relay's DID as pinned; None takes the first one it names.
+            http_base: Base of its HTTP surface; derived from ``url`` when None.
+            tls: Context for ``wss`` and ``https``; None means the system's authorities.
+            book: Keys of authors, shared between relays.
+            deliver_unverified: Deliver packets of authors whose keys are unknown, marked as such.
+            on_event: Gets ``Connected``, ``Disconnected`` and the machine's events that answer no call.
+            rng: Source of jitter.
+            clock: Unix seconds.
+            retry_first_s: First delay between connections.
+            retry_cap_s: Longest delay between connections.
+
+        Raises:
+            LocalError: ``url`` is no WebSocket address.
+        """
+        chance = rng if rng is not None else random.SystemRandom()
+        super().__init__(
+            on_event or (lambda _event: None),
+            Backoff(chance, first_s=retry_first_s, cap_s=retry_cap_s),
+            text=True,
+            message_bytes_max=MESSAGE_BYTES_MAX,
+            tls=tls,
+        )
+        self.url = url
+        self._http_base = http_base if http_base is not None else http_base_of(url)
+        self._identity = identity
+        self.book = book if book is not None else KeyBook()
+        self._clock = clock
+        self._machine = StrataClient(
+            chance,
+            server_id=server_id,
+            key_pair=identity.key_pair if identity is not None and authenticate else None,
+            author_id=identity.did if identity is not None else None,
+            capabilities=capabilities,
+            require_auth=require_auth,
+            keys_of=self.book.keys_of,
+            deliver_unverified=deliver_unverified,
+        )
+        self._is_full = False
+        self._numbers = 0
+        self._publishes: dict[str, asyncio.Future[_Outcome]] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._keys: dict[tuple[str, ...], tuple[str, asyncio.Event]] = {}
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        try:
+            await self.reached()
+        except BaseException:  # a caller that is cancelled gets no __aexit__
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the connection and everything that waits for it."""
+        await super().aclose()
+        for subscription in list(self._subscriptions.values()):
+            await subscription.aclose()
+        for waiting in self._publishes.values():
+            if not waiting.done():
+                waiting.set_exception(OutcomeUnknownError("the client was closed before the relay answered"))
+
+    def _on_fatal(self, error: Exception) -> None:
+        for subscription in list(self._subscriptions.values()):
+            subscription.fail(error)
+        for waiting in self._publishes.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    @property
+    def server_id(self) -> str | None:
+        """The relay's DID, pinned or first named."""
+        return self._machine.server_id
+
+    @property
+    def ping_ms(self) -> float | None:
+        """How long the newest ping took, in milliseconds; None before the first on this connection."""
+        return self._pipe.ping_ms if self._pipe is not None else None
+
+    def ping(self) -> None:
+        """Measure anew how long a ping takes, if there is a connection."""
+        if self._pipe is not None:
+            self._pipe.ping()
+
+    @property
+    def _pipe(self) -> WebSocketPipe | None:
+        pipe = self._connection.pipe if self._connection is not None else None
+        return pipe if isinstance(pipe, WebSocketPipe) else None
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the relay knows on this connection who we are."""
+        return self._machine.authenticated
+
+    # Publishing
+
+    async def post(self, content: Mapping[str, Any], *, timeout_s: float = 30.0, **fields: Any) -> Receipt:
+        """Sign content as a packet of now and publish it; ``fields`` as for ``Identity.packet``."""
+        if self._identity is None:
+            raise LocalError("publishing content needs an identity that signs it")
+        packet = self._identity.packet(content, timestamp=int(self._clock()), **fields)
+        return await self.publish(packet, timeout_s=timeout_s)
+
+    async def publish(self, packet: Packet, *, timeout_s: float = 30.0, tries: int = 2) -> Receipt:
+        """Publish a signed packet and return once the relay has stored it.
+
+        Without an answer the same bytes are published again, which is safe, up to ``tries`` times.
+
+        Raises:
+            RequestRefusedError: The relay said no.
+            OutcomeUnknownError: No answer came in time; the packet may be stored.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                for _ in range(tries):
+                    outcome = await self._publish_once(packet)
+                    if isinstance(outcome, Published):
+                        _, _, duplicate, same, downgrade, latency_us = outcome
+                        return Receipt(packet, self.url, duplicate, same, downgrade, latency_us / 1_000)
+                    if isinstance(outcome, PublishRefused):
+                        _, _, code, detail, reason, retry_after_s, _ = outcome
+                        raise RequestRefusedError(self.url, code, detail, retry_after_s, reason)
+        except TimeoutError as error:
+            raise OutcomeUnknownError(f"{self.url} did not answer within {timeout_s:g} s") from error
+        raise OutcomeUnknownError(f"{self.url} did not say whether it has stored the packet")
+
+    async def _publish_once(self, packet: Packet) -> _Outcome:
+        msg_id = self._machine.publish(packet, now())
+        waiting: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        self._publishes[msg_id] = waiting
+        self._flush()
+        try:
+            return await waiting
+        finally:
+            del self._publishes[msg_id]
+            self._machine.withdraw(msg_id)
+
+    # Reading
+
+    def subscribe(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        cursor: str | None = None,
+        received_at: int | None = None,
+        limit: int | None = None,
+        follow: bool = True,
+        profile: str | None = None,
+    ) -> Subscription:
+        """Return an iterator over what is stored and, with ``follow``, what comes after it.
+
+        Args:
+            filters: What is wanted.
+            cursor: Where to go on, from an earlier ``Subscription.cursor`` with the same filters.
+            received_at: The ``Subscription.received_at`` beside it, for a relay that has forgotten the cursor.
+            limit: At most so many stored packets, 0 to 500; None for all of them.
+            follow: Go on with new packets; else end with history.
+            profile: Replication profile.
+
+        Raises:
+            LocalError: ``limit`` is out of range.
+        """
+        if limit is not None and not 0 <= limit <= LIMIT_MAX:
+            raise LocalError(f"limit is 0 to {LIMIT_MAX}, or None for everything")
+        self._numbers += 1
+        return Subscription(
+            f"w{self._numbers}",
+            filters,
+            begin=self._begin,
+            end=self._end,
+            has_room=self._has_room,
+            cursor=cursor,
+            received_at=received_at,
+            limit=limit,
+            follow=follow,
+            profile=profile,
+        )
+
+    async def get(self, packet_id: bytes | str, *, timeout_s: float = 10.0) -> Delivery | None:
+        """Fetch one packet by its id (32 bytes, or ``0x…``) over HTTP; None when the relay does not have it (any more).
+
+        Raises:
+            LocalError: That is no packet id.
+            HostError: The relay cannot be reached.
+            RequestRefusedError: It answers with another status.
+            RelayLiedError: What it answers is not that packet, or not its author's.
+        """
+        packet_id = as_packet_id(packet_id)
+        fetched = await fetch_packet(self._http_base, packet_id, tls=self._tls, timeout_s=timeout_s)
+        if fetched is None:
+            return None
+        inspected = check_fetched(fetched, packet_id, int(self._clock()), self.book.keys_of)
+        if isinstance(inspected, Fault) and inspected.reason == "signature" and self.connected:
+            await self._read_keys((fetched["packet"]["author_id"],))
+            inspected = check_fetched(fetched, packet_id, int(self._clock()), self.book.keys_of)
+        if isinstance(inspected, Fault):
+            if not inspected.blame:
+                return None
+            self._on_event(Violation(inspected.reason, inspected.detail, packet_id))
+            raise RelayLiedError(f"{self.url} hands out a bad packet: {inspected.reason} ({inspected.detail})")
+        packet, origin_type, downgrade, verified = inspected
+        return Delivery(packet, fetched["received_at"], origin_type, downgrade, verified, None, self.url, live=False)
+
+    # What subscriptions call
+
+    async def _begin(self, subscription: Subscription) -> None:
+        self._subscriptions[subscription.id] = subscription
+        filters = subscription.filters
+        if not filters.types or not set(filters.types) <= set(KEY_EVENT_TYPES):
+            await self._read_keys(filters.authors)
+        if subscription.id not in self._subscriptions:
+            return
+        self._machine.subscribe(
+            subscription.id,
+            filters,
+            now(),
+            cursor=subscription.cursor,
+            received_at=subscription.received_at,
+            limit=LIMIT_MAX if subscription.limit is None else subscription.limit,
+            follow=subscription.limit is None,
+            profile=subscription.profile,
+        )
+        self._flush()
+
+    def _end(self, subscription: Subscription) -> None:
+        if self._subscriptions.pop(subscription.id, None) is not None:
+            self._machine.unsubscribe(subscription.id)
+            self._flush()
+
+    def _has_room(self) -> None:
+        """Read on once no subscription has too much waiting."""
+        if self._is_full and self._waiting() < BUFFER_MAX // 2:
+            self._is_full = False
+            if self._pipe is not None:
+                self._pipe.resume()
+
+    def _waiting(self) -> int:
+        return max((each.waiting for each in self._subscriptions.values()), default=0)
+
+    async def _read_keys(self, authors: tuple[str, ...]) -> None:
+        """Follow the key events of these authors, and return once the stored ones are known."""
+        if authors not in self._keys:
+            if len(self._keys) >= KEY_READINGS_MAX:
+                oldest, _ = self._keys.pop(next(iter(self._keys)))
+                self._machine.unsubscribe(oldest)
+            self._numbers += 1
+            self._keys[authors] = (f"k{self._numbers}", asyncio.Event())
+            filters = Filters(authors=authors, types=KEY_EVENT_TYPES)
+            self._machine.subscribe(self._keys[authors][0], filters, now(), limit=LIMIT_MAX)
+            self._flush()
+        known = self._keys[authors][1]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KEYS_WAIT_S):
+                await known.wait()
+
+    # The connection
+
+    def _candidates(self) -> list[str]:
+        return [self.url]
+
+    def _make(self, url: str) -> Connection:  # noqa: ARG002 - there is one
+        return Connection(self._machine, self._handle, clock=self._clock)
+
+    def _on_open(self) -> None:
+        self._on_established()
+        if self._is_full and self._pipe is not None:
+            self._pipe.pause()
+
+    def _why_ended(self, ended: Ended) -> str:
+        if ended.refusal is not None:
+            return str(ended.refusal.value)
+        return f"the connection to {self.url} ended (status {ended.status})"
+
+    def _handle(self, event: object) -> None:
+        if isinstance(event, PacketArrived):
+            self._on_packet(event)
+        elif isinstance(event, Published | PublishRefused | PublishUnknown):
+            waiting = self._publishes.get(event.msg_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(event)
+            self._on_event(event)
+        elif isinstance(event, HistoryEnded):
+            if event.subscription_id in self._subscriptions:
+                self._subscriptions[event.subscription_id].on_history_ended()
+            self._keys_known(event.subscription_id)
+        elif isinstance(event, SubscriptionRefused):
+            self._on_refused(event)
+        else:
+            self._on_event(event)
+
+    def _on_packet(self, event: PacketArrived) -> None:
+        packet, received_at = event.packet, event.received_at
+        if packet.content_type in KEY_EVENT_TYPES:
+            self.book.learn(packet, received_at)
+        subscription = self._subscriptions.get(event.subscription_id or "")
+        if subscription is None or self.book.check(packet, received_at) is not None:
+            return
+        seen = (packet, received_at, event.origin_type, event.downgrade, event.verified, event.cursor)
+        subscription.deliver(Delivery(*seen, self.url, live=subscription.history_ended.is_set()))
+        if subscription.waiting >= BUFFER_MAX:
+            self._is_full = True
+            if self._pipe is not None:
+                self._pipe.pause()
+
+    def _on_refused(self, event: SubscriptionRefused) -> None:
+        subscription = self._subscriptions.pop(event.subscription_id, None)
+        if subscription is not None:
+            subscription.fail(RequestRefusedError(self.url, event.code, event.detail, event.retry_after_s))
+            self._on_event(event)
+        self._keys_known(event.subscription_id)
+
+    def _keys_known(self, subscription_id: str) -> None:
+        for name, known in self._keys.values():
+            if name == subscription_id:
+                known.set()

@@ -1,0 +1,1 @@
+"""The node's Bhumi support: its configuration table, discovery, outgoing links and ``HOST``."""

@@ -1,0 +1,111 @@
+"""Runs the Bhumi relay in a node: its listeners, its links to other relays, and its discovery on the local network."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from waystation.protocols.bhumi.limits import BhumiLimits
+from waystation.protocols.bhumi.relay.machine import BhumiRelay
+from waystation.protocols.bhumi.relay_addresses import is_open_place
+from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.server.bhumi.discovery import BhumiDiscovery
+from waystation.server.bhumi.outlet import BhumiOutlet
+from waystation.server.bhumi.tables import BhumiListenSettings
+from waystation.server.dialling.dialler import Outlet
+from waystation.server.hosted import HostContext, PipePort, ProtocolHost, TlsRules
+from waystation.server.hub import Hub, monotonic_now
+
+__all__ = ["HOST", "UPSTREAM_ENDPOINT", "BhumiHost", "warn_of_private_advert"]
+
+UPSTREAM_ENDPOINT: Final = "upstream"
+_FEATURES: Final = ("preimage", "binding", "i_am_ok")  # of OPTIONS, BHUMI-X
+
+_log = structlog.get_logger("waystation.server")
+
+
+class BhumiHost(ProtocolHost):
+    """Hosts ``BhumiRelay``."""
+
+    relay: BhumiRelay
+
+    has_view = True
+
+    def __init__(self, context: HostContext) -> None:
+        super().__init__(context)
+        self._listen = context.config.of(BhumiListenSettings)
+        self._settings = context.config.of(BhumiSettings)
+        self.relay = BhumiRelay(
+            self._settings,
+            context.rng,
+            limits=context.config.of(BhumiLimits),
+            rate_limits=context.rate_limits,
+            admits=context.admits,
+            is_unlimited=context.access.is_unlimited,
+            key_pair=context.key_pair,
+        )
+        self._discovery: BhumiDiscovery | None = None
+
+    def pipe_ports(self) -> Sequence[PipePort]:
+        """Return the TLS port, the bare one for tests, and the one for nodes of the original."""
+        listen, ports = self._listen, []
+        if listen.tls is not None:
+            ports.append(PipePort("bhumi", "bhumi.tls", listen.tls, TlsRules()))
+        if listen.plain is not None:
+            ports.append(PipePort("bhumi_plain", "bhumi.plain", listen.plain, None))
+        if (upstream := listen.upstream_listen) is not None:
+            tls = None if upstream.is_loopback else TlsRules()
+            ports.append(PipePort("bhumi_upstream", "bhumi.upstream_listen", upstream, tls, UPSTREAM_ENDPOINT))
+        return ports
+
+    def outlet(self) -> Outlet:
+        """Return what dials other relays."""
+        return BhumiOutlet(self._settings.peers_ca)
+
+    def start(self, hub: Hub, urls: Mapping[str, str]) -> None:
+        """Announce the relay on the local network, where that is switched on."""
+        warn_of_private_advert(self._settings)
+        self._discovery = BhumiDiscovery(self.relay, self.context.key_pair, self._listen, hub.plan_turn)
+        self._discovery.start(urls)
+
+    async def close(self) -> None:
+        """Withdraw the announcement."""
+        if self._discovery is not None:
+            await self._discovery.close()
+
+    def view(self) -> dict[str, Any]:
+        """Return what the relay knows of other relays."""
+        return self.relay.view(monotonic_now())
+
+    def describe(self, ports: Mapping[str, int]) -> dict[str, Any]:
+        """Return address, features and limits."""
+        settings = self._settings
+        return {
+            "url": settings.advertise or None,
+            "port": ports.get("bhumi"),
+            "version": 2,
+            "features": [
+                *_FEATURES,
+                *(["presence"] if settings.gossip else []),
+                *(["qa"] if settings.qa else []),
+            ],
+            "limits": {
+                "max_payload_bytes": settings.max_payload_bytes,
+                "ack_timeout_ms": settings.ack_timeout_ms,
+                "response_ttl_ms": settings.response_ttl_ms,
+            },
+        }
+
+
+def warn_of_private_advert(settings: BhumiSettings) -> None:
+    """Log a warning when other relays will reject the address that this relay advertises."""
+    if settings.gossip and settings.advertise and not (settings.dials_private or is_open_place(settings.advertise)):
+        _log.warning(
+            "bhumi.advertise_private",
+            address=settings.advertise,
+            error="[bhumi] advertise names a private place, which relays and clients leave out; in a network of one's "
+            "own set [bhumi] dials_private = true on every relay, and call clients with --dials-private",
+        )
+
+
+HOST: Final = BhumiHost

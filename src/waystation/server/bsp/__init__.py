@@ -1,0 +1,1 @@
+"""The node's BSP support: its configuration table, outgoing connections and ``HOST``."""

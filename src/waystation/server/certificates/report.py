@@ -1,0 +1,127 @@
+"""What an operator should know about the certificate of each listener, in sentences with a way out."""
+
+import datetime
+import shlex
+from typing import Final, NamedTuple
+
+from waystation.core.errors import HostError
+from waystation.server.certificates.authority import CertificateKind, LocalAuthority, is_there
+from waystation.server.certificates.chosen import certificate_files, certificate_setting, tls_listeners
+from waystation.server.certificates.pair import Pair, read_pair
+from waystation.server.config.values import Config
+from waystation.server.home import Home, TlsFiles, local_names
+from waystation.transport.tls import KeyFileError
+
+__all__ = ["CertificateReport", "remedy", "report_certificates"]
+
+_NAMES_SHOWN_MAX: Final = 8
+_AUTHORITY_AHEAD: Final = datetime.timedelta(days=180)  # every client needs a new file then
+
+
+class CertificateReport(NamedTuple):
+    """One certificate and the listeners that show it."""
+
+    listeners: tuple[str, ...]
+    """Settings of their addresses."""
+    good: bool
+    says: str
+
+
+def report_certificates(config: Config, home: Home, now: datetime.datetime) -> list[CertificateReport]:
+    """Return a report of each certificate that the listeners of a configuration show.
+
+    Args:
+        config: Which may be that of a node that runs or of one that does not.
+        home: Of that node.
+        now: Aware UTC.
+    """
+    shown: dict[TlsFiles, dict[str, str]] = {}
+    for listener, table in tls_listeners(config).items():
+        shown.setdefault(certificate_files(config, home, table), {})[listener] = table
+    reports = []
+    for files, listeners in shown.items():
+        setting = certificate_setting(config, next(iter(listeners.values())))
+        good, says = _judge(files, setting, home, now)
+        reports.append(CertificateReport(tuple(listeners), good, f"{', '.join(listeners)}: {says}"))
+    return reports
+
+
+def remedy(pair: Pair, home: Home) -> str:
+    """Return what to do about a certificate that ends soon."""
+    if pair.kind is CertificateKind.GIVEN:
+        return (
+            "have it renewed where it was issued (certbot renew, for one) and put into these files; "
+            "a running node takes it over by itself"
+        )
+    if pair.kind is CertificateKind.KEYLESS:
+        return f"nobody renews it, because {home.ca_key_path} is not there; {_begin_anew(pair, home)}"
+    if _ends_with_authority(pair, home):
+        return f"its authority {home.ca_path} ends then too; {_begin_anew(pair, home)}"
+    return "waystation serve renews it at its start and while it runs, and logs certificate.not_renewed if it cannot"
+
+
+def _ends_with_authority(pair: Pair, home: Home) -> bool:
+    try:
+        return pair.facts.ends >= LocalAuthority(home).ends()
+    except HostError:
+        return False  # not to be read now; the node logs it when it tries to sign
+
+
+def _authority_ends_soon(pair: Pair, home: Home, now: datetime.datetime) -> bool:
+    is_ours = pair.kind is CertificateKind.LOCAL and _ends_with_authority(pair, home)
+    return is_ours and pair.facts.ends - now <= _AUTHORITY_AHEAD
+
+
+def _begin_anew(pair: Pair, home: Home) -> str:
+    own = local_names()
+    names = "".join(f" --name {shlex.quote(name)}" for name in pair.facts.names if name not in own)
+    where = shlex.quote(str(home.path))
+    return (
+        f"move {home.tls_path} away, run waystation init --home {where}{names}, "
+        "give clients the new ca.pem, and start the node again"
+    )
+
+
+def _judge(files: TlsFiles, setting: str, home: Home, now: datetime.datetime) -> tuple[bool, str]:
+    if not setting and not is_there(files.cert) and not is_there(files.key):
+        return True, f"{files.cert} is not made yet"
+    try:
+        pair = read_pair(files, LocalAuthority(home))
+        says = f"{files.cert}, {_names(pair)}, {_span(pair, now)}"
+        if pair.facts.begins > now:
+            return False, f"{says}; look at the clock of this machine"
+        if not pair.facts.names:
+            return False, f"{says}; clients that check names refuse it: have one issued with a subject alternative name"
+        if pair.ends_soon(now) or _authority_ends_soon(pair, home, now):
+            return False, f"{says}; {remedy(pair, home)}"
+    except KeyFileError as error:
+        return False, str(error)
+    except HostError as error:
+        where = f"{setting} and its key" if setting else f"the files in {home.tls_path}"
+        return False, f"{error}; look at {where}: both must be there, readable for the node's user, and fit together"
+    return True, f"{says}; {_RENEWED[pair.kind]}" + _later(pair, home)
+
+
+def _later(pair: Pair, home: Home) -> str:
+    """Return what to do some day about a certificate that is good today and that nobody renews."""
+    return f": before then {_begin_anew(pair, home)}" if pair.kind is CertificateKind.KEYLESS else ""
+
+
+def _names(pair: Pair) -> str:
+    names = pair.facts.names
+    shown = ", ".join(names[:_NAMES_SHOWN_MAX]) + (" ..." if len(names) > _NAMES_SHOWN_MAX else "")
+    return f"for {shown}" if names else "for no name at all"
+
+
+def _span(pair: Pair, now: datetime.datetime) -> str:
+    begins, ends = pair.facts.begins, pair.facts.ends
+    if begins > now:
+        return f"good only from {begins:%Y-%m-%d}"
+    return f"ended on {ends:%Y-%m-%d}" if ends <= now else f"good until {ends:%Y-%m-%d}"
+
+
+_RENEWED: Final = {
+    CertificateKind.LOCAL: "its key fits; the node renews it 30 days ahead",
+    CertificateKind.KEYLESS: "its key fits; the node cannot renew it without ca.key",
+    CertificateKind.GIVEN: "its key fits; the node takes over what its issuer renews",
+}

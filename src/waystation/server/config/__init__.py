@@ -1,0 +1,1 @@
+"""The node's configuration: tables, sources, checks and the generated reference."""

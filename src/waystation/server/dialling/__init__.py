@@ -1,0 +1,1 @@
+"""Opens the outgoing connections that protocol machines request."""

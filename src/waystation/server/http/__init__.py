@@ -1,0 +1,1 @@
+"""The node's HTTP servers: the admin port, and the public pages on web ports."""

@@ -1,0 +1,1 @@
+"""The node's LPRP support: its configuration table and ``HOST``."""

@@ -1,0 +1,83 @@
+"""What needs an operator's attention, in sentences, from what the node's status says."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from waystation.server.status.disk import disk_trouble
+
+__all__ = ["TROUBLES_MAX", "troubles"]
+
+TROUBLES_MAX: Final = 32
+"""Sentences that are shown; the rest is counted in the last one."""
+
+_DAY_CHARS: Final = len("2026-01-01")
+_BLACKLISTED: Final = "blacklisted"
+
+
+def troubles(
+    status: Mapping[str, Any],
+    clock: list[str],
+    wall_s: float,
+    *,
+    failed: bool,
+    reload_refused: str = "",
+    without_header: Sequence[str] = (),
+) -> list[str]:
+    """Return a sentence for each thing that is wrong, the gravest first; none when all is well.
+
+    Args:
+        status: What ``Operations.status`` has gathered.
+        clock: What ``wall_clock.clock_trouble`` returned.
+        wall_s: Unix time.
+        failed: Whether the store refused a write.
+        reload_refused: Why the last reload was refused, "" when it was not.
+        without_header: Protocols that refused a trusted proxy without a PROXY header lately.
+    """
+    found: list[str] = []
+    if failed:
+        found.append("the store refused a write, so the node is ending; look at the disk and the log")
+    if status["draining"]:
+        found.append("the node is draining: it takes no new connection and ends soon")
+    if reload_refused:
+        found.append(f"the last reload was refused, and the settings before it are in force: {reload_refused}")
+    found += disk_trouble(status["disk"])
+    found += _certificates(status.get("certificates", ()), wall_s)
+    found += clock
+    found += [
+        f"{name} refused connections of a trusted proxy in the last hour, because they named no client (proxy_header); "
+        "have the proxy send the PROXY header, or take the listener out of node.proxy_protocol"
+        for name in without_header
+    ]
+    if status["policy"]["trouble"]:
+        found.append(f"the published policy is not in force: {status['policy']['trouble']}")
+    found += [_upstream(name, view) for name, view in status["upstreams"].items() if _hurts(view)]
+    found += _lost(status["written"])
+    if len(found) > TROUBLES_MAX:
+        found[TROUBLES_MAX - 1 :] = [f"and {len(found) - TROUBLES_MAX + 1} more; see /admin/v1/status"]
+    return found
+
+
+def _certificates(certificates: Iterable[Mapping[str, Any]], wall_s: float) -> list[str]:
+    """Return a sentence for each file that ends soon, whatever the number of listeners that show it."""
+    soon = {each["cert"]: each for each in certificates if each["ends_soon"]}
+    return [
+        f"the certificate {path} {'ended' if each['ends_s'] < wall_s else 'ends'} on {each['ends'][:_DAY_CHARS]}; "
+        "renew it, and the node takes it over"
+        for path, each in soon.items()
+    ]
+
+
+def _hurts(view: Mapping[str, Any]) -> bool:
+    return bool(view["trouble"]) or view["state"] == _BLACKLISTED
+
+
+def _upstream(name: str, view: Mapping[str, Any]) -> str:
+    return f"the upstream {name} is {view['state']}: {view['trouble'] or 'its score is too low'}"
+
+
+def _lost(written: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"the {name} has lost {counts['rows_lost']} rows since the start; look at the disk and the log"
+        for name, counts in written.items()
+        if counts["rows_lost"]
+    ]

@@ -1,0 +1,1 @@
+"""The node's Strata support: its configuration table, upstream relays, operator keys and ``HOST``."""

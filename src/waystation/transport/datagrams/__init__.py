@@ -1,0 +1,1 @@
+"""UDP sockets, local broadcast and mDNS."""

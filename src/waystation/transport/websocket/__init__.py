@@ -1,0 +1,1 @@
+"""WebSocket servers and clients as pipes of messages."""

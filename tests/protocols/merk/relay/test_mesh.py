@@ -1,0 +1,270 @@
+"""Laws of protocols.merk.mesh: which addresses may be dialled, and when."""
+
+import pytest
+
+from tests.protocols.merk.build_relay import NODE, PUBLIC, SECOND, X, Y, later, learn, link, mesh_of, number_url, urls
+from tests.protocols.merk.net import START, key_of
+from waystation.core.effects import Dial
+from waystation.core.records import Record
+from waystation.protocols.merk.relay.mesh import TABLE, address_fault
+from waystation.store.memory import MemoryStore
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ws://8.8.8.8", "wss://example.org", "wss://example.org:8443/merk?x=1", "ws://[2606:4700:4700::1111]:80/", PUBLIC],
+)
+def test_places_on_the_open_internet_may_be_tried(url):
+    """By number or by name, with a path."""
+    assert address_fault(url, allow_private=False) == ""
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "172.16.3.4",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "[::1]",
+        "[::]",
+        "[fe80::1]",
+        "[fc00::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::10.0.0.1]",
+        "[2002:7f00:1::]",
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "printer.local",
+    ],
+)
+def test_private_places_are_refused_unless_allowed(host):
+    """Loopback, private networks, link-local with its metadata service, and what carries such an address inside."""
+    assert address_fault(f"ws://{host}:80/x", allow_private=False) == "private"
+    assert address_fault(f"ws://{host}:80/x", allow_private=True) == ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://8.8.8.8",
+        "ws:8.8.8.8",
+        "ws://",
+        "ws:///x",
+        "ws://user@8.8.8.8",
+        "ws://8.8.8.8#x",
+        "ws://8.8.8.8:0",
+        "ws://8.8.8.8:65536",
+        "ws://8.8.8.8:x",
+        "ws://8.8.8.8 ",
+        "ws://8.8.8.8/\r\nHost: x",
+        "ws://exämple.org",
+        "ws://8.8.8.8/" + "x" * 243,
+        "ws://[::1",
+        "ws://8.8.8.8\\@10.0.0.1",
+        "ftp://8.8.8.8",
+    ],
+)
+def test_what_is_no_address_is_refused_always(url):
+    """Also where private ones are allowed."""
+    assert address_fault(url, allow_private=True) == address_fault(url, allow_private=False) == "no address"
+
+
+# Learning
+
+
+def test_a_learnt_address_is_dialled_at_once_and_only_in_public():
+    """The dialler must judge again what the name resolves to."""
+    known = mesh_of()
+
+    assert learn(known, PUBLIC, X)
+    assert list(known.dials(START)) == [Dial(PUBLIC, PUBLIC, only_public=True)]
+    assert urls(known) == []
+
+
+def test_private_addresses_are_dialled_where_the_operator_allows():
+    """The dialler then judges nothing."""
+    known = mesh_of(allow_private_peers=True)
+
+    assert learn(known, "ws://10.0.0.1", X)
+    assert list(known.dials(START)) == [Dial("ws://10.0.0.1", "ws://10.0.0.1", only_public=False)]
+
+
+def test_a_private_address_is_not_learnt():
+    """It is refused in words, and takes no room."""
+    known = mesh_of()
+
+    assert not learn(known, "ws://127.0.0.1")
+    assert (known.addresses_count, urls(known)) == (0, [])
+
+
+@pytest.mark.parametrize("what", ["own url", "own key", "twice", "known key", "linked key"])
+def test_what_is_known_already_is_not_learnt_again(what):
+    """Neither ourselves nor a second way to the same node."""
+    known = mesh_of(public_url="ws://me.example")
+    learn(known, PUBLIC, X)
+    known.stands(link(Y), START)
+    url, key = {
+        "own url": ("ws://me.example", None),
+        "own key": ("ws://9.9.9.9", NODE),
+        "twice": (PUBLIC, None),
+        "known key": ("ws://9.9.9.9", X),
+        "linked key": ("ws://9.9.9.9", Y),
+    }[what]
+
+    assert learn(known, url, key)
+    assert known.addresses_count == 1
+
+
+def test_learnt_addresses_are_bounded():
+    """64, besides those of the operator, and 16 unproved ones of one node that names them."""
+    known = mesh_of(peers=["ws://mine"])
+    counts = []
+    for source in range(6):
+        for number in range(20):
+            assert learn(known, number_url(100 * source + number), source=key_of(source))
+        counts.append(known.addresses_count - 1)
+
+    assert counts == [16, 32, 48, 64, 64, 64]
+
+
+def test_a_full_table_lets_go_of_what_has_failed():
+    """The unproved address that failed most makes room; what is proved, or has not been tried, stays."""
+    known = mesh_of()
+    for number in range(64):
+        learn(known, number_url(number), source=key_of(number // 16))
+    known.stands(link(key_of("proved"), url=number_url(0)), START)
+    for number, failures in ((0, 3), (1, 1), (2, 2)):
+        for _ in range(failures):
+            known.failed(number_url(number), START)
+    for number in (100, 101, 102):
+        learn(known, number_url(number), source=key_of("late"))
+
+    kept = set(known._addresses)
+    assert len(kept) == 64
+    assert {number_url(number) for number in (0, 3, 100, 101)} <= kept
+    assert not {number_url(number) for number in (1, 2, 102)} & kept
+
+
+def test_learnt_addresses_are_dialled_eight_a_minute():
+    """In any minute; the operator's are not counted."""
+    known = mesh_of(peers=[f"ws://mine{number}" for number in range(12)])
+    for number in range(30):
+        learn(known, number_url(number), source=key_of(number // 16))
+    at_once = urls(known)
+    waits = known.deadline()
+    next_ones = [len(urls(known, later(duration_ms))) for duration_ms in (59_999, 60_000, 60_001, 119_999, 120_000)]
+
+    assert len(at_once) == 12 + 8
+    assert waits == later(60_000)
+    assert next_ones == [0, 8, 0, 0, 8]
+
+
+def test_dials_prefer_what_has_worked():
+    """The operator's, then what has proved itself, then what has failed least: dead rumours starve nobody."""
+    store = MemoryStore()
+    store.commit([Record(TABLE, b"ws://9.9.9.9", Y.public)])
+    known = mesh_of(store, peers=["ws://mine"])
+    for number in range(10):
+        learn(known, number_url(number))
+    for number in range(4):
+        known.failed(number_url(number), START)
+
+    fresh = [number_url(number) for number in range(4, 10)]
+    assert urls(known, later(10_000))[:8] == ["ws://mine", "ws://9.9.9.9", *fresh]
+
+
+def test_a_full_node_dials_only_whom_the_operator_named():
+    """64 links are enough."""
+    known = mesh_of(peers=["ws://mine"])
+    for number in range(64):
+        known.stands(link(key_of(number), number), START)
+    learn(known, PUBLIC)
+
+    assert urls(known) == ["ws://mine"]
+    assert known.deadline() == later(120_000)
+
+
+# Retrying
+
+
+def test_the_operators_addresses_are_dialled_for_ever():
+    """Waits of half a second doubling to thirty, each drawn between its half and its whole."""
+    known, now, waits = mesh_of(peers=["ws://mine"]), START, []
+    for _ in range(40):
+        assert urls(known, now) == ["ws://mine"]
+        assert list(known.dials(now)) == []
+        known.failed("ws://mine", now)
+        waits.append(known.deadline() - now)
+        now = known.deadline()
+
+    longest = [min(500_000 << number, 30 * SECOND) for number in range(40)]
+    assert all(most // 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
+    assert len(set(waits)) > 20
+
+
+def test_a_learnt_address_is_given_up_after_eight_failures():
+    """It takes no room any more, and may be learnt anew."""
+    known, now = mesh_of(), START
+    learn(known, PUBLIC)
+    for _ in range(8):
+        assert known.addresses_count == 1
+        now = max(now, known.deadline())
+        assert urls(known, now) == [PUBLIC]
+        known.failed(PUBLIC, now)
+
+    assert known.addresses_count == 0
+    assert known.deadline() is None
+    assert learn(known, PUBLIC, now=now)
+    assert known.addresses_count == 1
+
+
+@pytest.mark.parametrize(("stood_ms", "most_ms"), [(29_999, 8_000), (30_000, 500)])
+def test_a_link_that_stood_starts_the_waits_anew(stood_ms, most_ms):
+    """Half a minute is long enough to call it a success."""
+    known = mesh_of(peers=["ws://mine"])
+    for _ in range(4):
+        known.failed("ws://mine", START)
+    known.failed("ws://mine", START, stood_ms=stood_ms)
+
+    assert most_ms * 500 <= known.deadline() - START <= most_ms * 1_000
+
+
+def test_failures_of_unknown_addresses_mean_nothing():
+    """An answer may come for an address that was forgotten meanwhile."""
+    known = mesh_of()
+    known.failed("ws://gone", START)
+    known.forget("ws://gone")
+
+    assert (known.addresses_count, known.take_changes()) == (0, ())
+
+
+def test_an_address_of_ours_is_never_dialled_again():
+    """Nor learnt again."""
+    known = mesh_of(peers=["ws://mine"])
+    known.is_ourselves("ws://mine")
+
+    assert urls(known, later(10**6)) == []
+    assert learn(known, "ws://mine")
+    assert known.addresses_count == 0
+
+
+def test_a_learnt_key_is_expected_and_an_operators_is_not():
+    """An operator's address may get a new key; a rumour must be right."""
+    known = mesh_of(peers=["ws://mine"])
+    learn(known, PUBLIC, X)
+    known.stands(link(Y, url="ws://mine"), START)
+
+    assert known.contact(PUBLIC) == (PUBLIC, X.public)
+    assert known.contact("ws://mine") == ("ws://mine", None)
+    assert known.contact("ws://forgotten") == ("ws://forgotten", None)

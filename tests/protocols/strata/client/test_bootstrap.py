@@ -1,0 +1,155 @@
+import pytest
+
+from tests.protocols.strata.build import ALICE, BOB, NOW, did, jcs_hash, key, packet, sign_value
+from waystation.protocols.strata.client.bootstrap import (
+    BootstrapRefusedError,
+    Doubt,
+    Gatekeeper,
+    advise,
+    agreed_services,
+    check_document,
+    document_id,
+    read_snapshot,
+)
+from waystation.protocols.strata.client.inspection import own_key
+
+KEEPERS = [key(number) for number in range(4)]
+TAGS = ["eu", "eu", "us", "us"]
+PINNED = {did(each): Gatekeeper(each.public, (tag,)) for each, tag in zip(KEEPERS, TAGS, strict=True)}
+
+
+def document(*signers, **fields):
+    """Return a Bootstrap Document signed by these gatekeepers."""
+    body = {
+        "version": 1,
+        "issued_at": NOW - 100,
+        "expires_at": NOW + 100,
+        "relays": [{"id": did(ALICE), "url": "wss://a.example/strata"}],
+    } | fields
+    signatures = [{"issuer": did(each), "signature": sign_value(each, body), "diversity_tags": []} for each in signers]
+    return body | {"bootstrap_id": jcs_hash(body), "signatures": signatures}
+
+
+def refused(body, doubt, pinned=None):
+    """Demand that a document is refused for this doubt."""
+    with pytest.raises(BootstrapRefusedError) as error:
+        check_document(body, PINNED if pinned is None else pinned, NOW)
+    assert error.value.doubt is doubt
+
+
+def test_row_40_three_signatures_and_two_tags_are_enough():
+    """The document's relays may be used."""
+    read = check_document(document(*KEEPERS[:3]), PINNED, NOW)
+
+    assert [relay.url for relay in read.relays] == ["wss://a.example/strata"]
+    assert len(read.signers) == 3
+    assert read.bootstrap_id == document_id(document())
+
+
+def test_row_40_bootstrap_fails_closed():
+    """Too few signatures, one tag, expired, tampered, unknown signers: each is refused as a whole."""
+    one_tag = {name: keeper._replace(tags=("eu",)) for name, keeper in PINNED.items()}
+    refused(document(*KEEPERS[:2]), Doubt.TOO_FEW_SIGNATURES)
+    refused(document(KEEPERS[0], KEEPERS[0], KEEPERS[0], KEEPERS[2]), Doubt.TOO_FEW_SIGNATURES)
+    refused(document(*KEEPERS[:3]), Doubt.TOO_FEW_TAGS, one_tag)
+    refused(document(*KEEPERS, expires_at=NOW - 1), Doubt.EXPIRED)
+    refused(document(*KEEPERS, issued_at=NOW + 301), Doubt.NOT_YET)
+    refused(document(*KEEPERS) | {"relays": []}, Doubt.WRONG_ID)
+    refused(document(*KEEPERS), Doubt.TOO_FEW_SIGNATURES, {})
+    refused(document(*(key(number) for number in range(10, 14))), Doubt.TOO_FEW_SIGNATURES)
+    refused([], Doubt.MALFORMED)
+    refused(document(*KEEPERS, issued_at="now"), Doubt.MALFORMED)
+
+
+def test_tags_of_one_gatekeeper_alone_are_not_diverse():
+    """Two tags count only when two different gatekeepers give them."""
+    alone = dict.fromkeys(PINNED, None)
+    pinned = {name: PINNED[name]._replace(tags=()) for name in alone}
+    first = next(iter(pinned))
+    pinned[first] = pinned[first]._replace(tags=("eu", "us"))
+
+    refused(document(*KEEPERS), Doubt.TOO_FEW_TAGS, pinned)
+
+
+def test_one_key_under_two_names_counts_once():
+    """Pinning a key twice does not make two gatekeepers."""
+    doubled = {"a": PINNED[did(KEEPERS[0])], "b": PINNED[did(KEEPERS[0])], **PINNED}
+    body = document(KEEPERS[0], KEEPERS[2])
+    signature = body["signatures"][0]["signature"]
+    body["signatures"] += [{"issuer": name, "signature": signature} for name in ("a", "b")]
+
+    refused(body, Doubt.TOO_FEW_SIGNATURES, doubled)
+
+
+def snapshot(source=ALICE, services=(), relays=({"relay_id": "r", "url": "wss://a.example", "score": 0.5},), **fields):
+    """Return the packet of a snapshot."""
+    content = {
+        "type": "CONFIG",
+        "scope": "BOOTSTRAP_SNAPSHOT",
+        "snapshot_version": 1,
+        "source_id": did(source),
+        "issued_at": NOW,
+        "expires_at": NOW + 86_400,
+        "relays": list(relays),
+        "hints": {"services": list(services)},
+    }
+    return packet(content | fields, source)
+
+
+def read(*packets):
+    """Return what packets of snapshots say."""
+    return [read_snapshot(each, own_key, NOW) for each in packets]
+
+
+def test_relay_of_two_sources_comes_first():
+    """Scores are averaged; a source that repeats itself counts once."""
+    one = {"relay_id": "r", "url": "wss://a.example", "score": 0.4}
+    both = {"relay_id": "r", "url": "wss://a.example", "score": 0.8}
+    alone = {"relay_id": "s", "url": "wss://b.example", "score": 1}
+    advice = advise(read(snapshot(relays=[one, one, alone]), snapshot(BOB, relays=[both])))
+
+    assert [(each.relay.url, each.sources) for each in advice] == [("wss://a.example", 2), ("wss://b.example", 1)]
+    assert advice[0].relay.score == pytest.approx(0.6)
+
+
+def test_snapshot_lives_as_long_as_it_says():
+    """Expired, from the future, ending before it begins, or no snapshot at all."""
+    cases = [
+        ({"issued_at": NOW - 500, "expires_at": NOW - 301}, Doubt.EXPIRED),
+        ({"issued_at": NOW + 301, "expires_at": NOW + 400}, Doubt.NOT_YET),
+        ({"issued_at": NOW, "expires_at": NOW}, Doubt.MALFORMED),
+        ({"snapshot_version": None}, Doubt.MALFORMED),
+        ({"scope": "OTHER"}, Doubt.NOT_A_SNAPSHOT),
+    ]
+    for fields, doubt in cases:
+        with pytest.raises(BootstrapRefusedError) as error:
+            read_snapshot(snapshot(**fields), own_key, NOW)
+        assert error.value.doubt is doubt
+
+
+def test_nonsense_in_a_snapshot_is_left_out():
+    """Entries of another shape do not spoil the rest."""
+    relays = [None, {}, {"url": "ftp://x"}, {"url": "wss://c.example", "score": 7}, {"url": "x" * 2_000}]
+    [found] = read(snapshot(relays=relays, services=[None, {}, {"kind": 1}], did_docs=[]))
+
+    assert [(each.url, each.score) for each in found.relays] == [("wss://c.example", None)]
+    assert found.services == ()
+
+
+def test_service_needs_its_providers_word_and_two_sources():
+    """One source is not enough, a forged word never is."""
+    content = {"type": "CONFIG", "scope": "SERVICE_CONFIG", "provider_id": did(BOB)}
+    config = packet(content, BOB).body
+    hint = {"kind": "gate", "version": 1, "provider_id": did(BOB), "expires_at": NOW + 1_000, "config_packet": config}
+    late = hint | {"expires_at": NOW + 8 * 86_400}
+    forged = hint | {"config_packet": config | {"timestamp": NOW - 11}}
+    once, twice = read(snapshot(services=[hint])), read(snapshot(services=[hint]), snapshot(BOB, services=[hint]))
+    same, bad = (
+        read(snapshot(services=[hint]), snapshot(services=[hint, hint])),
+        read(snapshot(services=[late, forged])),
+    )
+
+    assert agreed_services(once) == []
+    assert agreed_services(same) == []
+    assert [service.provider_id for service in agreed_services(twice)] == [did(BOB)]
+    assert bad[0].services == ()

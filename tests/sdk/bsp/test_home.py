@@ -1,0 +1,204 @@
+"""Laws of the folder of a BSP device."""
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+from cryptography import x509
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import encode_id52
+from waystation.crypto.signing import KeyPair
+from waystation.protocols.bsp.device.links import Visibility
+from waystation.protocols.bsp.profile import SEED
+from waystation.sdk.bsp import BspPeer
+from waystation.sdk.bsp.home import KEY_FILE, STORE_FILE, BspHome, HomeGroup, HomePeer, HomeShare
+from waystation.transport.tls import server_context
+
+PEER = KeyPair.from_seed(bytes(32)).public
+OTHER = KeyPair.from_seed(b"\x01" * 32).public
+GROUP = SEED.group(bytes(32), b"one", "deps_v1")
+SECOND = SEED.group(bytes(32), b"two", "opaque")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A new home."""
+    opened = BspHome(tmp_path / "me", rng=random.Random(1))
+    yield opened
+    opened.close()
+
+
+def test_identity_is_made_once_and_private(tmp_path, home):
+    """A new home makes a key that only its owner may read, and keeps it."""
+    again = BspHome(tmp_path / "me")
+    mode = (home.path / KEY_FILE).stat().st_mode & 0o777
+
+    assert again.key == home.key
+    assert mode == 0o600
+    again.close()
+
+
+def test_what_is_written_is_read_by_another_opening(home):
+    """Groups, peers and shares are there when the home is opened anew, with every field."""
+    share = home.put_share(GROUP.group_id, PEER, Visibility.VISIBLE)
+    home.commit([home.put_group("talk", GROUP), home.put_peer("bob", PEER, "bsp+tls://peer.example"), share])
+    again = BspHome(home.path, makes=False)
+
+    assert again.groups() == [HomeGroup("talk", GROUP)]
+    assert again.peers() == [HomePeer("bob", PEER, "bsp+tls://peer.example:7443")]
+    assert again.shares() == [HomeShare(GROUP.group_id, PEER, Visibility.VISIBLE)]
+    again.close()
+
+
+def test_group_and_peer_are_found_by_name_and_beginning(home):
+    """A name, an identifier and four digits of it lead to the same entry, in either spelling of a key."""
+    home.commit([home.put_group("talk", GROUP), home.put_group("", SECOND), home.put_peer("bob", PEER)])
+    groups = [home.group(text).group for text in ("talk", GROUP.group_id.hex(), GROUP.group_id.hex()[:4])]
+    peers = [home.peer(text).key for text in ("bob", PEER.hex(), PEER.hex()[:6].upper(), encode_id52(PEER)[:9])]
+
+    assert groups == [GROUP] * 3
+    assert peers == [PEER] * 4
+
+
+@pytest.mark.parametrize("text", ["nobody", "3b6", ""])
+def test_unknown_name_is_told_with_those_known(home, text):
+    """Whoever is not found, or by too few digits, is told who is known."""
+    home.commit([home.put_peer("bob", PEER)])
+
+    with pytest.raises(LocalError, match="known: bob"):
+        home.peer(text)
+
+
+def test_name_of_two_is_refused(home):
+    """Two entries of one name are told apart by identifier only."""
+    home.commit([home.put_peer("bob", PEER), home.put_peer("bob", OTHER)])
+
+    with pytest.raises(LocalError, match="more than one peer"):
+        home.peer("bob")
+    assert home.peer(OTHER.hex()[:8]).key == OTHER
+
+
+def test_leaving_takes_the_shares_along(home):
+    """A group or peer that is removed leaves no share behind, and others' shares stay."""
+    pairs = [(group.group_id, peer) for group in (GROUP, SECOND) for peer in (PEER, OTHER)]
+    home.commit([home.put_share(*pair, Visibility.SHARED) for pair in pairs])
+    home.commit(home.remove_group(GROUP.group_id))
+    home.commit(home.remove_peer(PEER))
+    left = home.shares()
+    home.commit([home.put_share(SECOND.group_id, OTHER, Visibility.INVISIBLE)])
+
+    assert left == [HomeShare(SECOND.group_id, OTHER, Visibility.SHARED)]
+    assert home.shares() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "url", "why"),
+    [
+        ("x" * 65, PEER, "", "at most 64"),
+        ("a\nb", PEER, "", "printable"),
+        ("bob", PEER, "https://x", "not the address"),
+        ("me", None, "", "our own key"),
+    ],
+)
+def test_bad_peer_is_refused(home, name, key, url, why):
+    """Names that steer terminals, foreign addresses and our own key make no peer."""
+    with pytest.raises(LocalError, match=why):
+        home.put_peer(name, key or home.key, url)
+
+
+def test_file_numbers_grow_with_time_and_never_repeat(home):
+    """A number is the time of day, or one more than the last where the clock stands or goes back."""
+    numbers = []
+    for wall_ms in (1_000, 1_000, 500, 2_000):
+        number, record = home.next_file_number(wall_ms)
+        home.commit([record])
+        numbers.append(number)
+
+    assert numbers == [1_000, 1_001, 1_002, 2_000]
+
+
+def test_missing_home_is_told_and_not_made(tmp_path):
+    """A mistyped folder is told, and is not there afterwards."""
+    with pytest.raises(LocalError, match="is no home"):
+        BspHome(tmp_path / "typo", makes=False)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_profile_is_kept_and_another_refused(tmp_path):
+    """A home speaks one profile for ever."""
+    BspHome(tmp_path / "me", profile="briar").close()
+    kept = BspHome(tmp_path / "me")
+    kept.close()
+
+    with pytest.raises(LocalError, match="made for profile briar"):
+        BspHome(tmp_path / "me", profile="seed")
+
+
+def test_store_of_another_key_is_refused(tmp_path, home):
+    """A store is not used under a key that it was not made for, nor without its key."""
+    key = home.path / KEY_FILE
+    kept = key.read_text()
+    key.write_text("ab" * 32)
+    with pytest.raises(HostError, match="another key"):
+        BspHome(home.path)
+    key.unlink()
+    with pytest.raises(HostError, match="is gone"):
+        BspHome(home.path)
+    key.write_text(kept)
+
+    assert (home.path / STORE_FILE).exists()
+
+
+@pytest.mark.parametrize(("text", "mode", "why"), [("zz", 0o600, "does not hold a key"), ("ab" * 32, 0o644, "chmod")])
+def test_key_file_that_cannot_be_used_is_told(tmp_path, text, mode, why):
+    """A damaged key, or one that others may read, is refused with what to do."""
+    path = tmp_path / KEY_FILE
+    path.write_text(text)
+    path.chmod(mode)
+
+    with pytest.raises(HostError, match=why):
+        BspHome(tmp_path)
+
+
+def test_group_keeps_its_format(home):
+    """A group that is ours cannot become one of another format: its messages would mean something else here alone."""
+    home.commit([home.put_group("talk", GROUP)])
+    other = GROUP._replace(format="opaque")
+
+    with pytest.raises(LocalError, match="format deps_v1 instead of opaque"):
+        home.put_group("talk", other)
+    assert home.put_group("renamed", GROUP).key == GROUP.group_id
+
+
+def test_note_is_read_by_another_opening(home):
+    """A short text is there when the home is opened anew; without one there is nothing."""
+    home.commit([home.put_note("nick", "zoë")])
+    again = BspHome(home.path, makes=False)
+
+    assert (again.note("nick"), again.note("other")) == ("zoë", "")
+    again.close()
+
+
+def test_home_is_busy_while_a_peer_works_with_it(home):
+    """Whoever looks sees whether a program runs with the home."""
+
+    async def scenario():
+        async with BspPeer(home.path):
+            return home.is_busy
+
+    assert (home.is_busy, asyncio.run(scenario()), home.is_busy) == (False, True, False)
+
+
+def test_certificate_is_for_the_host_and_its_key_is_ours_alone(tmp_path):
+    """Both are files of the home that a TLS server can be made of; once more replaces them."""
+    with contextlib.closing(BspHome(tmp_path)) as home:
+        first = [path.read_bytes() for path in home.make_certificate("peer.example", 1_800_000_000.0)]
+        certificate, key = home.make_certificate("peer.example", 1_800_000_000.0)
+
+    server_context(certificate, key)
+    assert "peer.example" in str(x509.load_pem_x509_certificate(certificate.read_bytes()).extensions)
+    assert [path.parent for path in (certificate, key)] == [tmp_path, tmp_path]
+    assert key.stat().st_mode & 0o077 == 0
+    assert [certificate.read_bytes(), key.read_bytes()] != first

@@ -1,0 +1,83 @@
+"""Laws of server.status.trouble: one sentence for each thing that is wrong."""
+
+from waystation.server.status.disk import disk_trouble
+from waystation.server.status.trouble import TROUBLES_MAX, troubles
+
+NOW_S = 1_000_000
+SOUND = {
+    "draining": False,
+    "disk": {"free_bytes": 1 << 40},
+    "policy": {"trouble": ""},
+    "upstreams": {"other": {"trouble": "", "state": "active"}},
+    "written": {"journal": {"rows_lost": 0}},
+}
+
+
+def certificate(left_s, *, soon=True):
+    """Return what the status says of a certificate with so much time left."""
+    view = {"cert": "c.pem", "ends": "1970-01-12T13:46:40+00:00", "ends_s": NOW_S + left_s, "listener": "bsp.tls"}
+    return view | {"ends_soon": soon}
+
+
+def said(clock=(), *, failed=False, **changes):
+    """Return the sentences of a sound status with these changes."""
+    return troubles(SOUND | changes, list(clock), NOW_S, failed=failed)
+
+
+def test_sound_node_has_no_trouble():
+    """Nothing is said where nothing is wrong, also by a part without certificates, and of one that lives six days."""
+    assert said() == said(certificates=[certificate(6 * 86_400, soon=False)]) == []
+
+
+def test_each_trouble_has_its_sentence():
+    """The gravest come first."""
+    sentences = said(
+        ["the clock is off"],
+        failed=True,
+        draining=True,
+        disk={"free_bytes": 0},
+        certificates=[certificate(60), certificate(60)],
+        policy={"trouble": "signed by another key"},
+        upstreams={"a": {"trouble": "refused", "state": "backup"}, "b": {"trouble": "", "state": "blacklisted"}},
+        written={"archive": {"rows_lost": 3}},
+    )
+
+    assert sentences == [
+        "the store refused a write, so the node is ending; look at the disk and the log",
+        "the node is draining: it takes no new connection and ends soon",
+        *disk_trouble({"free_bytes": 0}),
+        "the certificate c.pem ends on 1970-01-12; renew it, and the node takes it over",
+        "the clock is off",
+        "the published policy is not in force: signed by another key",
+        "the upstream a is backup: refused",
+        "the upstream b is blacklisted: its score is too low",
+        "the archive has lost 3 rows since the start; look at the disk and the log",
+    ]
+
+
+def test_many_troubles_are_cut():
+    """The last sentence counts those that are left out."""
+    sentences = said(upstreams={str(number): {"trouble": "gone", "state": "backup"} for number in range(100)})
+
+    assert len(sentences) == TROUBLES_MAX
+    assert sentences[-1] == "and 69 more; see /admin/v1/status"
+
+
+def test_certificate_that_is_over_is_said_so():
+    """It has ended, and no listener is trusted with it."""
+    assert said(certificates=[certificate(-1)])[0].startswith("the certificate c.pem ended on")
+
+
+def test_refused_reload_is_a_trouble():
+    """The operator believes that the new file is in force."""
+    (sentence,) = troubles(SOUND, [], NOW_S, failed=False, reload_refused="node.drain_ms: -1 is too small")
+
+    assert sentence.endswith("in force: node.drain_ms: -1 is too small")
+
+
+def test_proxy_without_header_is_a_trouble():
+    """The sentence names the setting."""
+    (sentence,) = troubles(SOUND, [], NOW_S, failed=False, without_header=["bhumi"])
+
+    assert sentence.startswith("bhumi refused connections of a trusted proxy")
+    assert "node.proxy_protocol" in sentence

@@ -1,0 +1,330 @@
+"""Relays and clients of MERK with one mistake each, for the tests of the simulator's laws."""
+
+from waystation.core.effects import Dial
+from waystation.core.instant import Instant
+from waystation.protocols.merk.client.events import FrameOutcome
+from waystation.protocols.merk.client.machine import MerkClient
+from waystation.protocols.merk.client.seen_messages import SeenMessages
+from waystation.protocols.merk.messages import DeliveryCode, KeyAdvert
+from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.relay import lookups as searches
+from waystation.protocols.merk.relay.delivery import Delivery
+from waystation.protocols.merk.relay.fast_path import Runs
+from waystation.protocols.merk.relay.forwards import Forwards, SeenIds
+from waystation.protocols.merk.relay.lookups import Lookups
+from waystation.protocols.merk.relay.machine import MerkRelay
+from waystation.protocols.merk.relay.outbox import Outbox
+from waystation.protocols.merk.relay.routing import Routing
+from waystation.protocols.merk.session import Sending, State
+from waystation.protocols.merk.wire import frame_hash
+
+
+class _WithPart(MerkRelay):
+    """Has one part of a class with a mistake."""
+
+    mistaken: type
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        routing = self._routing
+        parts = (routing, routing.delivery, routing.lookups, routing.forwards, routing.seen, self._outbox, self._runs)
+        for part in parts:
+            if issubclass(self.mistaken, type(part)):
+                part.__class__ = self.mistaken
+
+
+def _in_relay(part: type) -> type[MerkRelay]:
+    """Return a relay with this part in the place of the right one."""
+    return type(part.__name__, (_WithPart,), {"mistaken": part})
+
+
+@_in_relay
+class ForwardsTwice(Forwards):
+    """Forwards each frame under two numbers."""
+
+    def _send(self, *args):
+        super()._send(*args)
+        super()._send(*args)
+
+
+@_in_relay
+class TakesReplays(SeenIds):
+    """Takes a forwarded frame as often as it comes."""
+
+    def __contains__(self, number):
+        return False
+
+
+@_in_relay
+class TouchesFrames(Delivery):
+    """Changes a reserved byte of the header."""
+
+    def deliver(self, recipient, origin, target, frame, now):
+        super().deliver(recipient, origin, target, frame[:8] + b"\x01" + frame[9:], now)
+
+
+@_in_relay
+class MixesUp(Routing):
+    """Gives a frame to another client now and then."""
+
+    def route(self, session, target, frame, now, *, may_ask):
+        others = [each for key, each in self.clients.items() if key != target]
+        if target in self.clients and others and frame[-1] % 16 == 0:
+            self.delivery.deliver(others[0], session, target, frame, now)
+        else:
+            super().route(session, target, frame, now, may_ask=may_ask)
+
+
+@_in_relay
+class SkipsInBunches(Runs):
+    """Leaves out the frame behind a run to one recipient."""
+
+    def of_client(self, session, frames, start, now):
+        taken = super().of_client(session, frames, start, now)
+        return taken + 1 if taken > 2 else taken
+
+
+@_in_relay
+class DoublesInBunches(Forwards):
+    """Forwards the last frame of a run twice."""
+
+    def send_run(self, node, origin, target, frames, now):
+        return super().send_run(node, origin, target, [*frames, frames[-1]], now)
+
+
+class BelievesSenders(MerkRelay):
+    """Takes every sender for the client itself."""
+
+    def _on_client_frame(self, session, kind, sender, data, now):
+        super()._on_client_frame(session, kind, session.identity, data, now)
+
+
+@_in_relay
+class TellsEverybody(Delivery):
+    """Tells outcomes to clients that have never asked for them."""
+
+    def deliver(self, recipient, origin, target, frame, now):
+        if origin is not None:
+            origin.wants_notices = True
+        super().deliver(recipient, origin, target, frame, now)
+
+
+@_in_relay
+class StopsAtFirstNo(Routing):
+    """Believes that nobody has a client as soon as one node has not."""
+
+    def absent(self, node, answer, now):
+        lookup = self.lookups.running(answer.key)
+        if lookup is not None:
+            lookup.open = {node: None}
+        super().absent(node, answer, now)
+
+
+@_in_relay
+class KeepsAbsences(Lookups):
+    """Believes for a minute that somebody is nowhere."""
+
+    def end_absent(self, lookup, now):
+        super().end_absent(lookup, now)
+        self._remember(lookup.target, searches.Absent(now + 60_000_000))
+
+
+@_in_relay
+class BelievesOldPlaces(Lookups):
+    """Goes on sending to where a client was."""
+
+    def moved(self, target, node):
+        return
+
+    def distrust(self, node, target, now):
+        return
+
+
+@_in_relay
+class BelievesAnybody(Lookups):
+    """Takes answers that nobody asked for."""
+
+    def was_asked(self, node, target, now):
+        super().was_asked(node, target, now)
+        return True
+
+
+@_in_relay
+class ForgetsOutcomes(Delivery):
+    """Does not tell every twentieth outcome."""
+
+    counted = 0
+
+    def _notify(self, origin, code, target, frame_hash):
+        self.counted += 1
+        if origin.state is not State.CLIENT or self.counted % 20:
+            super()._notify(origin, code, target, frame_hash)
+
+
+@_in_relay
+class TellsTwice(Delivery):
+    """Tells some outcomes twice."""
+
+    def _notify(self, origin, code, target, frame_hash):
+        super()._notify(origin, code, target, frame_hash)
+        if frame_hash[0] % 16 == 0:
+            super()._notify(origin, code, target, frame_hash)
+
+
+@_in_relay
+class CallsQueuedDelivered(Routing):
+    """Says that a frame is delivered before it knows where the recipient is."""
+
+    def _seek(self, sending, owner, now, *, may_ask):
+        self.delivery.finish(sending, DeliveryCode.DELIVERED, now)
+        sending.session = None
+        super()._seek(sending, owner, now, may_ask=may_ask)
+
+
+@_in_relay
+class ForwardsOn(Routing):
+    """Looks for the recipients of frames that came from other nodes."""
+
+    def _arrived(self, node, sender, target, frame, now):
+        if target in self.clients:
+            super()._arrived(node, sender, target, frame, now)
+        else:
+            self._seek(Sending(node, target, frame, frame_hash(frame)), None, now, may_ask=True)
+
+
+@_in_relay
+class BlamesTime(Routing):
+    """Says that a search timed out when all nodes have answered."""
+
+    def _ended(self, lookup, failure, now):
+        super()._ended(lookup, "timeout", now)
+
+
+@_in_relay
+class HasNoQueue(Lookups):
+    """Says that there is no room when there is."""
+
+    def queue(self, lookup, sending):
+        return len(lookup.queue) < 1 and sending.frame[-1] % 4 != 0 and super().queue(lookup, sending)
+
+
+class DialsForClients(MerkRelay):
+    """Dials what a client names."""
+
+    def _on_add_server(self, session, info, now):
+        self._mesh.learn(info.address, None, session.identity, now)
+
+
+class DialsAnything(MerkRelay):
+    """Dials private addresses, too."""
+
+    def take(self):
+        effects = super().take()
+        return [each._replace(only_public=False) if isinstance(each, Dial) else each for each in effects]
+
+
+class DialsMuch(MerkRelay):
+    """Dials as many learnt addresses as it is told."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._mesh._may_dial_at = lambda: Instant(0)
+
+
+@_in_relay
+class KeepsClients(Routing):
+    """Forgets to forget who has left."""
+
+    def left(self, session, now):
+        self.delivery.abandon(session, now)
+
+
+@_in_relay
+class KeepsPlaces(Lookups):
+    """Never sweeps out what is out of date."""
+
+    def sweep(self, nodes, now):
+        return None
+
+
+class NeverAsks(MerkRelay):
+    """Does not care who else there is."""
+
+    def _on_servers(self, session, servers, now):
+        return
+
+    def _on_add_server(self, session, info, now):
+        return
+
+
+@_in_relay
+class WaitsForDeaf(Delivery):
+    """Never lets go of a client that reads nothing."""
+
+    def wake(self, now):
+        for session in self._outbox.congested:
+            session.progress_at = now
+        super().wake(now)
+
+
+@_in_relay
+class GivesCredit(Outbox):
+    """Sends everything to everybody, whether they read it or not."""
+
+    def takes(self, session, size):
+        return True
+
+    def would_take(self, session, size):
+        return True
+
+
+class HidesKeys(MerkRelay):
+    """Keeps no adverts."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._on_info = {**self._on_info, KeyAdvert: lambda _session, _advert, _now: None}
+
+
+class NeverRedials(MerkRelay):
+    """Dials every node once."""
+
+    def upstream_failed(self, name, now):
+        return
+
+    def disconnect(self, peer, now):
+        self._mesh.failed = lambda *_args, **_kwargs: None
+        super().disconnect(peer, now)
+
+
+class _Naive(SeenMessages):
+    __slots__ = ()
+
+    def is_new(self, fingerprint, now):
+        return True
+
+
+class HandsOnTwice(MerkClient):
+    """Hands on whatever comes, however often."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._seen = _Naive()
+
+
+class Doubts(MerkClient):
+    """Turns down good frames now and then."""
+
+    def _on_content(self, frame, data, now):
+        if frame.signature[0] % 16 == 1:
+            self._drop(Refusal.BAD_SIGNATURE, frame.sender)
+        else:
+            super()._on_content(frame, data, now)
+
+
+class LosesOutcomes(MerkClient):
+    """Forgets what became of frames when its connection ends."""
+
+    def take_events(self):
+        events = super().take_events()
+        return [event for event in events if not (isinstance(event, FrameOutcome) and event.code is None)]

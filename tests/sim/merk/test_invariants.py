@@ -1,0 +1,122 @@
+"""Each law of a MERK world, with a history that breaks it and its nearest history that does not."""
+
+import pytest
+
+from tests.sim.merk.build import FRAME, HIM, ME, OTHER_FRAME, arrived, dialled, sent, sized, taken, told
+from waystation.core.instant import Instant
+from waystation.protocols.merk.limits import DEFAULT_LIMITS
+from waystation.sim.invariants import ViolationError, Watch
+from waystation.sim.merk import observations as seen
+from waystation.sim.merk.invariants import LEARNT_DIALS_MAX, MINUTE_US, merk_invariants
+from waystation.sim.observations import Unfulfilled
+
+STOLEN, INJECTED = seen.Stolen(FRAME), seen.Injected(FRAME)
+OWED, NOT_OWED = seen.Due(FRAME, is_owed=True), seen.Due(FRAME, is_owed=False)
+OUTCOME_OWED = seen.OutcomeDue(1, FRAME, is_owed=True)
+WRITTEN, EXCUSED = seen.WrittenDue(FRAME, is_excused=False), seen.WrittenDue(FRAME, is_excused=True)
+
+
+def broken(*history, step_us=0):
+    """Return the law that a history breaks, or None."""
+    watch = Watch(merk_invariants())
+    try:
+        for number, observation in enumerate(history):
+            watch.observe(observation, Instant(number * step_us))
+    except ViolationError as error:
+        return error.invariant
+    return None
+
+
+@pytest.mark.parametrize(
+    ("law", "history"),
+    [
+        ("delivered-once", [sent(), arrived(), arrived()]),
+        ("delivered-once", [arrived()]),
+        ("delivered-once", [taken(), taken()]),
+        ("own-only", [sent(), arrived(target=HIM)]),
+        ("own-only", [arrived(origin="client")]),
+        ("own-only", [arrived(origin="nobody")]),
+        ("own-only", [seen.Extended(1, 0x82)]),
+        ("own-only", [seen.Dropped(ME, "bad_signature")]),
+        ("authentic", [taken(is_theirs=False)]),
+        ("authentic", [taken(auth="legacy", is_theirs=False)]),
+        ("authentic", [seen.KeyShown(ME, is_true=False)]),
+        ("path-delivers", [sent(), OWED]),
+        ("path-delivers", [sent(), sent(), arrived(), OWED, OWED]),
+        ("one-outcome", [sent(), told(), told()]),
+        ("one-outcome", [sent(line=2), told()]),
+        ("one-outcome", [sent(), OUTCOME_OWED]),
+        ("one-outcome", [sent(), sent(), told(), OUTCOME_OWED, OUTCOME_OWED]),
+        ("true-outcome", [sent(), told(), WRITTEN]),
+        ("true-outcome", [sent(), told(is_target_known=False)]),
+        ("true-outcome", [sent(), told(3)]),
+        ("true-outcome", [sent(), told(2)]),
+        ("true-outcome", [sent(), told(4)]),
+        ("true-outcome", [sent(), told(5, is_crowded=True)]),
+        ("true-outcome", [sent(), told(1), arrived(), OWED]),
+        ("forwarding", [seen.Forwarded(0, FRAME, 1, is_own=False, is_invited=True)]),
+        ("forwarding", [seen.Forwarded(0, FRAME, 2, is_own=True, is_invited=True)]),
+        ("forwarding", [seen.Forwarded(0, FRAME, 1, is_own=True, is_invited=False)]),
+        ("guarded-dials", [dialled(is_from_client=True)]),
+        ("guarded-dials", [dialled(only_public=False)]),
+        ("guarded-dials", [dialled()] * (LEARNT_DIALS_MAX + 1)),
+        ("bounded", [sized(2**24)]),
+        ("bounded", [sized(nodes=DEFAULT_LIMITS.nodes + 1)]),
+        ("bounded", [sized(clients=2)]),
+        ("bounded", [sized(places=6)]),
+        ("bounded", [sized(settled=True)]),
+        ("liveness", [Unfulfilled("somebody")]),
+        ("liveness", [seen.Meshed(0, (1,))]),
+    ],
+)
+def test_history_breaks_its_law(law, history):
+    """Each of these histories breaks the law that it stands beside."""
+    assert broken(*history) == law
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [sent(), sent(), arrived(), arrived()],
+        [sent(), INJECTED, arrived(), arrived()],
+        [taken(is_plain=True), taken(is_plain=True)],
+        [arrived(origin="peer")],
+        [seen.Dropped(ME, "duplicate")],
+        [taken(auth="none", is_theirs=False)],
+        [seen.KeyShown(ME, is_true=True)],
+        [sent(), arrived(), OWED],
+        [sent(), NOT_OWED],
+        [sent(), STOLEN, OWED],
+        [sent(), told(), OUTCOME_OWED],
+        [sent(), seen.OutcomeDue(1, FRAME, is_owed=False)],
+        [sent(), sent(OTHER_FRAME), told(), OUTCOME_OWED],
+        [sent(), told(), arrived(), WRITTEN],
+        [sent(), told(), EXCUSED],
+        [sent(), STOLEN, told(), WRITTEN],
+        [sent(), STOLEN, told(is_target_known=False)],
+        [sent(), told(3, is_silence_likely=True)],
+        [sent(), told(3, is_target_shaky=True)],
+        [sent(), told(2, is_crowded=True)],
+        [sent(), told(2, is_target_shaky=True)],
+        [sent(), told(1), NOT_OWED],
+        [seen.Forwarded(0, FRAME, 1, is_own=True, is_invited=True)],
+        [dialled(only_public=False, is_private_allowed=True)],
+        [dialled(only_public=False, is_configured=True)],
+        [dialled()] * LEARNT_DIALS_MAX,
+        [dialled(is_configured=True)] * (LEARNT_DIALS_MAX + 1),
+        [sized(nodes=DEFAULT_LIMITS.nodes, places=5)],
+        [sized(settled=True, connections=0, clients=0, addresses=3, adverts=2)],
+        [seen.Meshed(0, ())],
+    ],
+)
+def test_nearest_history_breaks_nothing(history):
+    """These differ from the broken ones in one thing."""
+    assert broken(*history) is None
+
+
+def test_dials_are_counted_by_minute_and_life():
+    """What was dialled more than a minute ago, or by another life of the node, counts no more."""
+    dials = [dialled()] * (2 * LEARNT_DIALS_MAX)
+
+    assert broken(*dials, step_us=MINUTE_US // LEARNT_DIALS_MAX) is None
+    assert broken(*dials[:LEARNT_DIALS_MAX], dialled()._replace(life=2)) is None
