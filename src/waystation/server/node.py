@@ -50,6 +50,7 @@ from waystation.server.logs import configure_logs
 from waystation.server.operations import Operations
 from waystation.server.policy_reader import PolicyReader
 from waystation.server.process import loop_factory, on_loop_exception, raise_file_limit
+from waystation.server.proxy_faults import ProxyFaults
 from waystation.server.proxy_rules import ProxyRules
 from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
@@ -109,7 +110,8 @@ class NodeServer:
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
         self._policy = self._published.policy
-        self._proxies = ProxyRules(config.node)
+        self._proxy_faults = ProxyFaults(self._recorder)
+        self._proxies = ProxyRules(config.node, self._proxy_faults)
         context = HostContext(
             config,
             home,
@@ -196,6 +198,7 @@ class NodeServer:
             ban_list=self._bans,
             commits=self._commits,
             urls=self._urls,
+            proxy_troubles=self._proxy_faults.troubles,
         )
 
     def _public_pages(self, static: StaticAnswer | None) -> PublicPages:
