@@ -1,4 +1,4 @@
-"""Logs what goes wrong in this process: one line per minute for each failure, with how often it came besides (NODE-GUARD).
+"""Logs what goes wrong in this process: one line per minute for each failure, and how often it came besides (NODE-GUARD).
 
 The same failure is the same event and the same line of code. When the process is out of file descriptors or of memory,
 every task fails somewhere else; all of that is one failure, and its line has no traceback.
@@ -55,8 +55,12 @@ class FailureLog:
     def on_loop_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log a failure that no task awaits, without the objects it names: their text holds bytes of peers."""
         message, error = str(context.get("message", "")), context.get("exception")
+        if isinstance(error, type):  # aiofastnet names the kind alone
+            error = error()
         if _HANDSHAKE_FAILED in message and not _shortage(error):
-            _log.debug("handshake.failed", error=str(error))  # any scan of the port does this; it says nothing about us
+            _log.debug(
+                "handshake.failed", error=str(error) or type(error).__name__
+            )  # any scan of the port does this; it says nothing about us
             return
         self.failed("loop.failed", error, what=message)
 
@@ -84,7 +88,7 @@ def _shortage(error: BaseException | None) -> str:
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:
-    """Return what tells one failure from another: its type, and the line that raised it."""
+    """Return what distinguishes failures: the type, and the line that raised it."""
     trace: TracebackType | None = error.__traceback__
     if trace is None:
         return type(error).__name__, "", 0
