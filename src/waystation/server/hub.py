@@ -34,7 +34,7 @@ from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.node import Node
 from waystation.server.bursts import Bursts
 from waystation.server.commit import GroupCommit
-from waystation.server.failure_log import FailureLog
+from waystation.server.failures.log import FailureLog
 from waystation.server.verifier import Verifier
 from waystation.transport.pipe import Pipe
 

@@ -38,7 +38,7 @@ from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
-from waystation.server.failure_log import FailureLog
+from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
 from waystation.server.hosted import HostContext, build_hosts
 from waystation.server.http.admin_port import AdminPort
