@@ -16,7 +16,7 @@ from waystation.server.config.web_ports import carried_paths, shared_web_ports
 from waystation.server.hosted import MakeContext, ProtocolHost, TlsRules
 from waystation.server.http.public_pages import PublicPages
 from waystation.server.hub import Hub
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.sinks import ListenerSink
 from waystation.transport.addresses import reached_host
 from waystation.transport.datagrams.udp import UdpCounts, UdpSocket

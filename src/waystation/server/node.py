@@ -51,8 +51,8 @@ from waystation.server.logs import configure_logs
 from waystation.server.operations import Operations
 from waystation.server.policy_reader import PolicyReader
 from waystation.server.process import loop_factory, raise_file_limit
-from waystation.server.proxy_faults import ProxyFaults
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.faults import ProxyFaults
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler

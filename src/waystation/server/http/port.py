@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from waystation.server.config.settings import Address
 from waystation.server.http.connection import HttpAdmission, HttpConnection, HttpLimits, LateAnswer
 from waystation.server.http.unix_socket import BoundSocket, bind_unix
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.transport.listen import BehindProxies, Listener
 from waystation.transport.proxies import ProxyFault
 from waystation.transport.tls import TlsContext
