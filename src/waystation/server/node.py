@@ -40,6 +40,7 @@ from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
+from waystation.server.home.keeper import MarkKeeper
 from waystation.server.hosted import HostContext, build_hosts
 from waystation.server.http.admin_port import AdminPort
 from waystation.server.http.public_pages import PublicPages, StaticAnswer
@@ -108,6 +109,7 @@ class NodeServer:
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
         self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
         self._policy = self._published.policy
@@ -148,6 +150,8 @@ class NodeServer:
         """Run from bound ports to the last closed file; return the exit code."""
         asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
         try:
+            if self._mark is not None:
+                await self._mark.begin()
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()
@@ -167,6 +171,8 @@ class NodeServer:
             sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
             watching.append(asyncio.create_task(sampler.watch()))
             watching.append(asyncio.create_task(self._certificates.watch()))
+            if self._mark is not None:
+                watching.append(asyncio.create_task(self._mark.watch()))
             await self._stop.wait()
             for task in watching:
                 task.cancel()
@@ -356,7 +362,7 @@ class NodeServer:
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as steps:  # from the last to the first, whatever one of them raises
             steps.callback(forget_running, self._home)
-            steps.callback(self._store.close)
+            steps.callback(self._close_store)
             steps.push_async_callback(self._close_journal)
             steps.push_async_callback(self._commits.close)
             steps.callback(self._verifier.close)
@@ -368,6 +374,13 @@ class NodeServer:
                 steps.callback(listener.close)
             for host in self._hosts.values():
                 steps.push_async_callback(host.close)
+
+    def _close_store(self) -> None:
+        try:
+            if self._mark is not None:
+                self._mark.end(self._store.state())
+        finally:
+            self._store.close()
 
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())
