@@ -21,6 +21,7 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined] # public, but
 from waystation.core.answers import HttpAnswer
 from waystation.transport.pipe import Sink
 from waystation.transport.proxies import Proxies
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.websocket.cutter import Cutter, FrameListener
 from waystation.transport.websocket.liveness import LivenessSweep, LivenessTimeouts
 from waystation.transport.websocket.pipe import WebSocketPipe
@@ -60,7 +61,8 @@ class Endpoint(NamedTuple):
     """Whether its messages are text; ``WebSocketPipe`` says what becomes of a message of the other type."""
     message_bytes_max: int = MESSAGE_BYTES_MAX
     """A larger message closes with 1009."""
-    timeouts: LivenessTimeouts = LivenessTimeouts()
+    timeouts: LivenessTimeouts | None = None
+    """How long the other side may take; None for the policy of the site."""
     has_page: bool = False
     """Whether a plain GET of its path is answered as that of any other; else it gets 426."""
 
@@ -74,6 +76,7 @@ class WebSocketSite:
         answer: Callable[[str, str], HttpAnswer],
         proxies: Callable[[], Proxies] = Proxies,
         admit: Callable[[str], bool] = bool,
+        silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
         """Describe a site; give ``arrive`` to its listener, and ``arrive_unnamed`` for connections of proxies.
 
@@ -82,14 +85,16 @@ class WebSocketSite:
             answer: Gets path (percent-encoded, with its query, as Latin-1) and remote host of a GET of any other path.
             proxies: Returns those whose requests name their clients.
             admit: Asked about each client that a proxy names.
+            silence: Returns how long the other side of a new connection may be silent.
         """
         self._endpoints = dict(endpoints)
         self._answer = answer
         self._proxies = proxies
         self._admit = admit
+        self._silence = silence
         self.frame_bytes_max = max(endpoint.message_bytes_max for endpoint in endpoints.values())
         """Larger frames are refused before anybody knows which endpoint they are for."""
-        self.sweep = LivenessSweep(endpoint.timeouts for endpoint in endpoints.values())
+        self.sweep = LivenessSweep(self._timeouts(endpoint) for endpoint in endpoints.values())
         self._loop = asyncio.get_running_loop()
 
     def arrive(self, address: str) -> "_Upgrade":
@@ -124,9 +129,12 @@ class WebSocketSite:
             arrival.address,
             text=endpoint.text,
             message_bytes_max=endpoint.message_bytes_max,
-            timeouts=endpoint.timeouts,
+            timeouts=self._timeouts(endpoint),
         )
         return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(), _Arrived(arrival))
+
+    def _timeouts(self, endpoint: Endpoint) -> LivenessTimeouts:
+        return endpoint.timeouts or LivenessTimeouts.of(self._silence())
 
     def _admits_client(self, request: WSUpgradeRequest, arrival: "_Upgrade") -> bool:
         """Admit the client that the request of a proxy names; the connection has that client's address from then on."""
