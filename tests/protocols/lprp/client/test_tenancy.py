@@ -345,9 +345,7 @@ def test_greetings_wait_for_answers():
     stage = Stage()
     stage.client.hold_lease(stage.now)
 
-    assert (
-        len({packet.data for packet in stage.sent()} | {packet.data for _, packet in stage.pass_ms(4_499)}) == 1
-    )
+    assert len({packet.data for packet in stage.sent()} | {packet.data for _, packet in stage.pass_ms(4_499)}) == 1
 
 
 def test_new_way_to_the_host_is_unproved_again():
