@@ -18,16 +18,20 @@ from waystation.sdk.bsp import BspHome
 from waystation.store.sqlite import SqliteStore
 
 
+def share_table(share_with: Sequence[PublicKey]) -> str:
+    """Return the configuration of a node that shares the group of these laws with these keys."""
+    return (
+        f"[[bsp.groups]]\nclient_id = '{GROUP.client_id.hex()}'\ndescriptor = '{GROUP.descriptor.hex()}'\n"
+        f"format = '{GROUP.format}'\nshare_with = {json.dumps([each.hex() for each in share_with])}\n"
+    )
+
+
 class BspNode(SoakNode):
     """A node with nothing but BSP, a member of the group of these laws."""
 
     def __init__(self, home: Path, share_with: Sequence[PublicKey]) -> None:
         """Describe a node that shares the group with these keys."""
-        tables = (
-            f"[[bsp.groups]]\nclient_id = '{GROUP.client_id.hex()}'\ndescriptor = '{GROUP.descriptor.hex()}'\n"
-            f"format = '{GROUP.format}'\nshare_with = {json.dumps([each.hex() for each in share_with])}\n"
-        )
-        super().__init__(home, "bsp", tables=tables)
+        super().__init__(home, "bsp", tables=share_table(share_with))
         self.settings["bsp.tls"] = f"0.0.0.0:{self.port}"
 
     def url_at(self, number: int = 1) -> str:
