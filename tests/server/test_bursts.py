@@ -1,7 +1,7 @@
-"""Laws of server.bursts: one line per burst or per minute, and bounded whatever peers invent."""
+"""Laws of server.bursts: one line per burst, and bounded whatever peers invent."""
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.server.bursts import KEYS_MAX, LINES_PER_MINUTE, QUIET_S, REPEAT_S, Bursts, Repeats
+from waystation.server.bursts import KEYS_MAX, LINES_PER_MINUTE, QUIET_S, Bursts
 
 QUIET = QUIET_S * MICROSECONDS_PER_SECOND
 
@@ -50,20 +50,3 @@ def test_memory_is_bounded():
         assert bursts.begins(number, number * step)
 
     assert len(bursts._last) <= KEYS_MAX
-
-
-def test_repeats_are_counted_until_the_next_line():
-    """A failure has a line per period; what came between is its count, and the count begins again."""
-    repeats = Repeats()
-    period = REPEAT_S * MICROSECONDS_PER_SECOND
-
-    assert [repeats.take("a", now) for now in (0, 1, 2, period, 2 * period)] == [0, None, None, 2, 0]
-
-
-def test_repeats_are_bounded():
-    """The failure whose line is oldest is forgotten for a new one."""
-    repeats = Repeats()
-    for number in range(KEYS_MAX + 1):
-        assert repeats.take(number, number) == 0
-
-    assert len(repeats._said) <= KEYS_MAX

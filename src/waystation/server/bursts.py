@@ -1,4 +1,4 @@
-"""Keeps log lines few: about what peers cause one line per burst, about failures one line per minute and a count."""
+"""Keeps log lines about what peers cause few: one line per burst of the same thing, and a rate over all of them."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,7 +7,7 @@ from typing import Final
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.limits import TokenBucket
 
-__all__ = ["KEYS_MAX", "LINES_PER_MINUTE", "QUIET_S", "REPEAT_S", "Bursts", "Repeats"]
+__all__ = ["KEYS_MAX", "LINES_PER_MINUTE", "QUIET_S", "Bursts"]
 
 QUIET_S: Final = 600
 """A thing that did not happen for so long begins a new burst."""
@@ -17,9 +17,6 @@ KEYS_MAX: Final = 1_024
 
 LINES_PER_MINUTE: Final = 30
 """Over all things, since a peer can invent as many as it likes."""
-
-REPEAT_S: Final = 60
-"""How often a failure that repeats has a line."""
 
 _MINUTE_S: Final = 60
 
@@ -44,27 +41,3 @@ class Bursts:
         self._last[key] = now
         self._last.move_to_end(key)
         return last is None
-
-
-class Repeats:
-    """What goes wrong again and again: a line for each thing at most once per period, with how often it came besides.
-
-    Cost: O(1) per occurrence.
-    """
-
-    def __init__(self) -> None:
-        """Begin with nothing that happened."""
-        self._said: OrderedDict[Hashable, tuple[Instant, int]] = OrderedDict()
-        """When each thing had its line, and how often it came since."""
-
-    def take(self, key: Hashable, now: Instant) -> int | None:
-        """Take one occurrence; return how many came without a line since the last one, None when it gets no line."""
-        at, unsaid = self._said.get(key, (None, 0))
-        if at is not None and now - at < REPEAT_S * MICROSECONDS_PER_SECOND:
-            self._said[key] = at, unsaid + 1
-            return None
-        if at is None and len(self._said) >= KEYS_MAX:
-            self._said.popitem(last=False)
-        self._said[key] = now, 0
-        self._said.move_to_end(key)
-        return unsaid

@@ -1,12 +1,12 @@
-"""Laws of server.failure_log: each failure has a line a minute with a count, shortages are one line each."""
+"""Laws of server.failures.log: each failure has a line a minute with a count, shortages are one line each."""
 
 import asyncio
 import errno
 
 from structlog.testing import capture_logs
 
-from waystation.server.bursts import REPEAT_S
-from waystation.server.failure_log import FailureLog
+from waystation.server.failures.log import FailureLog
+from waystation.server.failures.repeats import REPEAT_S
 
 SECOND = 1_000_000
 

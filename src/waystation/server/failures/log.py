@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from waystation.core.instant import Instant
-from waystation.server.bursts import Repeats
+from waystation.server.failures.repeats import Repeats
 
 __all__ = ["FailureLog"]
 
