@@ -1,12 +1,13 @@
 """A Bhumi device that answers and a sender that asks it, over TLS."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
 import waystation
 from soak.load import Load
 from tools.served import ServedNode
-from waystation.sdk.bhumi import BhumiClient, Disconnected, PeerRecord, Request
+from waystation.sdk.bhumi import BhumiClient, Disconnected, Listening, PeerRecord, Request
 from waystation.sdk.outcome import Sent
 
 __all__ = ["BhumiLoad"]
@@ -19,6 +20,7 @@ class BhumiLoad(Load):
 
     async def open(self, node: ServedNode) -> None:
         """Open both, and pair them."""
+        self._listening = asyncio.Event()
         url = f"tls://{node.address_of('bhumi').partition('://')[2]}"
         tls = waystation.tls(node.home / "tls" / "ca.pem")
         stack: AsyncExitStack = self._stack
@@ -29,6 +31,7 @@ class BhumiLoad(Load):
             waystation.bhumi.open(self.folder / "sender", url, tls=tls)
         )
         self.receive(device.serve(self._answer))
+        await self._listening.wait()
         self._peer: PeerRecord = await self._sender.accept(device.invite("sender"), alias="device")
 
     async def send(self, serial: str) -> Sent[Any]:
@@ -40,5 +43,7 @@ class BhumiLoad(Load):
         return "answer"
 
     def _on_event(self, event: object) -> None:
-        if isinstance(event, Disconnected):
+        if isinstance(event, Listening):
+            self._listening.set()
+        elif isinstance(event, Disconnected):
             self._ledger.disconnect(self.protocol)

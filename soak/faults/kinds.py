@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import ClassVar, Final
 
 from soak.faults.node import FaultyNode
+from soak.shims.power_cut import SHARES, cut_power
 from soak.shims.preload import Word
 
 __all__ = ["FAULTS", "Fault"]
@@ -60,6 +61,18 @@ class Kill(Fault):
 
     def end(self) -> None:
         self._node.start()
+
+
+class PowerCut(Kill):
+    """SIGKILL, the loss of what was not synced, and a start."""
+
+    name = "power-cut"
+    what = "the power is cut: what was not synced is lost"
+
+    def begin(self) -> None:
+        super().begin()
+        rng = random.Random(self._node.starts_count)
+        cut_power(self._node.home, self._node.shims.synced, rng, rng.choice(SHARES))
 
 
 class Stop(Fault):
@@ -217,6 +230,7 @@ class HomeMoved(Fault):
 
 FAULTS: Final[tuple[type[Fault], ...]] = (
     Kill,
+    PowerCut,
     Stop,
     Lock,
     Full,

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Self
 
 from soak.load import Load
+from soak.shims.power_cut import forget_synced
 from soak.shims.preload import Shims
 from tools.served import LISTENERS, ServedNode, free_port
 
 __all__ = ["FaultyNode"]
 
-SHIMS = ("io_faults", "clock")
+SHIMS = ("io_faults", "power_cut", "clock")
 _STATUS_S = 10.0
 
 
@@ -42,6 +43,7 @@ class FaultyNode(ServedNode):
     def start(self) -> Self:
         """Start, and return when it listens."""
         self.starts_count += 1
+        forget_synced(self.shims.synced)
         super().start()
         return self
 
