@@ -29,7 +29,7 @@ from waystation.server.http.well_known import WellKnown
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.listeners import Listeners
 from waystation.server.merk import host as merk_host
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.store.memory import MemoryStore
 from waystation.transport.http_get import http_get
 from waystation.transport.tls import client_context

@@ -30,9 +30,7 @@ from waystation.core.effects import (
     Verify,
 )
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
-from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.node import Node
-from waystation.server.bursts import Bursts
 from waystation.server.commit import GroupCommit
 from waystation.server.failures.log import FailureLog
 from waystation.server.verifier import Verifier
@@ -96,7 +94,6 @@ class Hub:
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
         self._dialler = dialler
-        self._proxy_faults = Bursts(clock())
         self._streams: dict[str, deque[Effect | int]] = {}
         self._asked: deque[tuple[int, str, int]] = deque()
         """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
@@ -131,15 +128,6 @@ class Hub:
     def close_unfinished(self, close_oldest: Callable[[str], bool]) -> None:
         """Let a listener close its oldest unfinished connection of an address key; it returns whether it had one."""
         self._unfinished.append(close_oldest)
-
-    def refuse_proxy(self, protocol: str, host: str) -> None:
-        """Report to the engine that a trusted proxy sent no PROXY header, or too many connections without a client."""
-        now = self._clock()
-        self._node.refuse(protocol, host, AdmissionRefusal.PROXY_HEADER, now)
-        if self._proxy_faults.begins((protocol, host), now):
-            why = "no PROXY header where node.proxy_protocol asks for one, or too many connections without a client"
-            _log.warning("proxy.refused", protocol=protocol, proxy=host, why=why)
-        self.plan_turn()
 
     def release(self, host: str, *, has_handshake: bool = True) -> None:
         """Release what ``admit`` counted for a connection that was never established."""

@@ -51,7 +51,8 @@ from waystation.server.logs import configure_logs
 from waystation.server.operations import Operations
 from waystation.server.policy_reader import PolicyReader
 from waystation.server.process import loop_factory, raise_file_limit
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.faults import ProxyFaults
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
@@ -111,7 +112,8 @@ class NodeServer:
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
         self._policy = self._published.policy
-        self._proxies = ProxyRules(config.node)
+        self._proxy_faults = ProxyFaults(self._recorder)
+        self._proxies = ProxyRules(config.node, self._proxy_faults)
         context = HostContext(
             config,
             home,
@@ -211,6 +213,7 @@ class NodeServer:
             commits=self._commits,
             clock=self._clock,
             urls=self._urls,
+            proxy_troubles=self._proxy_faults.troubles,
         )
 
     def _public_pages(self, static: StaticAnswer | None) -> PublicPages:
