@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak.shims.preload import Shims, Word
-from tests.server.build import NodeProcess
+from tests.server.build import NodeProcess, until
 from tests.server.lprp.stand_in import HEARTBEAT, Party
 from waystation.core.errors import WaystationError
 from waystation.sdk.strata.keys import create_identity
@@ -40,11 +40,9 @@ def node(tmp_path, shims):
 
 
 def seconds_until(holds):
-    """Return how long it took until ``holds`` was true, asking again and again."""
+    """Return how long it took until ``holds`` was true."""
     began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < 60, "it did not happen within a minute"
-        time.sleep(0.02)
+    until(holds)
     return time.monotonic() - began
 
 
@@ -80,14 +78,13 @@ def test_clock_that_comes_back_is_right_at_once(node, shims, tmp_path, by):
         assert stores()
         shims[Word.CLOCK_STEP_US] = by
         noticed_s = seconds_until(lambda: steps(node))
-        wrong = stores(), node.ask("GET", "/admin/v1/status")[1]["trouble"]
+        trouble = node.ask("GET", "/admin/v1/status")[1]["trouble"]
         shims[Word.CLOCK_STEP_US] = 0
         lprp_s, strata_s = seconds_until(answers), seconds_until(stores)
     status = node.ask("GET", "/admin/v1/status")[1]
     metrics = node.ask("GET", "/metrics")[1]
 
-    assert wrong[0] is None
-    assert "the clock was set while the node ran" in wrong[1][0]
+    assert "the clock was set while the node ran" in trouble[0]
     assert max(noticed_s, lprp_s, strata_s) < NOTICED_S + BUSY_S
     assert [round(line["by_s"]) for line in steps(node)] == [by // 1_000_000, -by // 1_000_000]
     assert status["clock"]["steps"] == 2 and abs(status["clock"]["shift_s"]) < 1
