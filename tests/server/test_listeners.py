@@ -28,7 +28,7 @@ from waystation.server.http.public_pages import PublicPages
 from waystation.server.http.well_known import WellKnown
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.listeners import Listeners
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.store.memory import MemoryStore
 from waystation.transport.http_get import http_get
 from waystation.transport.silence import SilencePolicy

@@ -25,7 +25,7 @@ from waystation.server.config.values import Config
 from waystation.server.dialling.dialler import Outlet
 from waystation.server.home import Home
 from waystation.server.hub import Hub
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.registry import PROTOCOLS, protocol_table
 from waystation.server.sinks import ListenerSink
 from waystation.transport.silence import SilencePolicy

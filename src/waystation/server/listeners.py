@@ -16,7 +16,7 @@ from waystation.server.config.web_ports import carried_paths, shared_web_ports
 from waystation.server.hosted import MakeContext, ProtocolHost, TlsRules
 from waystation.server.http.public_pages import PublicPages
 from waystation.server.hub import Hub
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.sinks import ListenerSink
 from waystation.transport.addresses import reached_host
 from waystation.transport.datagrams.udp import UdpCounts, UdpSocket
@@ -78,7 +78,7 @@ class Listeners:
             for port in host.pipe_ports():
                 sink = ListenerSink(self._hub, protocol, port.endpoint, has_handshake=port.tls is not None)
                 context = self._contexts(protocol, port.tls) if port.tls is not None else None
-                proxies = self._proxies.before((port.setting,), sink.refuse_proxy)
+                proxies = self._proxies.before(protocol, (port.setting,))
                 listener = self._listener(sink, context, None, proxies)
                 await listener.open(port.address.host, port.address.port)
                 self._name(port.name, listener, "tcp" if context is None else "tls")
@@ -135,10 +135,13 @@ class Listeners:
         for port in group:
             endpoints.update(self._endpoints(port))
         sink = ListenerSink(self._hub, owner.table)
-        site = WebSocketSite(endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit, self._silence)
+        report = self._proxies.reporter(owner.table)
+        site = WebSocketSite(
+            endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit, report, self._silence
+        )
         context = self._contexts(owner.table, TlsRules()) if owner.tls else None
         names = [f"{port.table}.ws" for port in group]
-        proxies = self._proxies.before(names, sink.refuse_proxy, site.arrive_unnamed)
+        proxies = self._proxies.before(owner.table, names, site.arrive_unnamed)
         listener = self._listener(sink, context, site.arrive, proxies)
         await listener.open(owner.address.host, owner.address.port)
         for port in reversed(group):

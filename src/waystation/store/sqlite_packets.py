@@ -62,7 +62,7 @@ PACKETS_SCHEMA: Final = (
     _CREATE_STATE,
     "INSERT OR IGNORE INTO packet_state VALUES (1, randomblob(8), 0, 0, 0)",
 )
-"""What layout 2 has over layout 1; running it twice is harmless."""
+"""What layout 2 has over layout 1 (``sqlite_layout``); never changed, since layout 3 begins with it."""
 
 _INSERT_COLUMNS: Final = (*PacketRow._fields, "author_key", "type_key")
 _INSERT: Final = f"INSERT INTO packets ({', '.join(_INSERT_COLUMNS)}) VALUES "  # noqa: S608 - field names only

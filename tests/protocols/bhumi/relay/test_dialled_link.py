@@ -180,10 +180,11 @@ def test_other_side_that_takes_nothing_is_cut():
     rig.link.congested(Peer(3), Instant(NOW + 9 * SECOND))
     assert rig.at(18_999) == []
     rig.link.drained(Peer(3), rig.now)
-    assert rig.at(28_000) == []
+    rig.hear(messages.Keepalive())
+    assert rig.at(30_000) == []
     rig.link.congested(Peer(3), rig.now)
 
-    assert rig.at(38_000) == [Refusal.WRITE_TIMEOUT]
+    assert rig.at(40_000)[-1:] == [Refusal.WRITE_TIMEOUT]
 
 
 def test_relay_that_says_nothing_at_all_is_closed():
