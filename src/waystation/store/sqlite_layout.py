@@ -98,7 +98,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, also on a disk that takes no file beside the store."""
     place = path.resolve().as_uri()
     if not path.with_name(f"{path.name}-wal").exists():
-        # At rest the file is all there is. A connection that is not told so would leave an empty log and index beside.
+        # At rest the file is all there is. Opened in the usual way, SQLite would leave an empty log and index beside.
         return sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True)
     connection = sqlite3.connect(f"{place}?mode=ro", uri=True)
     try:

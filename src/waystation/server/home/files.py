@@ -1,4 +1,4 @@
-"""The node's home: one folder with its key, certificates, store and journal.
+"""Files of the node's home, which is one folder.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Laws of server.home."""
+"""Laws of server.home.files."""
 
 import contextlib
 import datetime
@@ -14,8 +14,8 @@ from cryptography import x509
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.signing import KeyPair
-from waystation.server import home as home_module
 from waystation.server.home import Home, certificate_names, local_names
+from waystation.server.home import files as home_module
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)  # a Sunday; weeks turn on Thursdays
 NAMES = ["localhost", "127.0.0.1"]
