@@ -14,7 +14,7 @@ from waystation.transport.connect import connect_tcp
 from waystation.transport.datagrams.pipe import connect_udp
 from waystation.transport.pipe import Pipe, Sink
 from waystation.transport.silence import SilencePolicy
-from waystation.transport.tls import system_context
+from waystation.transport.tls import client_context, system_context
 
 __all__ = [
     "DATAGRAM_SCHEMES",
@@ -24,6 +24,7 @@ __all__ = [
     "STREAM_SCHEMES",
     "RelayUrl",
     "dial",
+    "speaks_tls",
 ]
 
 DEFAULT_PORT: Final = 8443  # the bhumi listener, docs/configuration.md
@@ -32,7 +33,7 @@ STREAM_SCHEMES: Final = ("tls", "tcp")
 DATAGRAM_SCHEMES: Final = ("udp",)
 ADDRESSES_MAX: Final = 4
 """Addresses of one host that are tried in turn."""
-REFUSES_ADDRESSES: Final = "refuse this address: banned, or too many connections of it"
+REFUSES_ADDRESSES: Final = "refuse this address: not on its list, banned, or too many connections of it"
 """What else a connection may mean that is closed before anything was said (engine.admission)."""
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
@@ -115,6 +116,27 @@ async def dial(
             return await _connect_to_one(target, sink, context, timeout_s, places, silence)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
+
+
+async def speaks_tls(url: RelayUrl, timeout_s: float) -> bool:
+    """Return whether a TLS handshake succeeds at a place that a plain connection gets no answer from.
+
+    Nothing is sent, and no certificate is checked: this is for a sentence, never for a connection that is used.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, _ = await connect_tcp(
+                asyncio.Protocol,
+                url.host,
+                url.port,
+                tls=client_context(verify=False),
+                tls_name=url.host,
+                tls_within_s=timeout_s,
+            )
+    except (OSError, UnicodeError):  # TimeoutError and ssl.SSLError are OSErrors
+        return False
+    transport.abort()
+    return True
 
 
 async def _public_addresses(target: RelayUrl) -> list[str]:

@@ -34,7 +34,7 @@ __all__ = ["WebSocketDialler", "host_of", "why_unreachable"]
 ADDRESSES_MAX: Final = 4
 """Most addresses of one host that are tried, where the caller names them."""
 
-_NOT_ADMITTED: Final = "the relay does not admit this address: banned, or too many connections of it"
+_NOT_ADMITTED: Final = "the relay does not admit this address: not on its list, banned, or too many connections of it"
 _PORTS: Final = {"ws": 80, "wss": 443}
 _KEY: Final = b"\r\nSec-WebSocket-Key: "
 _KEY_SUFFIX: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 1.3
