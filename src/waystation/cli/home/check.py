@@ -21,8 +21,6 @@ app = typer.Typer(rich_markup_mode=None)
 _STORE_WAY_OUT: Final = (
     "restore a backup, or move it away to begin without what it held, and run: waystation check --accept"
 )
-    "restore a backup, or move it away to begin without what it held, and run: waystation check --accept"
-)
 
 
 @app.command()
