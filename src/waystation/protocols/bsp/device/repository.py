@@ -327,7 +327,6 @@ class Repository:
     def changes(self) -> tuple[Change, ...]:
         """Return what is to be written in one group; an answer must follow before this is called again."""
         unsaved, self._gathering = self._gathering, Unsaved()
-        self._writing.begin(unsaved)
         self._lazy_at = None
         # Removals come first: a group that was left and joined again in one commit must keep its new rows.
         records: list[Change] = [*unsaved.removals]
@@ -335,6 +334,7 @@ class Repository:
             records += self._message_rows(unsaved, member.group.group_id, vertex)
         records += [self._flags_record(sharing, chunk) for sharing, chunk in unsaved.chunks]
         records += unsaved.records
+        self._writing.begin(unsaved)
         return tuple(records)
 
     def not_committed(self) -> None:

@@ -96,6 +96,8 @@ class BspMachine:
         self._retiring = False
         self._ticket = 0
         """Of the last commit that was asked for."""
+        self._saved = 0
+        """Of the last one that is on disk."""
         self._commits = Commits()
 
     # Inputs
@@ -214,6 +216,7 @@ class BspMachine:
         assert ticket == self._ticket
         self._now = now
         self._commits.committed()
+        self._saved = ticket
         self.device.committed(now)
         # BSP-HOLD: the disk has caught up.
         if self.device.unsaved_bytes <= self._limits.now.unsaved_bytes:
@@ -497,5 +500,4 @@ class BspMachine:
 
     def _has_sent_all(self, session: Session) -> bool:
         """Return whether the last records of a connection are on disk, and their answers have left."""
-        saved = self._ticket - 1 if self._is_saving else self._ticket
-        return session.saved_by <= saved and session.is_free
+        return session.saved_by <= self._saved and session.is_free

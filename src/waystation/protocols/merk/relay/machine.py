@@ -231,11 +231,11 @@ class MerkRelay:
             self._outbox.on_drained(session)
             self._routing.release(session, now)
 
-    def committed(self, ticket: int, now: Instant) -> None:
+    def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
         """The table of nodes is on disk; nobody waits for that."""
         self._commits.committed()
 
-    def not_committed(self, ticket: int, now: Instant) -> None:
+    def not_committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - as above
         """The table of nodes is not on disk: it is asked for again a second later; nobody waits for that."""
         self._commits.not_committed(now)
 

@@ -2,8 +2,9 @@
 
 ``offer`` does the cheap checks and returns a verdict, or None for a packet that must wait for its signature. ``checks``
 returns the waiting signatures as one ``Verify``; ``answered`` takes the answers in order of arrival. ``rows`` returns
-accepted packets as one ``Commit``; ``committed`` or ``not_committed`` then returns their verdicts. The first failed check decides, in the
-order of specs/strata.md 6. At most two ``Verify`` are in flight, so batches grow when the node is busy.
+accepted packets as one ``Commit``; ``committed`` or ``not_committed`` then returns their verdicts. The first failed
+check decides, in the order of specs/strata.md 6. At most two ``Verify`` are in flight, so batches grow when the node is
+busy.
 
 A packet that waits for its commit counts as known: its copies wait for the same commit and are then duplicates.
 
@@ -296,8 +297,8 @@ class Intake:
                 self._authors.not_committed(row)
                 self._trust.forget(row.author_id)
             # Spec 11: our trouble, not the publisher's: the same packet may be published again (STRATA-REFUSED).
-            failed = isinstance(row, Verdict) and row.refusal is not None
-            verdicts.append((candidate, row if failed else Verdict(NOT_STORED)))
+            verdict = row if isinstance(row, Verdict) and row.refusal is not None else Verdict(NOT_STORED)
+            verdicts.append((candidate, verdict))
         return verdicts
 
     # Checks

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from waystation.core.answers import HttpAnswer
-from waystation.core.dids import encode_did, identity_of, key_of_did
 from waystation.core.commits import Commits
+from waystation.core.dids import encode_did, identity_of, key_of_did
 from waystation.core.effects import Effect, Peer
 from waystation.core.facts import PeerIdentified, SubscriptionEnded, SubscriptionOpened
 from waystation.core.identity_access import EVERYBODY, IdentityAccess
