@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from waystation.core.packets import PacketChange, PacketReader
 
-__all__ = ["Change", "Record", "Store"]
+__all__ = ["Change", "DamagedRow", "Record", "Store"]
 
 
 class Record(NamedTuple):
@@ -28,11 +28,23 @@ Change = Record | PacketChange
 """One thing a store writes."""
 
 
+class DamagedRow(NamedTuple):
+    """A row whose bytes are not those that were written."""
+
+    table: str
+    key: bytes
+    """As it stands in the store; of a packet its ``seq`` in decimal digits, or its id where that cannot be read."""
+    key_is_good: bool
+    """Whether the key is the one that was written, so that only the value is lost."""
+
+
 class Store(Protocol):
     """The port to a durable store. Implementations: ``store.memory``, ``store.sqlite``.
 
     Reads are synchronous and see what was committed. Writes are one call per group: when ``commit``
     returns, the records survive a power cut; when it raises, none of them was written.
+
+    A damaged row reads as absent. Whoever would take absent for "never written" asks ``damaged`` (NODE-ROT).
     """
 
     @property
@@ -54,6 +66,9 @@ class Store(Protocol):
 
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
         """Yield at most ``count_max`` pairs in key order, beginning with the first key at or after ``start``."""
+
+    def damaged(self, table: str) -> Sequence[DamagedRow]:
+        """Return the damaged rows of a table that reads have met since the store was opened, bounded."""
 
     def close(self) -> None:
         """Release files and threads; calls after this are bugs."""

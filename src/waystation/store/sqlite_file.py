@@ -14,7 +14,16 @@ from typing import Any, Final, TypeVar
 
 from waystation.core.errors import HostError
 
-__all__ = ["ROWS_PER_STATEMENT_MAX", "STORE_EXIT_CODE", "Reading", "connect", "in_chunks", "make_private", "refused"]
+__all__ = [
+    "ROWS_PER_STATEMENT_MAX",
+    "STORE_EXIT_CODE",
+    "Reading",
+    "connect",
+    "in_chunks",
+    "is_damage",
+    "make_private",
+    "refused",
+]
 
 STORE_EXIT_CODE: Final = 5
 """Of a process that cannot use its store (exit codes of docs/operating.md)."""
@@ -26,6 +35,7 @@ _BUSY_MS: Final = 5_000  # a command line may commit to the same file; its group
 _CACHE_KIB: Final = 16_384  # per connection; the packets' ids alone need 45 MB per million, and 2 MB is the default
 # 32 MiB: index pages that many groups change are folded into the file once, a sixth of the CPU of a put (measured).
 _LOG_PAGES: Final = 8_192
+_PRIMARY_CODE: Final = 0xFF  # of an extended result code of SQLite
 _STATEMENTS_KEPT: Final = 256  # a page's statement has about a hundred shapes in use, chunks have eight per table
 
 T = TypeVar("T")
@@ -38,8 +48,13 @@ class Reading:
         self._connection = connection
         self._path = path
 
-    def rows(self, statement: str, arguments: Sequence[object] = ()) -> list[Any]:
+    def rows(self, statement: str, arguments: Sequence[object] = (), *, damage_passes: bool = False) -> list[Any]:
         """Return all rows of a statement.
+
+        Args:
+            statement: Reads only.
+            arguments: Its values.
+            damage_passes: Whether the caller takes ``sqlite3.Error`` for a page of the file that is damaged.
 
         Raises:
             HostError: The disk refused to be read.
@@ -48,6 +63,8 @@ class Reading:
         try:
             return self._connection.execute(statement, arguments).fetchall()
         except sqlite3.Error as error:
+            if damage_passes and is_damage(error):
+                raise
             raise refused(self._path, "cannot be read", error) from error
 
     @contextlib.contextmanager
@@ -66,6 +83,13 @@ class Reading:
                     self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise refused(self._path, "cannot be read", error) from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error says that bytes in the file are not those that were written."""
+    if not hasattr(error, "sqlite_errorcode"):  # Python's own: a text that is no UTF-8
+        return isinstance(error, sqlite3.OperationalError)
+    return error.sqlite_errorcode & _PRIMARY_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
