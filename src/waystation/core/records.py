@@ -6,11 +6,13 @@ keys and values; the package that uses a table defines them. Packets need querie
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from waystation.core.packets import PacketChange, PacketReader
 
-__all__ = ["Change", "DamagedRow", "Record", "Store"]
+__all__ = ["STORE_ID_BYTES", "Change", "DamagedRow", "Record", "Store", "StoreState"]
+
+STORE_ID_BYTES: Final = 16
 
 
 class Record(NamedTuple):
@@ -36,6 +38,15 @@ class DamagedRow(NamedTuple):
     """As it stands in the store; of a packet its ``seq`` in decimal digits, or its id where that cannot be read."""
     key_is_good: bool
     """Whether the key is the one that was written, so that only the value is lost."""
+
+
+class StoreState(NamedTuple):
+    """Who a store is and how far it has come; a file that is older, or another one, is told apart by it."""
+
+    store_id: bytes
+    """``STORE_ID_BYTES`` random bytes, drawn when the store is made."""
+    generation: int
+    """How many groups of changes were ever committed."""
 
 
 class Store(Protocol):
@@ -66,6 +77,15 @@ class Store(Protocol):
 
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
         """Yield at most ``count_max`` pairs in key order, beginning with the first key at or after ``start``."""
+
+    def state(self) -> StoreState:
+        """Return who the store is and how far it has come."""
+
+    def fold(self) -> StoreState:
+        """Bring what is durable to its lasting place, so that a copy of that place is recent; return the state reached.
+
+        Call it where ``commit`` is called; it may count as one.
+        """
 
     def damaged(self, table: str) -> Sequence[DamagedRow]:
         """Return the damaged rows of a table that reads have met since the store was opened, bounded."""

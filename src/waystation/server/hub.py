@@ -30,10 +30,9 @@ from waystation.core.effects import (
     Verify,
 )
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
-from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.node import Node
-from waystation.server.bursts import Bursts
 from waystation.server.commit import GroupCommit
+from waystation.server.failures.log import FailureLog
 from waystation.server.verifier import Verifier
 from waystation.transport.pipe import Pipe
 
@@ -72,6 +71,7 @@ class Hub:
         clock: Callable[[], Instant] = monotonic_now,
         verifier: Verifier | None = None,
         dialler: Dials | None = None,
+        failures: FailureLog | None = None,
     ) -> None:
         """Bind an engine to the running loop's pipes.
 
@@ -81,15 +81,17 @@ class Hub:
             clock: Monotonic microseconds.
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
             dialler: Where ``Dial`` effects go; without one every dial fails.
+            failures: Logs bugs of ours; one of its own when left out.
         """
         self._node = node
         self._commits = commits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self._failures = failures if failures is not None else FailureLog(clock)
+        node.report_failures(self._failures.relay_failed)
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
         self._dialler = dialler
-        self._proxy_faults = Bursts(clock())
         self._streams: dict[str, deque[Effect | int]] = {}
         self._asked: deque[tuple[int, str, int]] = deque()
         """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
@@ -125,15 +127,6 @@ class Hub:
         """Let a listener close its oldest unfinished connection of an address key; it returns whether it had one."""
         self._unfinished.append(close_oldest)
 
-    def refuse_proxy(self, protocol: str, host: str) -> None:
-        """Report to the engine that a trusted proxy sent no PROXY header, or too many connections without a client."""
-        now = self._clock()
-        self._node.refuse(protocol, host, AdmissionRefusal.PROXY_HEADER, now)
-        if self._proxy_faults.begins((protocol, host), now):
-            why = "no PROXY header where node.proxy_protocol asks for one, or too many connections without a client"
-            _log.warning("proxy.refused", protocol=protocol, proxy=host, why=why)
-        self.plan_turn()
-
     def release(self, host: str, *, has_handshake: bool = True) -> None:
         """Release what ``admit`` counted for a connection that was never established."""
         self._node.release(host, has_handshake=has_handshake)
@@ -163,8 +156,8 @@ class Hub:
         """Report to the engine that a ``Dial`` failed."""
         try:
             self._node.dial_failed(protocol, name, self._clock())
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one dial
-            _log.exception("engine.failed", protocol=protocol, name=name)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs one dial
+            self._failures.failed("engine.failed", error, protocol=protocol, name=name)
         self.plan_turn()
 
     def received(self, pipe: Pipe, data: bytes) -> None:
@@ -173,8 +166,8 @@ class Hub:
             self.plan_turn()
         try:
             self._node.receive(Peer(pipe.peer), data, self._turn_began)
-        except Exception:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
-            _log.exception("engine.failed", peer=pipe.peer)
+        except Exception as error:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
+            self._failures.failed("engine.failed", error, peer=pipe.peer)
             self._drop(pipe)
 
     def received_many(self, pipe: Pipe, messages: list[bytes]) -> None:
@@ -183,8 +176,8 @@ class Hub:
             self.plan_turn()
         try:
             self._node.receive_many(Peer(pipe.peer), messages, self._turn_began)
-        except Exception:  # noqa: BLE001 - as in received
-            _log.exception("engine.failed", peer=pipe.peer)
+        except Exception as error:  # noqa: BLE001 - as in received
+            self._failures.failed("engine.failed", error, peer=pipe.peer)
             self._drop(pipe)
 
     def half_closed(self, pipe: Pipe) -> bool:
@@ -195,8 +188,8 @@ class Hub:
         self.plan_turn()
         try:
             stays = self._node.half_closed(Peer(pipe.peer), self._turn_began)
-        except Exception:  # noqa: BLE001 - as in received
-            _log.exception("engine.failed", peer=pipe.peer)
+        except Exception as error:  # noqa: BLE001 - as in received
+            self._failures.failed("engine.failed", error, peer=pipe.peer)
             stays = False
         if stays and pipe.is_tls:
             self._turn()
@@ -212,8 +205,8 @@ class Hub:
             self.plan_turn()
         try:
             self._node.receive_datagrams(protocol, datagrams, time.time_ns() // 1_000, self._turn_began)
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
-            _log.exception("engine.failed", protocol=protocol, datagrams=len(datagrams))
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
+            self._failures.failed("engine.failed", error, protocol=protocol, datagrams=len(datagrams))
 
     def knows(self, pipe: Pipe) -> bool:
         """Return whether a pipe was introduced, and neither lost nor closed by a relay."""
@@ -277,8 +270,8 @@ class Hub:
             _, protocol, ticket = self._asked.popleft()
             try:
                 self._node.committed(protocol, ticket, self._clock())
-            except Exception:  # noqa: BLE001 - as in received; what is on disk stays, and a client that waits asks again
-                _log.exception("engine.failed", protocol=protocol, ticket=ticket)
+            except Exception as error:  # noqa: BLE001 - as in received; what is on disk stays, and a client asks again
+                self._failures.failed("engine.failed", error, protocol=protocol, ticket=ticket)
         self.plan_turn()
 
     def idle(self) -> bool:
@@ -301,27 +294,33 @@ class Hub:
         self._turn_planned = False
         now = self._clock()
         for protocol, effects in self._node.take(now):
-            stream = self._streams.get(protocol)
-            for effect in effects:
-                if type(effect) is Send and not stream:
-                    self._send(effect)
-                elif type(effect) is SendTo and not stream:
-                    self._send_to(protocol, effect)
-                elif type(effect) is Append:
-                    stream = self._streams.setdefault(protocol, deque())
-                    stream.append(self._commits.append(effect.record))
-                elif isinstance(effect, Commit | Verify | Dial):
-                    self._ask(protocol, effect)
-                elif stream:
-                    stream.append(effect)
-                else:
-                    self._perform(protocol, effect)
+            try:
+                self._carry_out(protocol, effects)
+            except Exception as error:  # noqa: BLE001 - as in received; it costs one protocol the rest of its effects
+                self._failures.failed("engine.failed", error, protocol=protocol, what="effects")
         self._commits.flush()
         self._write_out(now)
         self._verifier.flush()
         if self._timer_at is None or self._timer_at - now > _LOOK_US:
             # Asking every relay for its deadline costs as much as half an exchange, so a busy node asks every few ms.
             self._arm_timer(Instant(now + _LOOK_US), now)
+
+    def _carry_out(self, protocol: str, effects: list[Effect]) -> None:
+        stream = self._streams.get(protocol)
+        for effect in effects:
+            if type(effect) is Send and not stream:
+                self._send(effect)
+            elif type(effect) is SendTo and not stream:
+                self._send_to(protocol, effect)
+            elif type(effect) is Append:
+                stream = self._streams.setdefault(protocol, deque())
+                stream.append(self._commits.append(effect.record))
+            elif isinstance(effect, Commit | Verify | Dial):
+                self._ask(protocol, effect)
+            elif stream:
+                stream.append(effect)
+            else:
+                self._perform(protocol, effect)
 
     def _ask(self, protocol: str, question: Commit | Verify | Dial) -> None:
         """Pass on what nothing waits for; the answer is an input of a later turn."""
@@ -386,8 +385,8 @@ class Hub:
     def _verified(self, protocol: str, ticket: int, answers: Sequence[int]) -> None:
         try:
             self._node.verified(protocol, ticket, answers, self._clock())
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those after it
-            _log.exception("engine.failed", protocol=protocol, ticket=ticket)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those after it
+            self._failures.failed("engine.failed", error, protocol=protocol, ticket=ticket)
         self.plan_turn()
 
     def _write_out(self, now: Instant) -> None:
@@ -398,8 +397,8 @@ class Hub:
         for pipe, chunks in outgoing.items():
             try:
                 pipe.write(chunks)
-            except Exception:  # noqa: BLE001 - as in received: it costs this peer, not those after it
-                _log.exception("pipe.failed", peer=pipe.peer)
+            except Exception as error:  # noqa: BLE001 - as in received: it costs this peer, not those after it
+                self._failures.failed("pipe.failed", error, peer=pipe.peer)
                 self._drop(pipe)
         if self._receipts:
             receipts, self._receipts = self._receipts, []
@@ -455,20 +454,23 @@ class Hub:
         self._timer = self._loop.call_later(max(0, at - now) / MICROSECONDS_PER_SECOND, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Wake the engine when it is due, then arm for the next deadline exactly."""
+        """Wake the engine when it is due, then arm for the next deadline exactly, whatever fails on the way."""
         self._timer = None
         self._timer_at = None
         now = self._clock()
-        deadline = self._node.deadline()
-        if deadline is not None and deadline <= now:
-            self._node.wake(now)
-            self._turn()
-            deadline = self._node.deadline()
-        if self._progress_at is not None and self._progress_at <= now:
-            self._look_for_progress(now)
         while self._lingering and next(iter(self._lingering.values())) <= now:
-            pipe, _ = self._lingering.popitem(last=False)
-            pipe.abort()
+            self._lingering.popitem(last=False)[0].abort()
+        try:
+            deadline = self._node.deadline()
+            if deadline is not None and deadline <= now:
+                self._node.wake(now)
+                self._turn()
+                deadline = self._node.deadline()
+            if self._progress_at is not None and self._progress_at <= now:
+                self._look_for_progress(now)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs this look, never the timer
+            self._failures.failed("engine.failed", error, what="timer")
+            deadline = self._progress_at = after_ms(now, PROGRESS_MS)
         linger_at = next(iter(self._lingering.values()), None)
         candidates = [at for at in (deadline, self._progress_at, linger_at) if at is not None]
         if candidates:

@@ -73,7 +73,7 @@ class Listeners:
             for port in host.pipe_ports():
                 sink = ListenerSink(self._hub, protocol, port.endpoint, has_handshake=port.tls is not None)
                 context = self._contexts(protocol, port.tls) if port.tls is not None else None
-                proxies = self._proxies.before((port.setting,), sink.refuse_proxy)
+                proxies = self._proxies.before(protocol, (port.setting,))
                 listener = Listener(sink, sink.admit, sink.release, context, proxies=proxies, key_of=address_key)
                 self._hub.close_unfinished(listener.close_oldest)
                 await listener.open(port.address.host, port.address.port)
@@ -131,10 +131,11 @@ class Listeners:
         for port in group:
             endpoints.update(self._endpoints(port))
         sink = ListenerSink(self._hub, owner.table)
-        site = WebSocketSite(endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit)
+        report = self._proxies.reporter(owner.table)
+        site = WebSocketSite(endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit, report)
         context = self._contexts(owner.table, TlsRules()) if owner.tls else None
         names = [f"{port.table}.ws" for port in group]
-        proxies = self._proxies.before(names, sink.refuse_proxy, site.arrive_unnamed)
+        proxies = self._proxies.before(owner.table, names, site.arrive_unnamed)
         listener = Listener(sink, sink.admit, sink.release, context, site.arrive, proxies, address_key)
         self._hub.close_unfinished(listener.close_oldest)
         await listener.open(owner.address.host, owner.address.port)

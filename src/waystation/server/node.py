@@ -38,6 +38,7 @@ from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
+from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
 from waystation.server.hosted import HostContext, build_hosts
 from waystation.server.http.admin_port import AdminPort
@@ -49,7 +50,8 @@ from waystation.server.listeners import Listeners
 from waystation.server.logs import configure_logs
 from waystation.server.operations import Operations
 from waystation.server.policy_reader import PolicyReader
-from waystation.server.process import loop_factory, on_loop_exception, raise_file_limit
+from waystation.server.process import loop_factory, raise_file_limit
+from waystation.server.proxy_faults import ProxyFaults
 from waystation.server.proxy_rules import ProxyRules
 from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
@@ -109,7 +111,8 @@ class NodeServer:
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
         self._policy = self._published.policy
-        self._proxies = ProxyRules(config.node)
+        self._proxy_faults = ProxyFaults(self._recorder)
+        self._proxies = ProxyRules(config.node, self._proxy_faults)
         context = HostContext(
             config,
             home,
@@ -130,7 +133,10 @@ class NodeServer:
         self._verifier = Verifier()
         outlets = {name: outlet for name, host in self._hosts.items() if (outlet := host.outlet()) is not None}
         self._dialler = Dialler(outlets)
-        self._hub = Hub(self._node, self._commits, verifier=self._verifier, dialler=self._dialler)
+        self._failures = FailureLog(monotonic_now)
+        self._hub = Hub(
+            self._node, self._commits, verifier=self._verifier, dialler=self._dialler, failures=self._failures
+        )
         self._certificates = Certificates(config, home, self._on_certificates)
         self._pages = self._public_pages(static)
         contexts = self._certificates.context
@@ -140,7 +146,7 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
         try:
             self._certificates.use(self._config)
             self._on_certificates()
@@ -196,6 +202,7 @@ class NodeServer:
             ban_list=self._bans,
             commits=self._commits,
             urls=self._urls,
+            proxy_troubles=self._proxy_faults.troubles,
         )
 
     def _public_pages(self, static: StaticAnswer | None) -> PublicPages:

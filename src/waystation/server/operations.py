@@ -4,13 +4,11 @@ import datetime
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from waystation.core.ids import encode_id52
-from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
@@ -32,8 +30,6 @@ from waystation.server.written import Written
 from waystation.version import __version__
 
 __all__ = ["Operations"]
-
-_LATELY_S: Final = 3_600
 
 _log = structlog.get_logger("waystation.server")
 
@@ -61,6 +57,8 @@ class Operations:
     commits: GroupCommit
     urls: Callable[[], dict[str, str]]
     """Returns where every listener is reached, by name."""
+    proxy_troubles: Callable[[], list[str]]
+    """Returns a sentence for each thing that proxies did wrong lately."""
     started_at: float = field(default_factory=time.time)
     draining: bool = False
     failed: bool = False
@@ -91,7 +89,7 @@ class Operations:
             now.timestamp(),
             failed=self.failed,
             reload_refused=self.reload_refused,
-            without_header=self._without_header(),
+            proxies=self.proxy_troubles(),
         )
         return status | {"trouble": found}
 
@@ -168,12 +166,6 @@ class Operations:
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""
         return list(self.ban_list)
-
-    def _without_header(self) -> list[str]:
-        """Return the protocols that refused a trusted proxy without a PROXY header within the last hour."""
-        since = monotonic_now() - _LATELY_S * MICROSECONDS_PER_SECOND
-        peers, reason = self.recorder.refused_peers, AdmissionRefusal.PROXY_HEADER.value
-        return [name for name in self.hosts if any(peer.last >= since for peer in peers.of(name, reason))]
 
     async def ban(self, ban: Ban) -> None:
         """Keep a ban and act on it; returns once it is on disk.

@@ -23,6 +23,11 @@ class Damage:
         self.on_row: Callable[[DamagedRow], None] = lambda _row: None
         """Called for each row when it is met for the first time, on the thread that met it."""
 
+    @property
+    def any(self) -> bool:
+        """Whether any row was met."""
+        return bool(self._totals)
+
     def note(self, table: str, key: bytes, *, key_is_good: bool) -> None:
         """Take note of a damaged row; one that is known already, or beyond the limit, changes nothing."""
         rows = self._rows.setdefault(table, {})

@@ -79,8 +79,9 @@ class Reading:
             try:
                 yield self._connection
             finally:
-                if self._connection.in_transaction:  # some errors end it
-                    self._connection.execute("COMMIT")
+                # Some errors end it by themselves, and after others a COMMIT would fail as well.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise refused(self._path, "cannot be read", error) from error
 
@@ -115,13 +116,17 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_KEPT
     )
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def refused(path: Path, what: str, error: sqlite3.Error | OSError) -> HostError:
+def refused(path: Path, what: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> HostError:
     """Return the error that names the failed operation and its cause."""
     why = error.strerror if isinstance(error, OSError) else error
     return HostError(f"the store {path} {what}: {why}", exit_code=STORE_EXIT_CODE)

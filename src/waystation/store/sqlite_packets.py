@@ -25,7 +25,7 @@ from waystation.core.packets import (
     PacketRow,
     PutPacket,
 )
-from waystation.store.checksums import PacketCheck, packet_checksum, whole_entry, whole_row, with_changed
+from waystation.store.checksums import PacketCheck, packet_checksum, whole_entries, whole_row, whole_rows, with_changed
 from waystation.store.damage import Damage
 from waystation.store.id_filter import IdFilter
 from waystation.store.sqlite_file import Reading, in_chunks, is_damage
@@ -83,7 +83,7 @@ PACKETS_SCHEMA: Final = (
     _CREATE_STATE,
     "INSERT OR IGNORE INTO packet_state VALUES (1, randomblob(8), 0, 0, 0)",
 )
-"""What layout 2 has over layout 1; running it twice is harmless."""
+"""What layout 2 has over layout 1 (``sqlite_layout``); never changed, since layout 3 begins with it."""
 
 _INSERT_COLUMNS: Final = (*PacketRow._fields, "author_key", "type_key", "checksum")
 _INSERT: Final = f"INSERT INTO packets ({', '.join(_INSERT_COLUMNS)}) VALUES "  # noqa: S608 - field names only
@@ -93,7 +93,7 @@ _FORGOTTEN_IDS: Final = "SELECT packet_id, until FROM forgotten WHERE packet_id 
 _MARKED_ROWS: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.mark <> x'' AND p.mark IN "  # noqa: S608
 _FREE_MARK: Final = "UPDATE packets SET mark = x'' WHERE seq = ?"
 _DELETE_ONE: Final = "DELETE FROM packets WHERE seq = ? RETURNING length(canonical)"
-_STORED_BYTES: Final = "SELECT packet_id, length(canonical) FROM packets WHERE packet_id IN "
+_STORED_BYTES: Final = "SELECT packet_id, length(canonical), seq FROM packets WHERE packet_id IN "
 _DELETE: Final = "DELETE FROM packets WHERE packet_id IN "
 _REMEMBER: Final = "INSERT OR REPLACE INTO forgotten VALUES "
 _HIDE: Final = f"UPDATE packets SET {with_changed('hidden', '?1')} WHERE packet_id IN "  # noqa: S608 - no values
@@ -164,14 +164,14 @@ class SqlitePacketWriter:
         self.totals = self._now = Totals(*self._rows(_GET_TOTALS)[0])
         """As of the last commit; read by any thread."""
         self._oldest_memory: int | None = self._rows(_OLDEST_MEMORY)[0][0]
-        self._replaced: list[int] = []
+        self._removed: list[int] = []
         self.ids = IdFilter() if ids_in_memory else None
         """Every id this table knows, if wanted; asked by any thread."""
         self._learn_ids(0)
 
     def write(self, changes: Sequence[PacketChange]) -> None:
         """Carry out changes in order; ``publish`` updates the reader after the transaction, unless that fails."""
-        self._replaced.clear()
+        self._removed.clear()
         self._now = Totals(*self._rows(_GET_TOTALS)[0])
         if self._now != self.totals:  # another process has written to the file
             self._learn_ids(self.totals.newest_seq)
@@ -184,7 +184,7 @@ class SqlitePacketWriter:
     def publish(self) -> None:
         """Let readers see the totals of the transaction that has just been committed."""
         self.totals = self._now
-        for seq in self._replaced:
+        for seq in self._removed if self._damage.any else ():
             self._damage.mended(PACKETS_TABLE, packet_key(seq))
 
     def _learn_ids(self, seq_after: int) -> None:
@@ -261,7 +261,7 @@ class SqlitePacketWriter:
         self._damage.note(PACKETS_TABLE, packet_key(row.seq), key_is_good=False)
         for (size_bytes,) in self._rows(_DELETE_ONE, (row.seq,)):
             self._now = self._now._replace(bytes_kept=self._now.bytes_kept - (size_bytes or 0))
-        self._replaced.append(row.seq)
+        self._removed.append(row.seq)
 
     def _lower(self, changes: list[LowerWitness]) -> None:
         for packet_id, received_at in changes:
@@ -275,11 +275,12 @@ class SqlitePacketWriter:
         for packet_ids, remember_until in changes:
             stored = self._in(_STORED_BYTES, list(dict.fromkeys(packet_ids)))
             for chunk in in_chunks(stored):
-                values = [value for packet_id, _ in chunk for value in (packet_id, remember_until)]
+                values = [value for packet_id, *_ in chunk for value in (packet_id, remember_until)]
                 self._connection.execute(_REMEMBER + ",".join(["(?, ?)"] * len(chunk)), values)
             if stored:
-                self._in(_DELETE, [packet_id for packet_id, _ in stored])
-                dropped_bytes = sum(size_bytes for _, size_bytes in stored)
+                self._in(_DELETE, [packet_id for packet_id, *_ in stored])
+                self._removed += [seq for *_, seq in stored]
+                dropped_bytes = sum(size_bytes or 0 for _, size_bytes, _ in stored)
                 self._now = self._now._replace(bytes_kept=self._now.bytes_kept - dropped_bytes)
                 if self._oldest_memory is None or remember_until < self._oldest_memory:
                     self._oldest_memory = remember_until
@@ -301,7 +302,7 @@ class SqlitePacketWriter:
         return self._connection.execute(statement, tuple(arguments)).fetchall()
 
 
-_Whole = Callable[[tuple[Any, ...], PacketCheck], Found | None]
+_Whole = Callable[[Sequence[tuple[Any, ...]], PacketCheck], list[Found]]
 
 
 class SqlitePacketReader:
@@ -334,11 +335,11 @@ class SqlitePacketReader:
 
         Cost: at most ``sqlite_pages.ROWS_LOOKED_AT_MAX`` packets are looked at.
         """
-        return self._page(query, COLUMNS, whole_row)
+        return self._page(query, COLUMNS, whole_rows)
 
     def entries(self, query: PacketQuery) -> PacketPage[PacketEntry]:
         """Return the same page with less of each packet; half the columns take two thirds of the time."""
-        return self._page(query, ENTRY_COLUMNS, whole_entry)
+        return self._page(query, ENTRY_COLUMNS, whole_entries)
 
     def _page(self, query: PacketQuery, columns: str, whole: _Whole[Found]) -> PacketPage[Found]:
         assert query.rows_max >= 1
@@ -404,18 +405,18 @@ class SqlitePacketReader:
 
     def _good(self, fetched: Sequence[tuple[Any, ...]], whole: _Whole[Found]) -> list[Found]:
         """Return the rows that are whole, and note the others."""
-        check = self._check
-        good = [row for found in fetched if (row := whole(found, check)) is not None]
+        good = whole(fetched, self._check)
         if len(good) < len(fetched):
+            whole_seqs = {row.seq for row in good}
             for found in fetched:
-                if whole(found, check) is None:
+                if found[0] not in whole_seqs:
                     self._damage.note(PACKETS_TABLE, packet_key(found[0]), key_is_good=False)
         return good
 
     def _one(self, statement: str, value: bytes) -> PacketRow | None:
         """Return the packet that a statement finds, None where there is none or it is damaged."""
         try:
-            rows = self._good(self._reading.rows(statement, (value,), damage_passes=True), whole_row)
+            rows = self._good(self._reading.rows(statement, (value,), damage_passes=True), whole_rows)
         except sqlite3.Error:  # its page cannot be read, so neither can its number
             self._damage.note(PACKETS_TABLE, value, key_is_good=False)
             return None

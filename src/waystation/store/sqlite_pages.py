@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Final
 
 from waystation.core.packets import PacketEntry, PacketQuery, PacketRow
-from waystation.store.checksums import HELD_LEFT, NAMED
+from waystation.store.checksums import HELD_LEFT, NAMED_LEFT
 
 __all__ = [
     "COLUMNS",
@@ -35,7 +35,7 @@ ROWS_LOOKED_AT_MAX: Final = 4_096
 INDEXES_MERGED_MAX: Final = 16
 """Up to so many authors, or types, are read from their own index; beyond that the whole history is walked."""
 
-COLUMNS: Final = ", ".join([*(f"p.{name}" for name in PacketRow._fields), HELD_LEFT, NAMED])
+COLUMNS: Final = ", ".join([*(f"p.{name}" for name in PacketRow._fields), HELD_LEFT, NAMED_LEFT])
 """Of table ``packets p``, in the order of ``PacketRow``, and what ``checksums.whole_row`` compares."""
 
 ENTRY_COLUMNS: Final = ", ".join([*(f"p.{name}" for name in PacketEntry._fields), HELD_LEFT])

@@ -21,7 +21,7 @@ def troubles(
     *,
     failed: bool,
     reload_refused: str = "",
-    without_header: Sequence[str] = (),
+    proxies: Sequence[str] = (),
 ) -> list[str]:
     """Return a sentence for each thing that is wrong, the gravest first; none when all is well.
 
@@ -31,7 +31,7 @@ def troubles(
         wall_s: Unix time.
         failed: Whether the store refused a write.
         reload_refused: Why the last reload was refused, "" when it was not.
-        without_header: Protocols that refused a trusted proxy without a PROXY header lately.
+        proxies: Sentences of ``ProxyFaults.troubles``.
     """
     found: list[str] = []
     if failed:
@@ -43,11 +43,7 @@ def troubles(
     found += disk_trouble(status["disk"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
-    found += [
-        f"{name} refused connections of a trusted proxy in the last hour, because they named no client (proxy_header); "
-        "have the proxy send the PROXY header, or take the listener out of node.proxy_protocol"
-        for name in without_header
-    ]
+    found += proxies
     if status["policy"]["trouble"]:
         found.append(f"the published policy is not in force: {status['policy']['trouble']}")
     found += [_upstream(name, view) for name, view in status["upstreams"].items() if _hurts(view)]

@@ -52,8 +52,9 @@ def test_bad_packet_is_blamed_once_however_often_it_comes():
     bad, good = post("bad"), post("good")
     talk = Talk().subscribe()
     told = talk.hear(event(rotten(bad))).take()
+    talk.drop()
     for _ in range(3):
-        talk.open()
+        talk.drop().open()
         told += talk.hear(event(rotten(bad))).take()
         assert talk.closes == []
     told += talk.hear(event(good)).take()

@@ -366,10 +366,9 @@ class StrataClient(AsksNothing, IgnoresPressure):
         if received_at is None:
             self._on_fault("received_at")
             return
-        filters = reading.filters if reading is not None else None
+        filters, number = (reading.filters, reading.number) if reading is not None else (None, 0)
         wall_s = (now + self._wall_offset_us) // MICROSECONDS_PER_SECOND
         inspected = inspect_packet(body, filters, received_at, wall_s, self._keys_of)
-        number = reading.number if reading is not None else 0
         new = not isinstance(inspected, Fault) and self._seen.is_new(number, inspected.packet.packet_id)
         cursor = text_in(body, "cursor", CURSOR_MAX) or None
         if reading is not None:
@@ -378,15 +377,15 @@ class StrataClient(AsksNothing, IgnoresPressure):
         if isinstance(inspected, Fault):
             self._on_bad_packet(inspected, body)
         elif new and (inspected.verified or self._deliver_unverified or self._keys_of is None):
-            packet, *rest, verified = inspected
-            self._events.append(PacketArrived(subscription_id, packet, received_at, cursor, *rest, verified=verified))
+            packet, origin_type, downgrade, verified = inspected
+            arrived = PacketArrived(subscription_id, packet, received_at, cursor, origin_type, downgrade, verified)
+            self._events.append(arrived)
 
     def _on_bad_packet(self, fault: Fault, body: dict[str, Any]) -> None:
-        if not fault.blame or not self._bad.is_new(body.get("packet")):
-            return
-        self._events.append(Violation(fault.reason, fault.detail, fault.packet_id))
-        if self._close_on_violation and self._bad.ends_connection():
-            self._close(ClientEnd[fault.reason.upper()])
+        if fault.blame and self._bad.is_new(body.get("packet")):
+            self._events.append(Violation(fault.reason, fault.detail, fault.packet_id))
+            if self._close_on_violation and self._bad.ends_connection():
+                self._close(ClientEnd[fault.reason.upper()])
 
     # Subscriptions
 
