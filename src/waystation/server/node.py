@@ -40,6 +40,7 @@ from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
+from waystation.server.home.keeper import MarkKeeper
 from waystation.server.hosted import HostContext, build_hosts
 from waystation.server.http.admin_port import AdminPort
 from waystation.server.http.public_pages import PublicPages, StaticAnswer
@@ -61,6 +62,7 @@ from waystation.server.verifier import Verifier
 from waystation.server.written import Written
 from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
+from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
 
 __all__ = ["NodeServer", "run"]
@@ -109,6 +111,7 @@ class NodeServer:
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
         self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
         self._policy = self._published.policy
@@ -124,6 +127,7 @@ class NodeServer:
             self._access,
             self._published.policy,
             self._proxies,
+            self._silence,
             RefusalLog(self._access).note,
         )
         self._hosts = build_hosts(context)
@@ -149,7 +153,7 @@ class NodeServer:
         self._certificates = Certificates(config, home, self._on_certificates)
         self._pages = self._public_pages(static)
         contexts = self._certificates.context
-        self._listeners = Listeners(config, contexts, self._hosts, self._hub, self._pages, self._proxies)
+        self._listeners = Listeners(config, contexts, self._hosts, self._hub, self._pages, self._proxies, self._silence)
         self._admin: AdminPort | None = None
         self.operations = self._operations()
 
@@ -157,6 +161,8 @@ class NodeServer:
         """Run from bound ports to the last closed file; return the exit code."""
         asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
         try:
+            if self._mark is not None:
+                await self._mark.begin()
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()
@@ -177,6 +183,8 @@ class NodeServer:
             sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
             watching.append(asyncio.create_task(sampler.watch()))
             watching.append(asyncio.create_task(self._certificates.watch()))
+            if self._mark is not None:
+                watching.append(asyncio.create_task(self._mark.watch()))
             await self._stop.wait()
             for task in watching:
                 task.cancel()
@@ -262,6 +270,9 @@ class NodeServer:
         if self._access.refuses_identity(identity, time.time_ns() // 1_000):
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
+
+    def _silence(self) -> SilencePolicy:
+        return SilencePolicy(self._config.node.silence_ms)
 
     def _keep_soon(self, record: Record) -> None:
         self._commits.append(record)
@@ -364,7 +375,7 @@ class NodeServer:
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as steps:  # from the last to the first, whatever one of them raises
             steps.callback(forget_running, self._home)
-            steps.callback(self._store.close)
+            steps.callback(self._close_store)
             steps.push_async_callback(self._close_journal)
             steps.push_async_callback(self._commits.close)
             steps.callback(self._verifier.close)
@@ -376,6 +387,13 @@ class NodeServer:
                 steps.callback(listener.close)
             for host in self._hosts.values():
                 steps.push_async_callback(host.close)
+
+    def _close_store(self) -> None:
+        try:
+            if self._mark is not None:
+                self._mark.end(self._store.state())
+        finally:
+            self._store.close()
 
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())
