@@ -41,7 +41,7 @@ class DamagedRow(NamedTuple):
 
 
 class StoreState(NamedTuple):
-    """Who a store is and how far it has come; a file that is older, or another one, is told apart by it."""
+    """Who a store is and how far it has come; it distinguishes a file that is older, and another one."""
 
     store_id: bytes
     """``STORE_ID_BYTES`` random bytes, drawn when the store is made."""

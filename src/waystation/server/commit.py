@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from waystation.core.errors import HostError, LocalError
-from waystation.core.records import Change, Store
+from waystation.core.records import Change, Store, StoreState
 
 __all__ = ["GroupCommit"]
 
@@ -82,6 +82,14 @@ class GroupCommit:
             if self._running is None:
                 raise LocalError(f"record {number} is neither waiting nor under way, so it will never be committed")
             await asyncio.shield(self._running)
+
+    async def fold(self) -> StoreState:
+        """Have the store fold its log in, on the writer thread behind what is under way, and return the state reached.
+
+        Raises:
+            HostError: The store refused.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
 
     async def close(self) -> None:
         """Commit what waits and stop the writer thread."""

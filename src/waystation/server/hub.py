@@ -72,6 +72,7 @@ class Hub:
         verifier: Verifier | None = None,
         dialler: Dials | None = None,
         failures: FailureLog | None = None,
+        wall_us: Callable[[Instant], int] = lambda _now: time.time_ns() // 1_000,
     ) -> None:
         """Bind an engine to the running loop's pipes.
 
@@ -82,10 +83,11 @@ class Hub:
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
             dialler: Where ``Dial`` effects go; without one every dial fails.
             failures: Logs bugs of ours; one of its own when left out.
+            wall_us: Returns the time of day, microseconds UTC; gets the monotonic time of the turn.
         """
         self._node = node
         self._commits = commits
-        self._clock = clock
+        self._clock, self._wall_us = clock, wall_us
         self._loop = asyncio.get_running_loop()
         self._failures = failures if failures is not None else FailureLog(clock)
         node.report_failures(self._failures.relay_failed)
@@ -115,7 +117,7 @@ class Hub:
     def admit(self, protocol: str, host: str, *, has_handshake: bool = True) -> bool:
         """Ask the engine whether ``host`` may connect, and close the unfinished connection that gives way to it."""
         now = self._clock()
-        admitted = self._node.open(protocol, host, time.time_ns() // 1_000, now, has_handshake=has_handshake)
+        admitted = self._node.open(protocol, host, self._wall_us(now), now, has_handshake=has_handshake)
         for key in self._node.displaced():
             for close_oldest in self._unfinished:
                 if close_oldest(key):
@@ -204,7 +206,7 @@ class Hub:
         if not self._turn_planned:
             self.plan_turn()
         try:
-            self._node.receive_datagrams(protocol, datagrams, time.time_ns() // 1_000, self._turn_began)
+            self._node.receive_datagrams(protocol, datagrams, self._wall_us(self._turn_began), self._turn_began)
         except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
             self._failures.failed("engine.failed", error, protocol=protocol, datagrams=len(datagrams))
 

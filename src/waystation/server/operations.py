@@ -22,6 +22,7 @@ from waystation.server.listeners import Listeners
 from waystation.server.logs import short_peer
 from waystation.server.policy_reader import RULES_SHOWN_MAX, PolicyReader
 from waystation.server.registry import PROTOCOLS, hiding_protocols
+from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.status.connections import connected, connection_views, hidden_networks
 from waystation.server.status.disk import disk_view
 from waystation.server.status.trouble import troubles
@@ -59,7 +60,8 @@ class Operations:
     """Returns where every listener is reached, by name."""
     proxy_troubles: Callable[[], list[str]]
     """Returns a sentence for each thing that proxies did wrong lately."""
-    started_at: float = field(default_factory=time.time)
+    clock: ClockWatch
+    started_at: float = field(default_factory=time.monotonic)
     draining: bool = False
     failed: bool = False
     reload_refused: str = ""
@@ -85,7 +87,7 @@ class Operations:
         now = datetime.datetime.now(datetime.UTC)
         found = troubles(
             status,
-            clock_trouble(self.home, now),
+            self.clock.trouble() or clock_trouble(self.home, now),
             now.timestamp(),
             failed=self.failed,
             reload_refused=self.reload_refused,
@@ -96,7 +98,8 @@ class Operations:
     def counts(self) -> dict[str, Any]:
         """Return the part of the status that metrics show: numbers at hand, without a look at files or connections."""
         return {
-            "uptime_s": round(time.time() - self.started_at, 1),
+            "uptime_s": round(time.monotonic() - self.started_at, 1),
+            "clock": self.clock.view()._asdict(),
             "certificates": self.certificates(),
             "sizes": self.sizes(),
             "traffic": self.node.traffic(),

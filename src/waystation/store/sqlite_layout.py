@@ -25,6 +25,8 @@ __all__ = ["GET_STATE", "SCHEMA_VERSION", "check_file", "look_at_file", "prepare
 SCHEMA_VERSION: Final = 3
 """Version of the layout that this module writes."""
 
+_STATE_SINCE: Final = 3  # the first version with store_state
+
 GET_STATE: Final = "SELECT store_id, generation FROM store_state"
 
 _APPLICATION_ID: Final = 0x57415953  # "WAYS", so that file(1) and this module recognise the file
@@ -87,7 +89,7 @@ def look_at_file(path: Path) -> StoreState | None:
     """
     try:
         with contextlib.closing(_read_only(path)) as connection:
-            if _version_of(connection, path) < SCHEMA_VERSION:
+            if _version_of(connection, path) < _STATE_SINCE:
                 return None
             return StoreState._make(connection.execute(GET_STATE).fetchone())
     except sqlite3.Error as error:
@@ -98,7 +100,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, also on a disk that takes no file beside the store."""
     place = path.resolve().as_uri()
     if not path.with_name(f"{path.name}-wal").exists():
-        # At rest the file is all there is. A connection that is not told so would leave an empty log and index beside.
+        # At rest the file is all there is. Opened in the usual way, SQLite would leave an empty log and index beside.
         return sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True)
     connection = sqlite3.connect(f"{place}?mode=ro", uri=True)
     try:

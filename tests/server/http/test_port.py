@@ -14,7 +14,7 @@ from waystation.server.config.settings import Address, NodeSettings, parse_addre
 from waystation.server.http import port as http_port
 from waystation.server.http.connection import LateAnswer
 from waystation.server.http.port import HttpPort
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.transport.http_get import http_get
 
 LOOPBACK = Address("127.0.0.1", 0)

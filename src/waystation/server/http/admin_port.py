@@ -15,7 +15,7 @@ from waystation.server.http.port import HttpPort
 from waystation.server.http.unix_socket import check_path
 from waystation.server.hub import monotonic_now
 from waystation.server.operations import Operations
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 
 __all__ = ["AdminPort"]
 

@@ -27,7 +27,7 @@ def troubles(
 
     Args:
         status: What ``Operations.status`` has gathered.
-        clock: What ``wall_clock.clock_trouble`` returned.
+        clock: What ``ClockWatch.trouble`` or ``wall_clock.clock_trouble`` returned.
         wall_s: Unix time.
         failed: Whether the store refused a write.
         reload_refused: Why the last reload was refused, "" when it was not.

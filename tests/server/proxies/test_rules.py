@@ -1,4 +1,4 @@
-"""Laws of server.proxy_rules: behind a trusted proxy each client has its own limits, and a ban bans one."""
+"""Laws of server.proxies.rules: behind a trusted proxy each client has its own limits, and a ban bans one."""
 
 import asyncio
 import contextlib

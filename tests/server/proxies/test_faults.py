@@ -1,4 +1,4 @@
-"""Laws of server.proxy_faults: what a proxy does wrong is counted, logged once a burst, and said in the status."""
+"""Laws of server.proxies.faults: what a proxy does wrong is counted, logged once a burst, and said in the status."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from tests.server.build import eventually
 from tests.server.build_node import configured, serving
 from waystation.engine.recorder import Recorder
-from waystation.server.proxy_faults import ProxyFaults
+from waystation.server.proxies.faults import ProxyFaults
 from waystation.transport.proxies import ProxyFault
 
 HEADER = b"PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n"

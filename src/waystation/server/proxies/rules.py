@@ -10,7 +10,7 @@ from functools import partial
 
 from waystation.core.network_set import parse_network
 from waystation.server.config.settings import NodeSettings
-from waystation.server.proxy_faults import ProxyFaults
+from waystation.server.proxies.faults import ProxyFaults
 from waystation.transport.listen import BehindProxies, Unnamed
 from waystation.transport.proxies import Proxies, ProxyFault
 
