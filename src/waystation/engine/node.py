@@ -173,10 +173,6 @@ class Node:
             self._handshakes.end(key)
         self._admission.release(key)
 
-    def refuse(self, protocol: str, host: str, refusal: AdmissionRefusal, now: Instant) -> None:
-        """A connection of ``host`` was closed before it was opened."""
-        self._recorder.refused_by_admission(protocol, refusal, now, address_key(host))
-
     def connect(
         self, protocol: str, host: str, now: Instant, endpoint: str = "", *, has_handshake: bool = True
     ) -> Peer:

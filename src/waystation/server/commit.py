@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from waystation.core.errors import StoreFault, StoreFaultKind
-from waystation.core.records import Change, Record, Store
+from waystation.core.records import Change, Record, Store, StoreState
 from waystation.server.failures.log import FailureLog
 from waystation.server.store_health import StoreHealth
 
@@ -133,6 +133,14 @@ class GroupCommit:
         self.flush()
         while self._running is not None:
             await asyncio.shield(self._running)
+
+    async def fold(self) -> StoreState:
+        """Have the store fold its log in, on the writer thread behind what is under way, and return the state reached.
+
+        Raises:
+            HostError: The store refused.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
 
     async def close(self) -> None:
         """Write what waits and what is owed, as far as the store takes it, and stop the writer thread."""

@@ -28,9 +28,7 @@ from waystation.core.effects import (
     Verify,
 )
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
-from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.node import Node
-from waystation.server.bursts import Bursts
 from waystation.server.commit import GroupCommit
 from waystation.server.failures.log import FailureLog
 from waystation.server.verifier import Verifier
@@ -72,6 +70,7 @@ class Hub:
         verifier: Verifier | None = None,
         dialler: Dials | None = None,
         failures: FailureLog | None = None,
+        wall_us: Callable[[Instant], int] = lambda _now: time.time_ns() // 1_000,
     ) -> None:
         """Bind an engine to the running loop's pipes.
 
@@ -82,17 +81,17 @@ class Hub:
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
             dialler: Where ``Dial`` effects go; without one every dial fails.
             failures: Logs bugs of ours; one of its own when left out.
+            wall_us: Returns the time of day, microseconds UTC; gets the monotonic time of the turn.
         """
         self._node = node
         self._commits = commits
-        self._clock = clock
+        self._clock, self._wall_us = clock, wall_us
         self._loop = asyncio.get_running_loop()
         self._failures = failures if failures is not None else FailureLog(clock)
         node.report_failures(self._failures.relay_failed)
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
         self._dialler = dialler
-        self._proxy_faults = Bursts(clock())
         self._outgoing: dict[Pipe, list[bytes]] = {}
         self._carriers: dict[str, Callable[[list[Datagram]], None]] = {}
         self._departing: dict[str, list[Datagram]] = {}
@@ -113,7 +112,7 @@ class Hub:
     def admit(self, protocol: str, host: str, *, has_handshake: bool = True) -> bool:
         """Ask the engine whether ``host`` may connect, and close the unfinished connection that gives way to it."""
         now = self._clock()
-        admitted = self._node.open(protocol, host, time.time_ns() // 1_000, now, has_handshake=has_handshake)
+        admitted = self._node.open(protocol, host, self._wall_us(now), now, has_handshake=has_handshake)
         for key in self._node.displaced():
             for close_oldest in self._unfinished:
                 if close_oldest(key):
@@ -124,15 +123,6 @@ class Hub:
     def close_unfinished(self, close_oldest: Callable[[str], bool]) -> None:
         """Let a listener close its oldest unfinished connection of an address key; it returns whether it had one."""
         self._unfinished.append(close_oldest)
-
-    def refuse_proxy(self, protocol: str, host: str) -> None:
-        """Report to the engine that a trusted proxy sent no PROXY header, or too many connections without a client."""
-        now = self._clock()
-        self._node.refuse(protocol, host, AdmissionRefusal.PROXY_HEADER, now)
-        if self._proxy_faults.begins((protocol, host), now):
-            why = "no PROXY header where node.proxy_protocol asks for one, or too many connections without a client"
-            _log.warning("proxy.refused", protocol=protocol, proxy=host, why=why)
-        self.plan_turn()
 
     def release(self, host: str, *, has_handshake: bool = True) -> None:
         """Release what ``admit`` counted for a connection that was never established."""
@@ -211,7 +201,7 @@ class Hub:
         if not self._turn_planned:
             self.plan_turn()
         try:
-            self._node.receive_datagrams(protocol, datagrams, time.time_ns() // 1_000, self._turn_began)
+            self._node.receive_datagrams(protocol, datagrams, self._wall_us(self._turn_began), self._turn_began)
         except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
             self._failures.failed("engine.failed", error, protocol=protocol, datagrams=len(datagrams))
 

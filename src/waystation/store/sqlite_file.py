@@ -21,6 +21,7 @@ __all__ = [
     "Reading",
     "connect",
     "in_chunks",
+    "is_damage",
     "kind_of",
     "make_private",
     "refused",
@@ -33,6 +34,7 @@ _BUSY_MS: Final = 5_000  # a command line may commit to the same file; its group
 _CACHE_KIB: Final = 16_384  # per connection; the packets' ids alone need 45 MB per million, and 2 MB is the default
 # 32 MiB: index pages that many groups change are folded into the file once, a sixth of the CPU of a put (measured).
 _LOG_PAGES: Final = 8_192
+_PRIMARY_CODE: Final = 0xFF  # of an extended result code of SQLite
 _STATEMENTS_KEPT: Final = 256  # a page's statement has about a hundred shapes in use, chunks have eight per table
 
 T = TypeVar("T")
@@ -45,8 +47,13 @@ class Reading:
         self._connection = connection
         self._path = path
 
-    def rows(self, statement: str, arguments: Sequence[object] = ()) -> list[Any]:
+    def rows(self, statement: str, arguments: Sequence[object] = (), *, damage_passes: bool = False) -> list[Any]:
         """Return all rows of a statement.
+
+        Args:
+            statement: Reads only.
+            arguments: Its values.
+            damage_passes: Whether the caller takes ``sqlite3.Error`` for a page of the file that is damaged.
 
         Raises:
             HostError: The disk refused to be read.
@@ -55,6 +62,8 @@ class Reading:
         try:
             return self._connection.execute(statement, arguments).fetchall()
         except sqlite3.Error as error:
+            if damage_passes and is_damage(error):
+                raise
             raise refused(self._path, "cannot be read", error) from error
 
     @contextlib.contextmanager
@@ -69,10 +78,18 @@ class Reading:
             try:
                 yield self._connection
             finally:
-                if self._connection.in_transaction:  # some errors end it
-                    self._connection.execute("COMMIT")
+                # Some errors end it by themselves, and after others a COMMIT would fail as well.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise refused(self._path, "cannot be read", error) from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error says that bytes in the file are not those that were written."""
+    if not hasattr(error, "sqlite_errorcode"):  # Python's own: a text that is no UTF-8
+        return isinstance(error, sqlite3.OperationalError)
+    return error.sqlite_errorcode & _PRIMARY_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -98,13 +115,17 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_KEPT
     )
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def refused(path: Path, what: str, error: sqlite3.Error | OSError) -> StoreFault:
+def refused(path: Path, what: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFault:
     """Return the error that names the failed operation and its cause."""
     why = error.strerror if isinstance(error, OSError) else error
     kind = kind_of(error)
@@ -112,8 +133,10 @@ def refused(path: Path, what: str, error: sqlite3.Error | OSError) -> StoreFault
     return StoreFault(f"the store {path} {what}: {words}", kind)
 
 
-def kind_of(error: sqlite3.Error | OSError) -> StoreFaultKind:
+def kind_of(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFaultKind:
     """Return what an error of SQLite or of the operating system says about the disk."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreFaultKind.DAMAGED
     if isinstance(error, OSError):
         return _OF_ERRNO.get(error.errno or 0, StoreFaultKind.IO)
     code = getattr(error, "sqlite_errorcode", None)  # absent where Python itself refuses, as on a closed connection

@@ -283,7 +283,9 @@ def _audit_acks(books, peer):
     waiting = {(sharing, vertex.message_id) for sharing, vertex in books._gathering.acks}
     if books._writing._unsaved is not None:
         waiting |= {(sharing, vertex.message_id) for sharing, vertex in books._writing._unsaved.acks}
-    fresh = set(books._gathering.fresh) | (books._writing._unsaved.fresh if books._writing._unsaved is not None else set())
+    fresh = set(books._gathering.fresh) | (
+        books._writing._unsaved.fresh if books._writing._unsaved is not None else set()
+    )
     for message_id, (sharing, vertex) in peer.to_ack.items():
         assert peer.sharings[sharing.group_id] is sharing and vertex.message_id == message_id
         assert sharing.has(vertex.seq, ACK) and message_id not in fresh

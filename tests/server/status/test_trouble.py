@@ -75,9 +75,6 @@ def test_refused_reload_is_a_trouble():
     assert sentence.endswith("in force: node.drain_ms: -1 is too small")
 
 
-def test_proxy_without_header_is_a_trouble():
-    """The sentence names the setting."""
-    (sentence,) = troubles(SOUND, [], NOW_S, fault=None, without_header=["bhumi"])
-
-    assert sentence.startswith("bhumi refused connections of a trusted proxy")
-    assert "node.proxy_protocol" in sentence
+def test_fault_of_a_proxy_is_a_trouble():
+    """Its sentence comes from who counts them."""
+    assert troubles(SOUND, [], NOW_S, fault=None, proxies=["bhumi is lost"]) == ["bhumi is lost"]

@@ -22,17 +22,17 @@ def troubles(
     *,
     fault: Mapping[str, Any] | None,
     reload_refused: str = "",
-    without_header: Sequence[str] = (),
+    proxies: Sequence[str] = (),
 ) -> list[str]:
     """Return a sentence for each thing that is wrong, the gravest first; none when all is well.
 
     Args:
         status: What ``Operations.status`` has gathered.
-        clock: What ``wall_clock.clock_trouble`` returned.
+        clock: What ``ClockWatch.trouble`` or ``wall_clock.clock_trouble`` returned.
         wall_s: Unix time.
         fault: What ``StoreHealth.view`` returned.
         reload_refused: Why the last reload was refused, "" when it was not.
-        without_header: Protocols that refused a trusted proxy without a PROXY header lately.
+        proxies: Sentences of ``ProxyFaults.troubles``.
     """
     found: list[str] = []
     if fault is not None:
@@ -47,11 +47,7 @@ def troubles(
     found += disk_trouble(status["disk"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
-    found += [
-        f"{name} refused connections of a trusted proxy in the last hour, because they named no client (proxy_header); "
-        "have the proxy send the PROXY header, or take the listener out of node.proxy_protocol"
-        for name in without_header
-    ]
+    found += proxies
     if status["policy"]["trouble"]:
         found.append(f"the published policy is not in force: {status['policy']['trouble']}")
     found += [_upstream(name, view) for name, view in status["upstreams"].items() if _hurts(view)]
