@@ -14,6 +14,7 @@ from waystation.server.home import Home
 from waystation.server.home.backup import LIST_FILE, backup_home, restore_home
 from waystation.server.home.mark import HomeState, check_home, mark_path, prepare_home, read_mark
 from waystation.store.sqlite import SqliteStore
+from waystation.store.sqlite_layout import check_file
 
 
 def quiet(_what, _done, _total):
@@ -138,6 +139,7 @@ def test_home_of_an_older_build_can_be_saved_first(tmp_path, layout):
     report = backup_home(home, tmp_path / "backup", quiet)
     restored = Home(tmp_path / "new")
     restore_home(tmp_path / "backup", restored, quiet)
+    assert check_file(restored.store_path) == layout
     with closing(SqliteStore(restored.store_path)) as store:
         bans = [key for key, _ in store.scan("bans")]
 
