@@ -19,7 +19,7 @@ from waystation.core.commits import Commits
 from waystation.core.effects import Effect, Hold, Peer, Send
 from waystation.core.ids import PublicKey, decode_key_hex
 from waystation.core.instant import Instant
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.dials import Dials, kind_of_url
@@ -57,7 +57,7 @@ class BspMachine:
         admits: Callable[[PublicKey], bool] = lambda _key: True,
         is_unlimited: Callable[[PublicKey], bool] = lambda _key: False,
         rate_limits: bool = True,
-        limits: BspLimits = DEFAULT_LIMITS,
+        limits: InForce[BspLimits] | None = None,
     ) -> None:
         """Make a machine without connections; it accepts TLS once it has a certificate.
 
@@ -70,7 +70,7 @@ class BspMachine:
             admits: Called with the key of each known peer; False rejects it.
             is_unlimited: Called with a key that has proved itself; True lifts its rate.
             rate_limits: Whether the connections of one key are rate-limited.
-            limits: How many peers there may be and how often; ``use_limits`` replaces them.
+            limits: How many peers there may be and how often; ``adapt_to_limits`` after they were replaced.
 
         Raises:
             LocalError: An address has no scheme of ours.
@@ -81,7 +81,7 @@ class BspMachine:
         self._plain_peer = plain_peer
         self._admits = admits
         self._is_unlimited = is_unlimited
-        self._limits = InForce(limits)
+        self._limits = limits or InForce(DEFAULT_LIMITS)
         self._rate_limits = rate_limits
         self._arrivals: dict[PublicKey, TokenBucket] = {}
         """By key of the table of peers."""
@@ -343,9 +343,9 @@ class BspMachine:
             if session.key is not None and session.state is not State.ENDING and not self._admits(session.key):
                 self._sessions.close(session, Refusal.IDENTITY_BANNED, now)
 
-    def use_limits(self, limits: BspLimits) -> None:
-        """Hold peers to these limits from now on; connections that stand stay."""
-        self._limits.now = limits
+    def adapt_to_limits(self) -> None:
+        """Hold peers to the limits that have been replaced; connections that stand stay."""
+        limits = self._limits.now
         self.device.receiver.messages_max = limits.messages
         for arrivals in self._arrivals.values():
             arrivals.change(limits.arrivals_per_second, limits.arrivals_burst)
@@ -395,7 +395,7 @@ class BspMachine:
             if arrivals is None:
                 limits = self._limits.now
                 # The table of buckets is bounded like the connections; the oldest entry is forgotten.
-                while len(self._arrivals) >= limits.connected:
+                for _ in range(surplus(len(self._arrivals) + 1, limits.connected)):
                     del self._arrivals[next(iter(self._arrivals))]
                 arrivals = self._arrivals[key] = TokenBucket(
                     limits.arrivals_per_second, limits.arrivals_burst, self._now
