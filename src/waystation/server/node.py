@@ -58,6 +58,8 @@ from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
+from waystation.server.status.disk import free_bytes
+from waystation.server.store_health import StoreHealth
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
 from waystation.store.memory import MemoryStore
@@ -110,7 +112,7 @@ class NodeServer:
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
         self._failures = FailureLog(monotonic_now)
-        self._commits = GroupCommit(self._store, self._failures)
+        self._commits = GroupCommit(self._store, self._failures, self._health())
         self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
@@ -267,6 +269,11 @@ class NodeServer:
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
 
+    def _health(self) -> StoreHealth:
+        if isinstance(self._store, MemoryStore):
+            return StoreHealth()
+        return StoreHealth(lambda: free_bytes(self._home.path)[0], self._config.store.free_mib_least)
+
     def _silence(self) -> SilencePolicy:
         return SilencePolicy(self._config.node.silence_ms)
 
@@ -297,6 +304,7 @@ class NodeServer:
         self._on_certificates()
         configure_logs(new.node.log_format, new.node.log_level)
         self._node.use_limits(new.of(AdmissionLimits))
+        self._commits.health.free_mib_least = new.store.free_mib_least
         self._pages.use_limits(new.limits)
         self._connection_log.use(new.node.connection_log)
         self._proxies.use(new.node)
