@@ -136,13 +136,13 @@ class NodeServer:
         self._verifier = Verifier()
         outlets = {name: outlet for name, host in self._hosts.items() if (outlet := host.outlet()) is not None}
         self._dialler = Dialler(outlets)
-        self._failures = FailureLog(monotonic_now)
+        self.failures = FailureLog(monotonic_now)
         self._hub = Hub(
             self._node,
             self._commits,
             verifier=self._verifier,
             dialler=self._dialler,
-            failures=self._failures,
+            failures=self.failures,
             wall_us=self._clock.wall_us,
         )
         self._clock.on_step = self._hub.plan_turn  # deadlines that are times of day have moved
@@ -155,7 +155,7 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(self.failures.on_loop_exception)
         try:
             self._certificates.use(self._config)
             self._on_certificates()
@@ -385,7 +385,8 @@ class NodeServer:
 async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:
     server = NodeServer(config, home, static)  # needs the running loop
     gc.freeze()  # what exists now stays
-    return await server.serve()
+    with server.failures.hooked():
+        return await server.serve()
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:

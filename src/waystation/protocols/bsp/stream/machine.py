@@ -21,7 +21,7 @@ from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
-from waystation.protocols.bsp.device.dials import Dials, kind_of_url
+from waystation.protocols.bsp.device.dials import Dials, Redial, kind_of_url
 from waystation.protocols.bsp.device.events import DeviceEvent
 from waystation.protocols.bsp.device.sync import WRITE_BYTES, BspDevice
 from waystation.protocols.bsp.limits import DEFAULT_LIMITS, BspLimits
@@ -57,6 +57,7 @@ class BspMachine:
         is_unlimited: Callable[[PublicKey], bool] = lambda _key: False,
         rate_limits: bool = True,
         limits: BspLimits = DEFAULT_LIMITS,
+        redial: Redial = Redial(),  # noqa: B008 - immutable
     ) -> None:
         """Make a machine without connections; it accepts TLS once it has a certificate.
 
@@ -70,6 +71,7 @@ class BspMachine:
             is_unlimited: Called with a key that has proved itself; True lifts its rate.
             rate_limits: Whether the connections of one key are rate-limited.
             limits: How many peers there may be and how often; ``use_limits`` replaces them.
+            redial: How long to wait between dials of one peer.
 
         Raises:
             LocalError: An address has no scheme of ours.
@@ -85,8 +87,8 @@ class BspMachine:
         self._arrivals: dict[PublicKey, TokenBucket] = {}
         """By key of the table of peers."""
         self._certificates: dict[str, bytes] = {}
-        self._dials = Dials(rng)
-        self._sessions = Sessions(device, key_pair.public, self._dials, self._limits)
+        self.redials = Dials(rng, redial)
+        self._sessions = Sessions(device, key_pair.public, self.redials, self._limits)
         for key, url in (dials or {}).items():
             self.dial(key, url)
         self._may_be_due: dict[PublicKey, None] = {}
@@ -131,7 +133,7 @@ class BspMachine:
         """
         self._now = now
         key = decode_key_hex(name)
-        url = self._dials.url_of(key)
+        url = self.redials.url_of(key)
         if url is None:
             self._sessions.reject(peer, Refusal.REPLACED, key)
             return
@@ -147,7 +149,7 @@ class BspMachine:
         ours = None
         if kind != "plain":
             ours = Dialler(self._key_pair, self._rng.randbytes(NONCE_BYTES), key, certificate)
-        began_at = self._dials.began_at(key)
+        began_at = self.redials.began_at(key)
         reader = RecordReader(self.device.profile)
         session = Session(peer, kind, reader, now, handshake=ours, key=key, began_at=began_at)
         self._sessions.enter(session, now)
@@ -235,13 +237,13 @@ class BspMachine:
                 self._sessions.close(session, refusal, self._now)
         self.device.wake(now)
         if not self._retiring:
-            self._sessions.effects += self._dials.begin(now)
+            self._sessions.effects += self.redials.begin(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
         times = [self._sessions.alarms.next_at(), self.device.deadline()]
         if not self._retiring:
-            times.append(self._dials.deadline())
+            times.append(self.redials.deadline())
         return min((at for at in times if at is not None), default=None)
 
     def take(self) -> list[Effect]:
@@ -292,11 +294,11 @@ class BspMachine:
         Raises:
             LocalError: The address has no scheme of ours.
         """
-        self._dials.add(key, url, is_connected=key in self._sessions.open)
+        self.redials.add(key, url, is_connected=key in self._sessions.open)
 
     def undial(self, key: PublicKey) -> None:
         """Dial a peer no more; an open connection stays."""
-        self._dials.remove(key)
+        self.redials.remove(key)
 
     def connected(self) -> dict[PublicKey, str]:
         """Return the kind of connection of each peer that has one."""
@@ -348,7 +350,7 @@ class BspMachine:
             "handshakes": len(self._sessions.handshakes),
             "connected": len(self._sessions.open),
             "ending": len(self._sessions.ending),
-            "dialled": len(self._dials),
+            "dialled": len(self.redials),
             **self.device.sizes(),
         }
 

@@ -34,6 +34,7 @@ EXTRA_HEARTBEATS: Final = 2  # LPRP-GREETING: with the first heartbeat three, wh
 EXTRA_HEARTBEAT_MS: Final = 20  # apart, so that the host's answers have times of their own
 MISSED_MAX: Final = 3  # LPRP-D4
 HEARTBEAT_TRIES: Final = 3  # ours: at 0, 1 and 3 s
+HEARTBEAT_AGAIN_MS: Final = 6_000  # ours: then this often, so that a host that is back hears of us (NODE-BACK)
 ASK_AGAIN_MS_MAX: Final = 3_600_000  # ours; a lease is worth a minute of work, not one every minute
 
 
@@ -227,8 +228,8 @@ class Tenancy:
         self._context.send(heartbeat)
         wait_ms = self._settings.retry_ms << self._tries
         self._tries += 1
-        # Spec 10: a heartbeat is repeated after 1 and 3 s.
-        self._next_try = after_ms(now, wait_ms) if self._tries < HEARTBEAT_TRIES else None
+        # Spec 10: a heartbeat is repeated after 1 and 3 s, and then until the next one.
+        self._next_try = after_ms(now, wait_ms if self._tries < HEARTBEAT_TRIES else HEARTBEAT_AGAIN_MS)
 
     def _doubt(self) -> None:
         self._state = _State.DOUBTED
