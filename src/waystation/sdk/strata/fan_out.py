@@ -8,7 +8,7 @@ from waystation.core.errors import WaystationError
 from waystation.sdk.errors import OutcomeUnknownError
 from waystation.sdk.strata.relay import Receipt
 
-__all__ = ["OTHERS_S", "fan_out"]
+__all__ = ["OTHERS_S", "failures_of", "fan_out"]
 
 OTHERS_S: Final = 20.0
 """How much longer the other relays may take once one has stored the packet."""
@@ -29,6 +29,11 @@ async def fan_out(tries: Mapping[str, Coroutine[Any, Any, Receipt]]) -> dict[str
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def failures_of(outcomes: Mapping[str, Receipt | WaystationError]) -> dict[str, WaystationError]:
+    """Return why each relay that has not stored the packet did not."""
+    return {url: each for url, each in outcomes.items() if isinstance(each, WaystationError)}
 
 
 async def _first_receipt(waiting: set[asyncio.Future[Receipt]]) -> None:

@@ -48,6 +48,7 @@ from waystation.sdk.life import Life, Reading
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
 from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
@@ -228,8 +229,7 @@ class ManyRelays:
         receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
         for receipt in receipts:
             self._sightings.note(packet, receipt.relay, None)
-        failures = {url: each for url, each in outcomes.items() if isinstance(each, WaystationError)}
-        return sent_of(packet, receipts, failures, tuple(notices))
+        return sent_of(packet, receipts, failures_of(outcomes), tuple(notices))
 
     async def publish(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
         """Publish, and raise as ``Sent.check``; the old name of ``send``."""

@@ -233,7 +233,7 @@ class RelayClient(RelayList):
                         raise RequestRefusedError(self.url, code, detail, retry_after_s, reason)
         except TimeoutError as error:
             if not doubt.has_left:
-                raise RelayUnreachableError(f"no connection to {self.url} within {timeout_s:g} s") from error
+                raise RelayUnreachableError(f"no way to {self.url} within {timeout_s:g} s") from error
             raise OutcomeUnknownError(f"{self.url} did not answer within {timeout_s:g} s") from error
         raise OutcomeUnknownError(f"{self.url} did not say whether it has stored the packet")
 
