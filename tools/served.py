@@ -144,6 +144,8 @@ class ServedProcess:
         """Make sure that nothing of it runs."""
         if self.running:
             self.kill()
+        elif self.process is not None:
+            self.wait()  # closes its pipes, also after a start that failed
 
     def log(self) -> str:
         """Return what it has written to its log since it was first started."""

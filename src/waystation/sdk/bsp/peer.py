@@ -134,7 +134,8 @@ class BspPeer(Membership, Client):
             formats={**FORMATS, **self._formats} if self._owners else self._formats,
             admits=self._admits,
         )
-        machine = BspMachine(device, home.key_pair, self._rng, redial=_REDIAL)
+        machine = BspMachine(device, home.key_pair, self._rng)
+        machine.redials.redial = _REDIAL
         report, fail = self._news.report, self._news.end
         connections = BspConnections(
             machine, device, home.store, on_event=self._on_event, on_turn=self._pump, on_failure=fail

@@ -63,7 +63,8 @@ class Dials:
             redial: How long to wait.
         """
         self._rng = rng
-        self._redial = redial
+        self.redial = redial
+        """May be replaced."""
         self._wanted: dict[PublicKey, _Wanted] = {}
         self._earliest: Instant | None = None
 
@@ -126,10 +127,10 @@ class Dials:
         if wanted is None:
             return
         # BSP-DIAL: a connection that lasted starts the waits anew.
-        if lasted_ms >= self._redial.stable_ms:
+        if lasted_ms >= self.redial.stable_ms:
             wanted.failures = 0
         # Spec 11.2: 1 s doubling to 60 s.
-        wait_ms = min(RETRY_FIRST_MS << min(wanted.failures, _DOUBLINGS_MAX), self._redial.retry_ms_max)
+        wait_ms = min(RETRY_FIRST_MS << min(wanted.failures, _DOUBLINGS_MAX), self.redial.retry_ms_max)
         wanted.failures += 1
         # BSP-DIAL: between half the wait and all of it, so that peers of one dead node do not dial in step.
         wanted.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
