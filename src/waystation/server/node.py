@@ -61,6 +61,7 @@ from waystation.server.verifier import Verifier
 from waystation.server.written import Written
 from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
+from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
 
 __all__ = ["NodeServer", "run"]
@@ -124,6 +125,7 @@ class NodeServer:
             self._access,
             self._published.policy,
             self._proxies,
+            self._silence,
             RefusalLog(self._access).note,
         )
         self._hosts = build_hosts(context)
@@ -149,7 +151,7 @@ class NodeServer:
         self._certificates = Certificates(config, home, self._on_certificates)
         self._pages = self._public_pages(static)
         contexts = self._certificates.context
-        self._listeners = Listeners(config, contexts, self._hosts, self._hub, self._pages, self._proxies)
+        self._listeners = Listeners(config, contexts, self._hosts, self._hub, self._pages, self._proxies, self._silence)
         self._admin: AdminPort | None = None
         self.operations = self._operations()
 
@@ -262,6 +264,9 @@ class NodeServer:
         if self._access.refuses_identity(identity, time.time_ns() // 1_000):
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
+
+    def _silence(self) -> SilencePolicy:
+        return SilencePolicy(self._config.node.silence_ms)
 
     def _keep_soon(self, record: Record) -> None:
         self._commits.append(record)

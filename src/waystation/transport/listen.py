@@ -26,6 +26,7 @@ from waystation.transport.first_bytes import FirstBytes
 from waystation.transport.pipe import Pipe, Sink
 from waystation.transport.proxies import Proxies, ProxyFault
 from waystation.transport.proxy_header import PEEKED_BYTES, ProxyHeaderError, is_header, missing, source_of
+from waystation.transport.silence import SilencePolicy, limit_silence
 
 __all__ = ["HANDSHAKE_TIMEOUT_S", "UNNAMED_MAX", "Arrival", "BehindProxies", "Listener", "Unnamed", "why_not_bound"]
 
@@ -86,6 +87,7 @@ class Listener:
         arrive: Callable[[str], Arrival] | None = None,
         proxies: BehindProxies = BehindProxies(),  # noqa: B008 - immutable
         key_of: Callable[[str], str] = str,
+        silence: Callable[[], SilencePolicy] | None = SilencePolicy,
     ) -> None:
         """Describe a listener; ``open`` binds it.
 
@@ -98,12 +100,14 @@ class Listener:
                 It has ``HANDSHAKE_TIMEOUT_S``, TLS included, to settle.
             proxies: Who may name the client of a connection, and how.
             key_of: Returns what connections of a host are counted under, for ``close_oldest``.
+            silence: Returns how long the other side of a new connection may be silent; None for ever.
         """
         self._arrive = arrive if arrive is not None else partial(Pipe, cast("Sink", sink))
         self._admit = admit
         self._release = release
         self._context = context
         self._proxies = proxies
+        self._silence = silence
         self._unnamed = 0
         self._socket: socket.socket | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -291,6 +295,8 @@ class Listener:
                     ssl=self._context,
                     ssl_handshake_timeout=timeout_s,
                 )
+                if self._silence is not None:
+                    limit_silence(transport, self._silence())
                 await arrival.settled()
         except (OSError, ssl.SSLError, asyncio.CancelledError) as error:
             # The other side's doing, or ours in closing; counted as what it was: a handshake that ended.

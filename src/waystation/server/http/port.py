@@ -83,7 +83,10 @@ class HttpPort:
         proxies = BehindProxies()
         if self._proxies is not None:
             proxies = self._proxies.before(self._protocol, (self._setting,), arrive_unnamed)
-        listener = Listener(None, self._admission.admit, self._admission.release, context, arrive, proxies)
+        # Without a limit of silence: requests and the time between them have limits of their own.
+        listener = Listener(
+            None, self._admission.admit, self._admission.release, context, arrive, proxies, silence=None
+        )
         await listener.open(address.host, address.port)
         self._listener = listener
         self.url = f"{'http' if context is None else 'https'}://{Address(listener.host, listener.port)}"

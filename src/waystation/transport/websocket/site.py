@@ -22,6 +22,7 @@ from waystation.core.answers import HttpAnswer
 from waystation.transport.pipe import Sink
 from waystation.transport.proxies import Proxies, ProxyFault
 from waystation.transport.proxy_header import PEEKED_BYTES, is_header
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.websocket.cutter import Cutter, FrameListener
 from waystation.transport.websocket.liveness import LivenessSweep, LivenessTimeouts
 from waystation.transport.websocket.pipe import WebSocketPipe
@@ -61,7 +62,8 @@ class Endpoint(NamedTuple):
     """Whether its messages are text; ``WebSocketPipe`` says what becomes of a message of the other type."""
     message_bytes_max: int = MESSAGE_BYTES_MAX
     """A larger message closes with 1009."""
-    timeouts: LivenessTimeouts = LivenessTimeouts()
+    timeouts: LivenessTimeouts | None = None
+    """How long the other side may take; None for the policy of the site."""
     has_page: bool = False
     """Whether a plain GET of its path is answered as that of any other; else it gets 426."""
 
@@ -76,6 +78,7 @@ class WebSocketSite:
         proxies: Callable[[], Proxies] = Proxies,
         admit: Callable[[str], bool] = bool,
         report: Callable[[str, ProxyFault], None] = lambda _host, _fault: None,
+        silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
         """Describe a site; give ``arrive`` to its listener, and ``arrive_unnamed`` for connections of proxies.
 
@@ -85,15 +88,17 @@ class WebSocketSite:
             proxies: Returns those whose requests name their clients.
             admit: Asked about each client that a proxy names.
             report: Called with the address of a connection and what its proxy does wrong.
+            silence: Returns how long the other side of a new connection may be silent.
         """
         self._endpoints = dict(endpoints)
         self._answer = answer
         self._proxies = proxies
         self._admit = admit
         self.report = report
+        self._silence = silence
         self.frame_bytes_max = max(endpoint.message_bytes_max for endpoint in endpoints.values())
         """Larger frames are refused before anybody knows which endpoint they are for."""
-        self.sweep = LivenessSweep(endpoint.timeouts for endpoint in endpoints.values())
+        self.sweep = LivenessSweep(self._timeouts(endpoint) for endpoint in endpoints.values())
         self._loop = asyncio.get_running_loop()
 
     def arrive(self, address: str) -> "_Upgrade":
@@ -128,9 +133,12 @@ class WebSocketSite:
             arrival.address,
             text=endpoint.text,
             message_bytes_max=endpoint.message_bytes_max,
-            timeouts=endpoint.timeouts,
+            timeouts=self._timeouts(endpoint),
         )
         return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(), _Arrived(arrival))
+
+    def _timeouts(self, endpoint: Endpoint) -> LivenessTimeouts:
+        return endpoint.timeouts or LivenessTimeouts.of(self._silence())
 
     def _admits_client(self, request: WSUpgradeRequest, arrival: "_Upgrade", *, upgrades: bool) -> bool:
         """Admit the client that the request of a proxy names; the connection has that client's address from then on."""
