@@ -39,6 +39,8 @@ SETTLED_S: Final = 90.0
 """For what is under way when the load ends."""
 PROGRESS_S: Final = 10.0
 LOOK_S: Final = 0.2
+NOTICED_S: Final = 2.0
+"""What is sent so soon after the beginning of a fault may still be answered as before: nothing is said of it."""
 GROWN_MAX_KIB: Final = 64 * 1_024
 FILES_GROWN_MAX: Final = 16
 
@@ -117,7 +119,7 @@ class Run:
         self.ledger.note("begin", fault.name)
         try:
             await asyncio.to_thread(fault.begin)
-            began_s = time.monotonic()
+            began_s = time.monotonic() + min(NOTICED_S, lasts_s)
             await asyncio.sleep(lasts_s)
             window = Window(began_s, time.monotonic())
         finally:
@@ -229,7 +231,7 @@ class Run:
                 late = "not at all" if seen.back_s is None else f"{seen.back_s:.1f} s"
                 self.report.failures.append(f"{trial.fault}: {name} acknowledged again after {late}")
         if trial.node_ended:
-            self.report.failures.append(f"{trial.fault}: the node ended by itself: {self.node.log()[-600:]}")
+            self.report.failures.append(f"{trial.fault}: the node ended by itself: {self.node.errors()}")
 
     def _unlike_table(self, trial: Trial) -> list[str]:
         """Return each cell of a fault's row that is not what happened."""
@@ -266,7 +268,7 @@ class Run:
         failures = self.report.failures
         code = self.node.stop() if self.node.running else 0
         if code:
-            failures.append(f"exit code {code}: {self.node.log()[-600:]}")
+            failures.append(f"exit code {code}: {self.node.errors()}")
         check_store(self.node.store)
         for load in self.loads:
             kept = load.kept_at_node(self.node.store)
