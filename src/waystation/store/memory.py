@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from waystation.core.records import STORE_ID_BYTES, Change, Record, StoreState
+from waystation.core.records import STORE_ID_BYTES, Change, DamagedRow, Record, StoreState
 from waystation.store.memory_packets import EPOCH_BYTES, MemoryPackets
 
 __all__ = ["MemoryStore"]
@@ -60,6 +60,10 @@ class MemoryStore:
             keys = self._sorted_keys[table] = sorted(kept)
         first = bisect_left(keys, start)
         return iter([(key, kept[key]) for key in keys[first : first + count_max]])
+
+    def damaged(self, table: str) -> Sequence[DamagedRow]:  # noqa: ARG002 - whatever is asked for
+        """Return nothing: memory does not rot."""
+        return ()
 
     def state(self) -> StoreState:
         """Return the id given at construction, and the number of commits."""

@@ -25,6 +25,8 @@ __all__ = ["GET_STATE", "SCHEMA_VERSION", "check_file", "look_at_file", "prepare
 SCHEMA_VERSION: Final = 3
 """Version of the layout that this module writes."""
 
+_STATE_SINCE: Final = 3  # the first version with store_state
+
 GET_STATE: Final = "SELECT store_id, generation FROM store_state"
 
 _APPLICATION_ID: Final = 0x57415953  # "WAYS", so that file(1) and this module recognise the file
@@ -87,7 +89,7 @@ def look_at_file(path: Path) -> StoreState | None:
     """
     try:
         with contextlib.closing(_read_only(path)) as connection:
-            if _version_of(connection, path) < SCHEMA_VERSION:
+            if _version_of(connection, path) < _STATE_SINCE:
                 return None
             return StoreState._make(connection.execute(GET_STATE).fetchone())
     except sqlite3.Error as error:
