@@ -42,6 +42,9 @@ static int copy_of(const struct file *file, int flags)
    Return 0 when the process has no descriptor left for that: what was not copied is then copied with the next sync. */
 static int copy(int fd, const struct file *file, int flags, int64_t from, int64_t to)
 {
+    static __typeof__(&pread) real_pread; /* that of the other shims may fail */
+    if (!real_pread)
+        real_pread = (__typeof__(&pread))dlsym(RTLD_NEXT, "pread");
     static char data[COPY_BYTES];
     char link[64];
     struct stat now;
@@ -59,7 +62,7 @@ static int copy(int fd, const struct file *file, int flags, int64_t from, int64_
     to = to < now.st_size ? to : now.st_size;
     while (from < to) {
         size_t most = (size_t)(to - from < COPY_BYTES ? to - from : COPY_BYTES);
-        ssize_t size = pread(source, data, most, from);
+        ssize_t size = real_pread(source, data, most, from);
         if (size <= 0 || pwrite(target, data, (size_t)size, from) != size)
             abort();
         from += size;
