@@ -35,7 +35,7 @@ class Redial(NamedTuple):
     """How long to wait between the dials of one peer; the defaults are those of a node, which has many peers."""
 
     retry_ms_max: int = 60_000
-    stable_ms: int = 30_000
+    stable_ms: int = 5_000
     """A connection that lasted so long starts the waits from the beginning."""
 
 
