@@ -1,16 +1,16 @@
-"""Durable changes in ``Append`` and ``Commit`` effects, and the store interface that writes them.
+"""Durable changes in ``Commit`` effects, and the store interface that writes them.
 
 A record is one key and value in a named table; a record without a value deletes the key. A store does not interpret
 keys and values; the package that uses a table defines them. Packets need queries, so they have their own changes
 (``core.packets``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from waystation.core.packets import PacketChange, PacketReader
 
-__all__ = ["STORE_ID_BYTES", "Change", "DamagedRow", "Record", "Store", "StoreState"]
+__all__ = ["STORE_ID_BYTES", "Change", "DamagedRow", "Record", "Store", "StoreState", "newest"]
 
 STORE_ID_BYTES: Final = 16
 
@@ -28,6 +28,22 @@ class Record(NamedTuple):
 
 Change = Record | PacketChange
 """One thing a store writes."""
+
+
+def newest(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return changes without the records that a later one of the same key replaces; the rest keeps its order.
+
+    For changes that a store refused and that are asked for again together with younger ones.
+    """
+    records: dict[tuple[str, bytes], Record] = {}
+    others: list[Change] = []
+    for change in changes:
+        if isinstance(change, Record):
+            records.pop((change.table, change.key), None)
+            records[change.table, change.key] = change
+        else:
+            others.append(change)
+    return (*others, *records.values())
 
 
 class DamagedRow(NamedTuple):

@@ -3,8 +3,8 @@
 ``run`` returns the exit code of ``waystation serve``. SIGTERM and SIGINT start draining: new connections are refused,
 and open exchanges may end within ``[node] drain_ms``. Then all connections close and the journal is sealed. SIGHUP
 reloads certificates and the settings that can change at run time. A second SIGTERM or SIGINT ends the process at once
-(exit 1): the journal's last second is lost, acknowledged records are not. If the store rejects a write, the node stops
-(exit 5), because it could no longer store what it acknowledges.
+(exit 1): the journal's last second is lost, acknowledged records are not. While the store refuses writes the node goes
+on: what needs the disk is refused with each protocol's own word, and taken again when the store is (NODE-REFUSED).
 """
 
 import asyncio
@@ -24,7 +24,6 @@ import structlog
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
-from waystation.core.records import Record
 from waystation.engine.access import Access
 from waystation.engine.admission import Admission, AdmissionLimits
 from waystation.engine.bans import BanList
@@ -99,7 +98,6 @@ class NodeServer:
         self._home = home
         self._stop = asyncio.Event()
         self._signalled = False
-        self._failure: HostError | None = None
         self._key_pair = home.key_pair()
         self._store = open_store(config, home)
         self._written = Written(config.journal, home, self._key_pair.public[:NODE_ID_BYTES])
@@ -108,10 +106,11 @@ class NodeServer:
         self._connection_log = ConnectionLog(config.node.connection_log, self._recorder)
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
-        self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        self._failures = FailureLog(monotonic_now)
+        self._commits = GroupCommit(self._store, self._failures)
         self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
-        self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
+        self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
         self._policy = self._published.policy
         self._proxy_faults = ProxyFaults(self._recorder)
         self._proxies = ProxyRules(config.node, self._proxy_faults)
@@ -138,7 +137,6 @@ class NodeServer:
         self._verifier = Verifier()
         outlets = {name: outlet for name, host in self._hosts.items() if (outlet := host.outlet()) is not None}
         self._dialler = Dialler(outlets)
-        self._failures = FailureLog(monotonic_now)
         self._hub = Hub(
             self._node,
             self._commits,
@@ -179,7 +177,7 @@ class NodeServer:
             watching = [asyncio.create_task(self._watch_key()), asyncio.create_task(self._published.watch())]
             watching.append(asyncio.create_task(self._clock.watch()))
             sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
-            watching.append(asyncio.create_task(sampler.watch()))
+            watching += [asyncio.create_task(sampler.watch()), asyncio.create_task(self._commits.watch())]
             watching.append(asyncio.create_task(self._certificates.watch()))
             if self._mark is not None:
                 watching.append(asyncio.create_task(self._mark.watch()))
@@ -189,9 +187,6 @@ class NodeServer:
             await self._drain()
         finally:
             await self._close()
-        if self._failure is not None:
-            _log.error("node.failed", error=str(self._failure))
-            return self._failure.exit_code
         _log.info("node.stopped")
         return 0
 
@@ -271,18 +266,6 @@ class NodeServer:
 
     def _silence(self) -> SilencePolicy:
         return SilencePolicy(self._config.node.silence_ms)
-
-    def _keep_soon(self, record: Record) -> None:
-        self._commits.append(record)
-        self._commits.flush()
-
-    def _on_committed(self) -> None:
-        self._hub.release_committed()
-
-    def _on_store_failure(self, error: HostError) -> None:
-        self._failure = error
-        self.operations.failed = True
-        self._stop.set()
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -66,7 +66,6 @@ class Operations:
     clock: ClockWatch
     started_at: float = field(default_factory=time.monotonic)
     draining: bool = False
-    failed: bool = False
     reload_refused: str = ""
     """Why the last reload was refused; empty once one succeeds."""
 
@@ -92,7 +91,7 @@ class Operations:
             status,
             self.clock.trouble() or clock_trouble(self.home, now),
             now.timestamp(),
-            failed=self.failed,
+            fault=self.commits.health.view(),
             reload_refused=self.reload_refused,
             proxies=self.proxy_troubles(),
         )
@@ -168,7 +167,7 @@ class Operations:
 
     def ready(self) -> bool:
         """Return whether peers are served: listeners bound, store writable, not draining."""
-        return not self.draining and not self.failed
+        return not self.draining and self.commits.health.fault is None
 
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""
@@ -181,8 +180,9 @@ class Operations:
             LocalError: The ban is not well formed, or the list is full.
             HostError: The store refused.
         """
-        await self.commits.wait_for(self.commits.append(self.ban_list.add(ban)))
+        record = self.ban_list.add(ban)
         self.review()
+        await self.commits.write(record)
         _log.info("ban.added", **_shown(ban.subject), reason=ban.reason)
 
     def review(self) -> None:
@@ -195,7 +195,7 @@ class Operations:
         record = self.ban_list.lift(subject)
         if record is None:
             return False
-        await self.commits.wait_for(self.commits.append(record))
+        await self.commits.write(record)
         _log.info("ban.lifted", **_shown(subject))
         return True
 

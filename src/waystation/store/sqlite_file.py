@@ -6,13 +6,14 @@ docs/decisions has the measurements.
 """
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from waystation.core.errors import HostError
+from waystation.core.errors import STORE_EXIT_CODE, StoreFault, StoreFaultKind
 
 __all__ = [
     "ROWS_PER_STATEMENT_MAX",
@@ -21,12 +22,10 @@ __all__ = [
     "connect",
     "in_chunks",
     "is_damage",
+    "kind_of",
     "make_private",
     "refused",
 ]
-
-STORE_EXIT_CODE: Final = 5
-"""Of a process that cannot use its store (exit codes of docs/operating.md)."""
 
 ROWS_PER_STATEMENT_MAX: Final = 128
 """Rows written or looked up by one statement. SQLite allows 32,766 values in one (since 3.32), a packet has 16."""
@@ -126,7 +125,51 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def refused(path: Path, what: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> HostError:
+def refused(path: Path, what: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFault:
     """Return the error that names the failed operation and its cause."""
     why = error.strerror if isinstance(error, OSError) else error
-    return HostError(f"the store {path} {what}: {why}", exit_code=STORE_EXIT_CODE)
+    kind = kind_of(error)
+    words = f"{_WORDS[kind]} ({why})" if kind in _WORDS else why
+    return StoreFault(f"the store {path} {what}: {words}", kind)
+
+
+def kind_of(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFaultKind:
+    """Return what an error of SQLite or of the operating system says about the disk."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreFaultKind.DAMAGED
+    if isinstance(error, OSError):
+        return _OF_ERRNO.get(error.errno or 0, StoreFaultKind.IO)
+    code = getattr(error, "sqlite_errorcode", None)  # absent where Python itself refuses, as on a closed connection
+    if code is None:
+        return StoreFaultKind.OTHER
+    return _OF_EXTENDED.get(code) or _OF_PRIMARY.get(code & 0xFF, StoreFaultKind.OTHER)
+
+
+_OF_PRIMARY: Final = {
+    sqlite3.SQLITE_BUSY: StoreFaultKind.BUSY,
+    sqlite3.SQLITE_LOCKED: StoreFaultKind.BUSY,
+    sqlite3.SQLITE_FULL: StoreFaultKind.FULL,
+    sqlite3.SQLITE_IOERR: StoreFaultKind.IO,
+    sqlite3.SQLITE_CANTOPEN: StoreFaultKind.IO,
+    sqlite3.SQLITE_PROTOCOL: StoreFaultKind.IO,
+    sqlite3.SQLITE_READONLY: StoreFaultKind.READ_ONLY,
+    sqlite3.SQLITE_PERM: StoreFaultKind.READ_ONLY,
+    sqlite3.SQLITE_CORRUPT: StoreFaultKind.DAMAGED,
+    sqlite3.SQLITE_NOTADB: StoreFaultKind.DAMAGED,
+}
+_OF_EXTENDED: Final = {sqlite3.SQLITE_READONLY_DBMOVED: StoreFaultKind.GONE}
+_OF_ERRNO: Final = {
+    errno.ENOSPC: StoreFaultKind.FULL,
+    errno.EDQUOT: StoreFaultKind.FULL,
+    errno.EROFS: StoreFaultKind.READ_ONLY,
+    errno.EACCES: StoreFaultKind.READ_ONLY,
+    errno.EPERM: StoreFaultKind.READ_ONLY,
+    errno.ENOENT: StoreFaultKind.GONE,
+    errno.ENOTDIR: StoreFaultKind.GONE,
+}
+_WORDS: Final = {
+    StoreFaultKind.FULL: "the disk is full",
+    StoreFaultKind.IO: "the disk failed",
+    StoreFaultKind.READ_ONLY: "it may not be written",
+    StoreFaultKind.GONE: "it was deleted or moved",
+}
