@@ -18,7 +18,9 @@ from waystation.transport.websocket.dial import WebSocketDialler
 
 __all__ = ["STABLE_S", "Connected", "Disconnected", "RelayList"]
 
-STABLE_S: Final = 30.0  # a connection that lasted so long makes the next retry a quick one
+# Long enough that a relay that ends everybody at once is not dialled in a loop, and so short that one which is
+# restarted a few times in a minute finds its clients back at each start.
+STABLE_S: Final = 5.0
 
 
 class Connected(NamedTuple):

@@ -157,8 +157,8 @@ class NodeServer:
         """Run from bound ports to the last closed file; return the exit code."""
         asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
         try:
-            if self._mark is not None:
-                await self._mark.begin()
+            if self._mark is not None and (fault := await self._mark.begin()) is not None:
+                self._commits.health.begin(fault)
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()

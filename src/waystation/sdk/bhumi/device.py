@@ -49,7 +49,7 @@ __all__ = ["LEAVE_S", "Device"]
 
 LEAVE_S: Final = 10.0
 """How long a relay that the device has left is kept for the requests under way there."""
-STANDS_S: Final = 30.0
+STANDS_S: Final = 5.0
 """How long a connection must have stood before the next break is the first one again."""
 _LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
 _NEXT_RELAY_S: Final = 1.0  # ours: no reason to wait long for one relay because another failed

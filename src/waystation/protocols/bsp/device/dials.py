@@ -16,7 +16,7 @@ __all__ = ["Dials", "kind_of_url"]
 
 RETRY_FIRST_MS: Final = 1_000
 RETRY_MAX_MS: Final = 60_000
-STABLE_MS: Final = 30_000  # a connection that lasted so long starts the waits from the beginning
+STABLE_MS: Final = 5_000  # a connection that lasted so long starts the waits from the beginning
 _DOUBLINGS_MAX: Final = 6  # 64 s, more than the longest wait
 _KINDS: Final = {"bsp+tls": "tls", "bsp+wss": "wss", "bsp+tcp": "plain"}
 
@@ -117,7 +117,7 @@ class Dials:
         wanted = self._wanted.get(key)
         if wanted is None:
             return
-        # BSP-DIAL: a connection that lasted 30 s starts the waits anew.
+        # BSP-DIAL: a connection that lasted 5 s starts the waits anew.
         if lasted_ms >= STABLE_MS:
             wanted.failures = 0
         # Spec 11.2: 1 s doubling to 60 s.
