@@ -24,7 +24,6 @@ import structlog
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
-from waystation.core.records import Store
 from waystation.engine.access import Access
 from waystation.engine.admission import Admission, AdmissionLimits
 from waystation.engine.bans import BanList
@@ -36,6 +35,7 @@ from waystation.server.config.access_checks import access_rules
 from waystation.server.config.load import changes, reload_config
 from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
+from waystation.server.damaged_rows import open_store
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.failures.log import FailureLog
@@ -60,7 +60,6 @@ from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
-from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
@@ -100,9 +99,7 @@ class NodeServer:
         self._stop = asyncio.Event()
         self._signalled = False
         self._key_pair = home.key_pair()
-        self._store: Store = (
-            MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
-        )
+        self._store = open_store(config, home)
         self._written = Written(config.journal, home, self._key_pair.public[:NODE_ID_BYTES])
         rng = SystemEntropy()
         self._recorder = Recorder(self._written.note, rng, self._written.keep)
