@@ -37,7 +37,7 @@ from starlette.routing import Route
 
 from waystation.core.errors import HostError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 from waystation.engine.admission import address_key
 from waystation.server.box.refusals import BoxRefusal, BoxRefusedError
 from waystation.server.box.store import FILE_BYTES_MAX, Action, BoxStore, Holder
@@ -142,7 +142,7 @@ class _Api:
         bucket, limits = self._bad.get(address), self._store.limits
         rate = limits.bad_tokens_per_minute
         if bucket is None:
-            while len(self._bad) >= limits.bad_token_addresses:
+            for _ in range(surplus(len(self._bad) + 1, limits.bad_token_addresses)):
                 self._bad.popitem(last=False)
             bucket = self._bad[address] = TokenBucket(rate, rate, self._clock(), period_s=_WINDOW_S)
         bucket.change(rate, rate)  # a reload has replaced it, perhaps
