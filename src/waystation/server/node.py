@@ -25,7 +25,6 @@ import structlog
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
-from waystation.core.records import Store
 from waystation.engine.access import Access
 from waystation.engine.admission import Admission, AdmissionLimits, address_key
 from waystation.engine.bans import BanList
@@ -37,6 +36,7 @@ from waystation.server.config.access_checks import access_rules
 from waystation.server.config.load import changes, reload_config
 from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
+from waystation.server.damaged_rows import open_store
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.failures.log import FailureLog
@@ -61,7 +61,6 @@ from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
-from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
@@ -101,17 +100,15 @@ class NodeServer:
         self._stop = asyncio.Event()
         self._signalled = False
         self._key_pair = home.key_pair()
-        self._store: Store = (
-            MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
-        )
+        self._store = open_store(config, home)
         self._written = Written(config.journal, home, self._key_pair.public[:NODE_ID_BYTES])
         rng = SystemEntropy()
         self._recorder = Recorder(self._written.note, rng, self._written.keep)
         self._connection_log = ConnectionLog(config.node.connection_log, self._recorder)
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
-        self._failures = FailureLog(monotonic_now)
-        self._commits = GroupCommit(self._store, self._failures)
+        self.failures = FailureLog(monotonic_now)
+        self._commits = GroupCommit(self._store, self.failures)
         self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
@@ -147,7 +144,7 @@ class NodeServer:
             self._commits,
             verifier=self._verifier,
             dialler=self._dialler,
-            failures=self._failures,
+            failures=self.failures,
             wall_us=self._clock.wall_us,
         )
         self._clock.on_step = self._hub.plan_turn  # deadlines that are times of day have moved
@@ -160,10 +157,10 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(self.failures.on_loop_exception)
         try:
-            if self._mark is not None:
-                await self._mark.begin()
+            if self._mark is not None and (fault := await self._mark.begin()) is not None:
+                self._commits.health.begin(fault)
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()
@@ -392,7 +389,8 @@ class NodeServer:
 async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:
     server = NodeServer(config, home, static)  # needs the running loop
     gc.freeze()  # what exists now stays
-    return await server.serve()
+    with server.failures.hooked():
+        return await server.serve()
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:

@@ -28,6 +28,7 @@ from waystation.server.status.disk import disk_view
 from waystation.server.status.trouble import troubles
 from waystation.server.status.wall_clock import clock_trouble
 from waystation.server.written import Written
+from waystation.store.damage import Damage
 from waystation.version import __version__
 
 __all__ = ["Operations"]
@@ -58,6 +59,8 @@ class Operations:
     commits: GroupCommit
     urls: Callable[[], dict[str, str]]
     """Returns where every listener is reached, by name."""
+    damage: Damage = field(default_factory=Damage)
+    """The damaged rows of the store."""
     proxy_troubles: Callable[[], list[str]]
     """Returns a sentence for each thing that proxies did wrong lately."""
     clock: ClockWatch
@@ -105,6 +108,7 @@ class Operations:
             "datagrams": {name: counts._asdict() for name, counts in self.listeners.datagrams().items()},
             "totals": self.recorder.totals(),
             "written": self.written.counts(),
+            "damaged": {"now": self.damage.counts(), "met": self.damage.totals()},
             "policy": self.policy_reader.status(),
             "relays": self.policy_reader.relays(),
         }

@@ -12,7 +12,11 @@ def status(**changes):
     changes.setdefault("clock", {"steps": 2, "shift_s": -3.5})
     empty = {name: {} for name in ("sizes", "traffic", "datagrams", "written")}
     policy = {"sizes": {"rules": 0}, "matches": [], "age_s": None}
-    return {"uptime_s": 12.5, "totals": totals, "policy": policy, "relays": [], "certificates": []} | empty | changes
+    return (
+        {"uptime_s": 12.5, "totals": totals, "policy": policy, "relays": [], "certificates": [], "damaged": {"met": {}}}
+        | empty
+        | changes
+    )
 
 
 def series(document, *limits):
@@ -117,3 +121,11 @@ def test_limits_are_shown_with_what_is_taken_of_them():
     assert [key for key in shown if key[0] == "waystation_limit_use"] == [
         ("waystation_limit_use", (("limit", "limits.bhumi.presences"),))
     ]
+
+
+def test_damaged_rows_are_counted_by_table():
+    """Those that were mended since stay counted (NODE-ROT)."""
+    found = series(status(damaged={"met": {"bans": 1, "packets": 10}, "now": {"packets": 3}}))
+
+    assert found["waystation_store_rows_damaged_total", (("table", "packets"),)] == 10
+    assert found["waystation_store_rows_damaged_total", (("table", "bans"),)] == 1

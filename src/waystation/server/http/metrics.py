@@ -68,6 +68,14 @@ class _NodeCollector(Collector):
         yield _certificate_metric(counts)
         yield from _datagram_metrics(counts)
         yield from _policy_metrics(counts)
+        damaged = CounterMetricFamily(
+            "waystation_store_rows_damaged",
+            "Rows of the store that are not as they were written, each counted once.",
+            labels=["table"],
+        )
+        for table, number in counts["damaged"]["met"].items():
+            damaged.add_metric([table], number)
+        yield damaged
         rows = CounterMetricFamily(
             "waystation_written_rows", "Rows for the pipeline: written, dropped or lost.", labels=["file", "fate"]
         )

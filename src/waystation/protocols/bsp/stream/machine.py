@@ -79,25 +79,22 @@ class BspMachine:
         self._key_pair = key_pair
         self._rng = rng
         self._plain_peer = plain_peer
-        self._admits = admits
-        self._is_unlimited = is_unlimited
+        self._admits, self._is_unlimited = admits, is_unlimited
         self._limits = limits or InForce(DEFAULT_LIMITS)
         self._rate_limits = rate_limits
         self._arrivals: dict[PublicKey, TokenBucket] = {}
         """By key of the table of peers."""
         self._certificates: dict[str, bytes] = {}
-        self._dials = Dials(rng)
-        self._sessions = Sessions(device, key_pair.public, self._dials, self._limits)
+        self.redials = Dials(rng)
+        self._sessions = Sessions(device, key_pair.public, self.redials, self._limits)
         for key, url in (dials or {}).items():
             self.dial(key, url)
         self._may_be_due: dict[PublicKey, None] = {}
         """Peers for whom something may be due."""
         self._now = Instant(0)
         self._retiring = False
-        self._ticket = 0
-        """Of the last commit that was asked for."""
-        self._saved = 0
-        """Of the last one that is on disk."""
+        self._ticket = self._saved = 0
+        """Of the last commit that was asked for, and of the last one that is on disk."""
         self._commits = Commits()
 
     # Inputs
@@ -134,7 +131,7 @@ class BspMachine:
         """
         self._now = now
         key = decode_key_hex(name)
-        url = self._dials.url_of(key)
+        url = self.redials.url_of(key)
         if url is None:
             self._sessions.reject(peer, Refusal.REPLACED, key)
             return
@@ -150,7 +147,7 @@ class BspMachine:
         ours = None
         if kind != "plain":
             ours = Dialler(self._key_pair, self._rng.randbytes(NONCE_BYTES), key, certificate)
-        began_at = self._dials.began_at(key)
+        began_at = self.redials.began_at(key)
         reader = RecordReader(self.device.profile)
         session = Session(peer, kind, reader, now, handshake=ours, key=key, began_at=began_at)
         self._sessions.enter(session, now)
@@ -245,13 +242,13 @@ class BspMachine:
         self.device.wake(now)
         self._commits.wake(now)
         if not self._retiring:
-            self._sessions.effects += self._dials.begin(now)
+            self._sessions.effects += self.redials.begin(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
         times = [self._sessions.alarms.next_at(), self.device.deadline(), self._commits.again_at]
         if not self._retiring:
-            times.append(self._dials.deadline())
+            times.append(self.redials.deadline())
         return min((at for at in times if at is not None), default=None)
 
     def take(self) -> list[Effect]:
@@ -301,11 +298,11 @@ class BspMachine:
         Raises:
             LocalError: The address has no scheme of ours.
         """
-        self._dials.add(key, url, is_connected=key in self._sessions.open)
+        self.redials.add(key, url, is_connected=key in self._sessions.open)
 
     def undial(self, key: PublicKey) -> None:
         """Dial a peer no more; an open connection stays."""
-        self._dials.remove(key)
+        self.redials.remove(key)
 
     def connected(self) -> dict[PublicKey, str]:
         """Return the kind of connection of each peer that has one."""
@@ -357,7 +354,7 @@ class BspMachine:
             "handshakes": len(self._sessions.handshakes),
             "connected": len(self._sessions.open),
             "ending": len(self._sessions.ending),
-            "dialled": len(self._dials),
+            "dialled": len(self.redials),
             **self.device.sizes(),
         }
 
