@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import structlog
@@ -25,7 +26,7 @@ from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
 from waystation.engine.access import Access
-from waystation.engine.admission import Admission, AdmissionLimits
+from waystation.engine.admission import Admission, AdmissionLimits, address_key
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
@@ -128,6 +129,7 @@ class NodeServer:
             self._proxies,
             self._silence,
             RefusalLog(self._access).note,
+            self._note_met,
         )
         self._hosts = build_hosts(context)
         relays = {name: host.relay for name, host in self._hosts.items()}
@@ -273,6 +275,9 @@ class NodeServer:
 
     def _silence(self) -> SilencePolicy:
         return SilencePolicy(self._config.node.silence_ms)
+
+    def _note_met(self, table: str, refusal: Enum, address: str) -> None:
+        self._recorder.refused_in_memory(table, refusal, monotonic_now(), address_key(address))
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
