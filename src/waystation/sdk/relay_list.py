@@ -7,18 +7,16 @@ waits. The pause doubles each time, with jitter, and is reset by a connection th
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from waystation.core.errors import HostError, LocalError
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import STABLE_S, Backoff, Pause
 from waystation.sdk.connection import Connection, Ended
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
-__all__ = ["STABLE_S", "Connected", "Disconnected", "RelayList"]
-
-STABLE_S: Final = 30.0  # a connection that lasted so long makes the next retry a quick one
+__all__ = ["Connected", "Disconnected", "RelayList"]
 
 
 class Connected(NamedTuple):
@@ -68,6 +66,7 @@ class RelayList(ABC):
         """
         self._on_event = on_event
         self._backoff = backoff
+        self._pausing = Pause()
         self._text = text
         self._message_bytes_max = message_bytes_max
         self._tls = tls
@@ -116,6 +115,12 @@ class RelayList(ABC):
         """Begin to connect, and go on for ever."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def reconnect(self) -> None:
+        """Try now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
+        if not self.connected:
+            self._backoff.reset()
+            self._pausing.end()
 
     async def aclose(self) -> None:
         """End the connection; safe to call twice."""
@@ -204,7 +209,7 @@ class RelayList(ABC):
 
     async def _pause(self, url: str, up_s: float | None, retry_s: float) -> None:
         self._on_event(Disconnected(url, self._failure, up_s, retry_s))
-        await asyncio.sleep(retry_s)
+        await self._pausing.wait(retry_s)
 
     async def _connect(self, url: str, dialler: WebSocketDialler) -> float | None:
         """Connect and stay connected; return for how many seconds the connection was established, or None."""

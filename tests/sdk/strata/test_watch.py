@@ -115,3 +115,18 @@ def test_relay_has_answered_once_it_spoke_as_one():
         found.append(watched.watch.answered)
 
     assert found == [False, False, False, True, True]
+
+
+def test_one_silence_is_one_failure():
+    """Forty packets that one pause of the relay leaves unanswered do not ban it; ten pauses in a row do."""
+    watched = Watched()
+    for _ in range(40):
+        watched.watch.note(PublishUnknown("p1", b""))
+
+    assert watched.changes == []
+
+    for _ in range(9):
+        watched.now_s += 10
+        watched.watch.note(PublishUnknown("p1", b""))
+
+    assert watched.changes == [State.BLACKLISTED]
