@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import sys
 import time
 import urllib.request
 
@@ -75,7 +76,7 @@ class Rig:
         """Return how many connections of each protocol the node has."""
         with self.wire.near, urllib.request.urlopen(self.node.address_of("admin") + "/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        names = {f'waystation_connections{{protocol="{name}"}}': name for name in STREAMS}
+        names = {f'waystation_size{{protocol="{name}",thing="connections"}}': name for name in STREAMS}
         found = (line.rpartition(" ") for line in lines)
         return {names[name]: int(float(count)) for name, _, count in found if name in names}
 
@@ -83,7 +84,9 @@ class Rig:
         """Drop everything until both sides know it; return for each side and protocol after how many seconds."""
         began_s = time.monotonic()
         clients, node = {}, {}
-        while time.monotonic() - began_s < PATIENCE_S and not (len(clients) == len(LOADS) and len(node) == len(STREAMS)):
+        while time.monotonic() - began_s < PATIENCE_S and not (
+            len(clients) == len(LOADS) and len(node) == len(STREAMS)
+        ):
             for protocol, at_s in self.ledger.disconnects:
                 if at_s > began_s:
                     clients.setdefault(protocol, round(at_s - began_s, 1))
@@ -123,7 +126,7 @@ async def rigged(folder):
 def judge(noticed, back):
     """Assert that all of them were in time, and print the seconds."""
     clients, node = noticed
-    print(f"\nclients: {clients}\nnode: {node}\nback: {back}")
+    sys.stdout.write(f"\nclients: {clients}\nnode: {node}\nback: {back}\n")
     assert set(clients) == {make.protocol for make in LOADS}
     assert set(node) == set(STREAMS)
     assert max(*clients.values(), *node.values()) <= NOTICED_S

@@ -13,6 +13,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.sdk.backoff import Backoff
 from waystation.sdk.connection import Connection, Ended
 from waystation.sdk.errors import RelayUnreachableError
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
@@ -56,6 +57,7 @@ class RelayList(ABC):
         text: bool,
         message_bytes_max: int,
         tls: TlsContext | None,
+        silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
         """Prepare.
 
@@ -65,17 +67,21 @@ class RelayList(ABC):
             text: Whether messages are text; else binary.
             message_bytes_max: Of a message from a relay.
             tls: Context for ``wss``; None means the system's authorities.
+            silence: How long a relay may be silent.
         """
         self._on_event = on_event
         self._backoff = backoff
         self._text = text
         self._message_bytes_max = message_bytes_max
         self._tls = tls
+        self._silence = silence
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._established = asyncio.Event()
         self._attempted = asyncio.Event()
         self._dialled_at = 0.0
+        self._waited_s = 0.0
+        """How long the last try waited for an answer, 0 when there was one."""
         self._established_at: float | None = None
         self._url = ""
         self._failure = "no connection yet"
@@ -184,17 +190,22 @@ class RelayList(ABC):
         self._on_event(self._fatal)
 
     async def _rounds(self) -> None:
-        dialler = WebSocketDialler(text=self._text, message_bytes_max=self._message_bytes_max, context=self._tls)
+        dialler = WebSocketDialler(
+            text=self._text,
+            message_bytes_max=self._message_bytes_max,
+            context=self._tls,
+            silence=lambda: self._silence,
+        )
         while candidates := self._candidates():
             for url in candidates:
                 up_s = await self._connect(url, dialler)
                 while self._tries_again(url):
-                    await self._pause(url, up_s, self._backoff.next_s())
+                    await self._pause(url, up_s, self._backoff.next_s(self._waited_s))
                     up_s = await self._connect(url, dialler)
                 last = up_s is not None or url == candidates[-1]
                 if last and self._candidates():
                     self._attempted.set()
-                await self._pause(url, up_s, self._backoff.next_s() if last else 0.0)
+                await self._pause(url, up_s, self._backoff.next_s(self._waited_s) if last else 0.0)
                 if last:
                     break
 
@@ -209,6 +220,7 @@ class RelayList(ABC):
     async def _connect(self, url: str, dialler: WebSocketDialler) -> float | None:
         """Connect and stay connected; return for how many seconds the connection was established, or None."""
         self._url, self._dialled_at = url, asyncio.get_running_loop().time()
+        self._waited_s = 0.0
         connection = self._connection = self._make(url)
         try:
             await dialler.dial(url, connection)
@@ -216,6 +228,7 @@ class RelayList(ABC):
             self._failure = self._why_ended(await asyncio.shield(connection.ended))
         except (HostError, LocalError) as error:
             self._failure = str(error)
+            self._waited_s = asyncio.get_running_loop().time() - self._dialled_at
         finally:
             connection.close()
             await connection.wait_closed()

@@ -43,6 +43,7 @@ from waystation.sdk.bhumi.state import BhumiState
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
 from waystation.transport.dial import RelayUrl
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 
 __all__ = ["LEAVE_S", "Device"]
@@ -78,6 +79,7 @@ class Device:
         gives_up: bool = False,
         poll_s: float = 0.5,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a device.
 
@@ -99,6 +101,7 @@ class Device:
             gives_up: End when the only relay refuses this identity before any has taken it.
             poll_s: How soon an invite made by another program can be used.
             clock: Unix seconds, for what is signed with a date.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: An address cannot be read, or there is neither an address nor a book.
@@ -108,6 +111,7 @@ class Device:
         self._state = state
         self._findable = findable
         self._tls = tls
+        self._silence = SilencePolicy.of_seconds(silence_s)
         self._original_relay = original_relay
         self._on_event = on_event or (lambda _: None)
         self._clock = clock
@@ -119,6 +123,8 @@ class Device:
         if probes and book is not None and quality is not None:
             self._prober = Prober(self._choice, quality, tls, source, findable=findable)
         self._backoff = backoff or Backoff(source, first_s=0.5, cap_s=30.0)
+        self._waited_s = 0.0
+        """How long the last try waited for an answer, 0 when there was one."""
         self._poll_s = poll_s
         self._connection: Listener | None = None
         self._runs = False
@@ -185,9 +191,11 @@ class Device:
                 relay = self._choice.next()
                 if relay is None:
                     return "", "no relay is known"
+                began_s, self._waited_s = asyncio.get_running_loop().time(), 0.0
                 try:
                     self._adopt(await self._connect(relay, only_public=self._choice.by_gossip(relay)))
                 except HostError as error:
+                    self._waited_s = asyncio.get_running_loop().time() - began_s
                     return str(relay), str(error)
         return await self._serve()
 
@@ -200,6 +208,7 @@ class Device:
             relay_id=self._choice.advertised_id(relay),
             on_event=self._on_connection_event,
             clock=self._clock,
+            silence=self._silence,
         )
         try:
             await connection.dial(self._tls, only_public=only_public)
@@ -232,7 +241,7 @@ class Device:
 
     async def _pause(self, relay: str, reason: str) -> None:
         """Wait before the next try, until a move has found a place at the latest."""
-        retry_s = self._backoff.next_s()
+        retry_s = self._backoff.next_s(self._waited_s)
         if self._choice.has_others:
             retry_s = min(retry_s, _NEXT_RELAY_S)
         self._on_event(Disconnected(relay, reason, retry_s))

@@ -1,9 +1,8 @@
 """A client of several Strata relays: it publishes to the best ones, reads from several, and verifies what they send.
 
 Each relay's own client checks its packets. This module delivers each packet once, with the earliest ``received_at`` of
-any relay. Observations of each relay are stored in the table of scores and decide which relay is used next. Probes find
-relays that drop packets silently. Churn tries relays from bootstrap data.
-Spec: RFC-0004 7; specs/strata.md 7, 18, 19.
+any relay. Observations of relays are stored in the table of scores and decide which one is used next. Probes find those
+that drop packets silently. Churn tries relays from bootstrap data. Spec: RFC-0004 7; specs/strata.md 7, 18, 19.
 """
 
 import asyncio
@@ -58,6 +57,7 @@ from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
 from waystation.sdk.strata.watch import Pinged, RelayWatch
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S
 
 __all__ = ["EVERYTHING", "ManyRelays"]
 
@@ -88,6 +88,7 @@ class ManyRelays:
         on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe the client; relays of the table are known, ``urls`` are added to it once they have answered.
 
@@ -107,10 +108,10 @@ class ManyRelays:
             on_connection: Gets address and what happened whenever a relay is reached, lost, or not reached.
             rng: Source of chance.
             clock: Unix seconds.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         """
         self._scores = scores
-        self._identity = identity
-        self._tls = tls
+        self._identity, self._tls, self._silence_s = identity, tls, silence_s
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
         self._profile = profile
@@ -467,6 +468,7 @@ class ManyRelays:
                 on_event=partial(self._observe, watch),
                 rng=self._rng,
                 clock=self._clock,
+                silence_s=self._silence_s,
             )
             self._clients[url] = client
             watch.want()

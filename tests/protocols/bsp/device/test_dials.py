@@ -140,6 +140,22 @@ def test_peer_that_is_here_is_only_noted():
     assert dials.deadline() is None
 
 
+def test_dial_without_an_answer_is_repeated_soon():
+    """NODE-SILENCE: after 5 s in vain the next dial follows within 3 s, however many have failed."""
+    dials = dials_with()
+    dials.add(FRIEND.public, URL, is_connected=False)
+    waits = []
+    now = Instant(0)
+    for _ in range(10):
+        list(dials.begin(now))
+        failed_at = after_ms(now, 10_000)
+        dials.again(FRIEND.public, failed_at)
+        now = dials.deadline()
+        waits.append(now - failed_at)
+
+    assert max(waits) <= 3_000_000
+
+
 # At the machine
 
 

@@ -1,5 +1,6 @@
 """Decides which peers a device dials and when: a failed dial is retried after 1 s, doubled up to 60 s, with jitter.
 
+A dial that waited for an answer in vain is retried within 3 s: the network may be back at any moment (NODE-SILENCE).
 A connected peer is not dialled, whichever side opened the connection. Spec: bsp 11.2; BSP-DIAL.
 """
 
@@ -16,6 +17,8 @@ __all__ = ["Dials", "kind_of_url"]
 
 RETRY_FIRST_MS: Final = 1_000
 RETRY_MAX_MS: Final = 60_000
+WAITED_MS: Final = 5_000  # a dial that failed after so long has got no answer
+UNANSWERED_MS: Final = 3_000  # the longest wait after such a dial
 STABLE_MS: Final = 30_000  # a connection that lasted so long starts the waits from the beginning
 _DOUBLINGS_MAX: Final = 6  # 64 s, more than the longest wait
 _KINDS: Final = {"bsp+tls": "tls", "bsp+wss": "wss", "bsp+tcp": "plain"}
@@ -122,6 +125,9 @@ class Dials:
             wanted.failures = 0
         # Spec 11.2: 1 s doubling to 60 s.
         wait_ms = min(RETRY_FIRST_MS << min(wanted.failures, _DOUBLINGS_MAX), RETRY_MAX_MS)
+        # NODE-SILENCE: nobody was there to do any work for this dial.
+        if not lasted_ms and now >= after_ms(wanted.began_at, WAITED_MS):
+            wait_ms = min(wait_ms, UNANSWERED_MS)
         wanted.failures += 1
         # BSP-DIAL: between half the wait and all of it, so that peers of one dead node do not dial in step.
         wanted.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
