@@ -485,7 +485,7 @@ class ManyRelays:
         if entry.url in self._boot_scores:
             entry.window.record_boot([self._boot_scores[entry.url]])
         entry = replace(entry, relay_id=entry.relay_id or self._pins.get(entry.url))
-        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change)
+        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change, is_named=entry.url in self._named)
 
     def _part_with(self, url: str) -> None:
         client = self._clients.pop(url, None)
