@@ -22,6 +22,7 @@ from waystation.engine.recorder import Recorder
 from waystation.server.certificates.in_force import Certificates
 from waystation.server.commit import GroupCommit
 from waystation.server.config.load import load_config
+from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
 from waystation.server.hosted import build_hosts
 from waystation.server.http.public_pages import PublicPages
@@ -57,7 +58,7 @@ async def listening(home, **flags):
     recorder = Recorder(lambda _event: None, random.Random(1))
     recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
     recorder.use_key(b"k" * 32)
-    commits = GroupCommit(store, lambda: None, lambda _error: None)
+    commits = GroupCommit(store, FailureLog(monotonic_now))
     hub = Hub(Node(relays, Admission(), BanList(store), recorder), commits)
     pages = PublicPages(
         WellKnown("node", {}, dict, hosts),

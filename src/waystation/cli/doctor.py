@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from waystation.cli.home.check import check_mark, check_store
 from waystation.cli.machine_checks import Finding, check_clock, check_reachable, check_space
 from waystation.cli.options import ConfigOption, HomeOption, JsonOption, SetOption
 from waystation.cli.output import EXIT_FAILURE, print_json, split_settings
-from waystation.cli.serve_checks import check_start, check_store, check_writable, running_pid
+from waystation.cli.serve_checks import check_start, check_writable, running_pid
 from waystation.core.errors import ConfigError, HostError, WaystationError
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     yield _check_loop()
     yield _check_sqlite()
     yield check_home(home)
+    if home.path.exists():
+        yield check_mark(home)
     yield check_store(home.store_path)
     yield from check_certificates(config, home, datetime.datetime.now(datetime.UTC))
     yield from check_start(config, home)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from waystation.core.effects import (
-    Append,
     Close,
     Commit,
     Datagram,
@@ -58,7 +57,7 @@ __all__ = [
 
 _FIRST_PEER: Final = 1
 _STATUS_REFUSED: Final = 1008  # RFC 6455 7.4.1: the policy of the server, where the transport has a status
-_FOR_THE_SERVER: Final = frozenset({Append, Commit, Dial, Hold, Verify})
+_FOR_THE_SERVER: Final = frozenset({Commit, Dial, Hold, Verify})
 """Effects that pass through this room as they are."""
 
 
@@ -291,6 +290,10 @@ class Node:
     def committed(self, protocol: str, ticket: int, now: Instant) -> None:
         """The changes of a ``Commit`` of this protocol are on disk."""
         self._relays[protocol].committed(ticket, now)
+
+    def not_committed(self, protocol: str, ticket: int, now: Instant) -> None:
+        """The store did not take the changes of a ``Commit`` of this protocol."""
+        self._relays[protocol].not_committed(ticket, now)
 
     def verified(self, protocol: str, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Here are the answers to a ``Verify`` of this protocol."""

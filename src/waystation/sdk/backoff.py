@@ -1,42 +1,65 @@
-"""Computes the delays between tries: each doubles up to a cap, with jitter that spreads the clients over time.
+"""Computes the delays between tries, and waits them out: each step doubles up to a cap, and chance spreads the clients.
 
-A try that waited for an answer in vain has done no work at the other side, and the network may be back at any moment:
-the next one follows within ``UNANSWERED_S``, whatever the delay is by then (NODE-SILENCE).
+A client is back within ten seconds of the network or the relay (NODE-BACK): the longest pause is ``CAP_S``, and a dial
+that hangs meanwhile sends its last SYN three seconds before it gives up. A delay is drawn from nearly the whole of its
+step, so a thousand clients that lost one relay at once come back over seconds, not together.
 """
 
+import asyncio
 import random
 from typing import Final
 
-__all__ = ["UNANSWERED_S", "WAITED_S", "Backoff"]
+__all__ = ["CAP_S", "FIRST_S", "STABLE_S", "Backoff", "Pause"]
 
-WAITED_S: Final = 5.0
-"""A try that failed after so long has got no answer: who refuses or is not there says so at once."""
-UNANSWERED_S: Final = 3.0
-"""The longest delay after such a try."""
+FIRST_S: Final = 0.5
+"""The first step, seconds."""
+
+CAP_S: Final = 6.0
+"""The longest step, seconds; a try costs an absent relay nothing, and one that is there about a millisecond."""
+
+STABLE_S: Final = 5.0
+"""A connection that lasted so long begins with the first step again: also one to a relay that lives for seconds."""
+
+_LEAST: Final = 0.5  # of the first step
 
 
 class Backoff:
-    """Delays that double up to a cap, with jitter, until ``reset``."""
+    """Delays whose steps double up to a cap, with jitter, until ``reset``."""
 
-    def __init__(self, rng: random.Random, *, first_s: float, cap_s: float) -> None:
+    def __init__(self, rng: random.Random, *, first_s: float = FIRST_S, cap_s: float = CAP_S) -> None:
         """Start with ``first_s`` seconds; never more than ``cap_s``."""
         self._rng = rng
         self._first_s = first_s
         self._cap_s = cap_s
-        self._delay_s = first_s
+        self._step_s = first_s
 
     def reset(self) -> None:
-        """Begin with the first delay again."""
-        self._delay_s = self._first_s
+        """Begin with the first step again."""
+        self._step_s = self._first_s
 
-    def next_s(self, waited_s: float = 0.0) -> float:
-        """Return the next delay in seconds: between half and all of the current step.
+    def next_s(self) -> float:
+        """Return the next delay in seconds: between half the first step and all of the current one."""
+        step_s = self._step_s
+        self._step_s = min(self._cap_s, 2 * step_s)
+        return self._rng.uniform(_LEAST * self._first_s, step_s)
 
-        Args:
-            waited_s: How long the try that failed waited for an answer; 0 for a connection that was there.
-        """
-        delay_s = self._delay_s
-        self._delay_s = min(self._cap_s, 2 * delay_s)
-        if waited_s >= WAITED_S:
-            delay_s = min(delay_s, UNANSWERED_S)
-        return delay_s * self._rng.uniform(0.5, 1.0)
+
+class Pause:
+    """A wait between two tries, which its owner may end early."""
+
+    def __init__(self) -> None:
+        """Begin without a wait."""
+        self._over = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Return after so many seconds, or once ``end`` is called; at once if it was called since the last wait."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            pass
+        self._over.clear()
+
+    def end(self) -> None:
+        """End the wait, or the next one."""
+        self._over.set()

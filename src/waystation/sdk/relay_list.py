@@ -7,19 +7,17 @@ waits. The pause doubles each time, with jitter, and is reset by a connection th
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from waystation.core.errors import HostError, LocalError
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import STABLE_S, Backoff, Pause
 from waystation.sdk.connection import Connection, Ended
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
-__all__ = ["STABLE_S", "Connected", "Disconnected", "RelayList"]
-
-STABLE_S: Final = 30.0  # a connection that lasted so long makes the next retry a quick one
+__all__ = ["Connected", "Disconnected", "RelayList"]
 
 
 class Connected(NamedTuple):
@@ -71,6 +69,7 @@ class RelayList(ABC):
         """
         self._on_event = on_event
         self._backoff = backoff
+        self._pausing = Pause()
         self._text = text
         self._message_bytes_max = message_bytes_max
         self._tls = tls
@@ -80,8 +79,6 @@ class RelayList(ABC):
         self._established = asyncio.Event()
         self._attempted = asyncio.Event()
         self._dialled_at = 0.0
-        self._waited_s = 0.0
-        """How long the last try waited for an answer, 0 when there was one."""
         self._established_at: float | None = None
         self._url = ""
         self._failure = "no connection yet"
@@ -122,6 +119,12 @@ class RelayList(ABC):
         """Begin to connect, and go on for ever."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def reconnect(self) -> None:
+        """Try now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
+        if not self.connected:
+            self._backoff.reset()
+            self._pausing.end()
 
     async def aclose(self) -> None:
         """End the connection; safe to call twice."""
@@ -200,12 +203,12 @@ class RelayList(ABC):
             for url in candidates:
                 up_s = await self._connect(url, dialler)
                 while self._tries_again(url):
-                    await self._pause(url, up_s, self._backoff.next_s(self._waited_s))
+                    await self._pause(url, up_s, self._backoff.next_s())
                     up_s = await self._connect(url, dialler)
                 last = up_s is not None or url == candidates[-1]
                 if last and self._candidates():
                     self._attempted.set()
-                await self._pause(url, up_s, self._backoff.next_s(self._waited_s) if last else 0.0)
+                await self._pause(url, up_s, self._backoff.next_s() if last else 0.0)
                 if last:
                     break
 
@@ -215,12 +218,11 @@ class RelayList(ABC):
 
     async def _pause(self, url: str, up_s: float | None, retry_s: float) -> None:
         self._on_event(Disconnected(url, self._failure, up_s, retry_s))
-        await asyncio.sleep(retry_s)
+        await self._pausing.wait(retry_s)
 
     async def _connect(self, url: str, dialler: WebSocketDialler) -> float | None:
         """Connect and stay connected; return for how many seconds the connection was established, or None."""
         self._url, self._dialled_at = url, asyncio.get_running_loop().time()
-        self._waited_s = 0.0
         connection = self._connection = self._make(url)
         try:
             await dialler.dial(url, connection)
@@ -228,7 +230,6 @@ class RelayList(ABC):
             self._failure = self._why_ended(await asyncio.shield(connection.ended))
         except (HostError, LocalError) as error:
             self._failure = str(error)
-            self._waited_s = asyncio.get_running_loop().time() - self._dialled_at
         finally:
             connection.close()
             await connection.wait_closed()

@@ -1,14 +1,13 @@
 """Connects the engine to the sockets: passes inputs to it at once, and carries out its effects once per loop iteration.
 
 All input of one event-loop iteration is given to the engine first. Then ``_turn`` takes the effects and sets the one
-timer. All bytes to one peer become one write, and all datagrams of a protocol one list. Effects after an ``Append``
-wait in their protocol's stream until that record is on disk. ``Commit``, ``Verify`` and ``Dial`` delay nothing; their
-results are inputs of a later iteration. The hub makes no protocol decision.
+timer. All bytes to one peer become one write, and all datagrams of a protocol one list. ``Commit``, ``Verify`` and
+``Dial`` delay nothing; their results are inputs of a later iteration. The hub makes no protocol decision.
 """
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -16,7 +15,6 @@ from typing import Final, Protocol
 import structlog
 
 from waystation.core.effects import (
-    Append,
     Close,
     Commit,
     Datagram,
@@ -78,7 +76,7 @@ class Hub:
 
         Args:
             node: The engine.
-            commits: Where ``Append`` and ``Commit`` effects go.
+            commits: Where ``Commit`` effects go.
             clock: Monotonic microseconds.
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
             dialler: Where ``Dial`` effects go; without one every dial fails.
@@ -94,9 +92,6 @@ class Hub:
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
         self._dialler = dialler
-        self._streams: dict[str, deque[Effect | int]] = {}
-        self._asked: deque[tuple[int, str, int]] = deque()
-        """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
         self._outgoing: dict[Pipe, list[bytes]] = {}
         self._carriers: dict[str, Callable[[list[Datagram]], None]] = {}
         self._departing: dict[str, list[Datagram]] = {}
@@ -256,26 +251,6 @@ class Hub:
             self._turn_began = self._clock()
             self._loop.call_soon(self._turn)
 
-    def release_committed(self) -> None:
-        """Carry out what waited for records that are on disk now."""
-        for protocol, stream in self._streams.items():
-            while stream:
-                head = stream[0]
-                if isinstance(head, int):
-                    if head > self._commits.committed:
-                        break
-                    stream.popleft()
-                else:
-                    stream.popleft()
-                    self._perform(protocol, head)
-        while self._asked and self._asked[0][0] <= self._commits.committed:
-            _, protocol, ticket = self._asked.popleft()
-            try:
-                self._node.committed(protocol, ticket, self._clock())
-            except Exception as error:  # noqa: BLE001 - as in received; what is on disk stays, and a client asks again
-                self._failures.failed("engine.failed", error, protocol=protocol, ticket=ticket)
-        self.plan_turn()
-
     def idle(self) -> bool:
         """Return whether every pipe is closed and gone."""
         return not self._pipes and not self._lingering
@@ -308,21 +283,15 @@ class Hub:
             self._arm_timer(Instant(now + _LOOK_US), now)
 
     def _carry_out(self, protocol: str, effects: list[Effect]) -> None:
-        stream = self._streams.get(protocol)
         for effect in effects:
-            if type(effect) is Send and not stream:
+            if type(effect) is Send:
                 self._send(effect)
-            elif type(effect) is SendTo and not stream:
+            elif type(effect) is SendTo:
                 self._send_to(protocol, effect)
-            elif type(effect) is Append:
-                stream = self._streams.setdefault(protocol, deque())
-                stream.append(self._commits.append(effect.record))
             elif isinstance(effect, Commit | Verify | Dial):
                 self._ask(protocol, effect)
-            elif stream:
-                stream.append(effect)
             else:
-                self._perform(protocol, effect)
+                self._perform(effect)
 
     def _ask(self, protocol: str, question: Commit | Verify | Dial) -> None:
         """Pass on what nothing waits for; the answer is an input of a later turn."""
@@ -333,12 +302,8 @@ class Hub:
         else:
             self._dial(protocol, question)
 
-    def _perform(self, protocol: str, effect: Effect) -> None:
-        if type(effect) is Send:
-            self._send(effect)
-        elif type(effect) is SendTo:
-            self._send_to(protocol, effect)
-        elif type(effect) is SendMany:
+    def _perform(self, effect: Effect) -> None:
+        if type(effect) is SendMany:
             self._send_many(effect)
         elif isinstance(effect, Close):
             self._closing.append(effect)
@@ -373,10 +338,15 @@ class Hub:
             self._outgoing.setdefault(pipe, []).extend(effect.messages)
 
     def _commit(self, protocol: str, effect: Commit) -> None:
-        number = self._commits.append_all(effect.changes)
-        self._asked.append((number, protocol, effect.ticket))
-        if number <= self._commits.committed:
-            self._loop.call_soon(self.release_committed)
+        self._commits.ask(protocol, effect.changes, partial(self._committed, protocol, effect.ticket))
+
+    def _committed(self, protocol: str, ticket: int, is_kept: bool) -> None:
+        answer = self._node.committed if is_kept else self._node.not_committed
+        try:
+            answer(protocol, ticket, self._clock())
+        except Exception as error:  # noqa: BLE001 - as in received; what is on disk stays, and a client asks again
+            self._failures.failed("engine.failed", error, protocol=protocol, ticket=ticket)
+        self.plan_turn()
 
     def _dial(self, protocol: str, effect: Dial) -> None:
         if self._dialler is None:

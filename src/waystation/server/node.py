@@ -3,8 +3,8 @@
 ``run`` returns the exit code of ``waystation serve``. SIGTERM and SIGINT start draining: new connections are refused,
 and open exchanges may end within ``[node] drain_ms``. Then all connections close and the journal is sealed. SIGHUP
 reloads certificates and the settings that can change at run time. A second SIGTERM or SIGINT ends the process at once
-(exit 1): the journal's last second is lost, acknowledged records are not. If the store rejects a write, the node stops
-(exit 5), because it could no longer store what it acknowledges.
+(exit 1): the journal's last second is lost, acknowledged records are not. While the store refuses writes the node goes
+on: what needs the disk is refused with each protocol's own word, and taken again when the store is (NODE-REFUSED).
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import structlog
@@ -24,9 +25,8 @@ import structlog
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
-from waystation.core.records import Record, Store
 from waystation.engine.access import Access
-from waystation.engine.admission import Admission, AdmissionLimits
+from waystation.engine.admission import Admission, AdmissionLimits, address_key
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
@@ -36,10 +36,12 @@ from waystation.server.config.access_checks import access_rules
 from waystation.server.config.load import changes, reload_config
 from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
+from waystation.server.damaged_rows import open_store
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
+from waystation.server.home.keeper import MarkKeeper
 from waystation.server.hosted import HostContext, build_hosts
 from waystation.server.http.admin_port import AdminPort
 from waystation.server.http.public_pages import PublicPages, StaticAnswer
@@ -57,9 +59,10 @@ from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
+from waystation.server.status.disk import free_bytes
+from waystation.server.store_health import StoreHealth
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
-from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
@@ -98,20 +101,19 @@ class NodeServer:
         self._home = home
         self._stop = asyncio.Event()
         self._signalled = False
-        self._failure: HostError | None = None
         self._key_pair = home.key_pair()
-        self._store: Store = (
-            MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
-        )
+        self._store = open_store(config, home)
         self._written = Written(config.journal, home, self._key_pair.public[:NODE_ID_BYTES])
         rng = SystemEntropy()
         self._recorder = Recorder(self._written.note, rng, self._written.keep)
         self._connection_log = ConnectionLog(config.node.connection_log, self._recorder)
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
-        self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        self.failures = FailureLog(monotonic_now)
+        self._commits = GroupCommit(self._store, self.failures, self._health())
+        self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
-        self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
+        self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
         self._policy = self._published.policy
         self._proxy_faults = ProxyFaults(self._recorder)
         self._proxies = ProxyRules(config.node, self._proxy_faults)
@@ -127,6 +129,7 @@ class NodeServer:
             self._proxies,
             self._silence,
             RefusalLog(self._access).note,
+            self._note_met,
         )
         self._hosts = build_hosts(context)
         relays = {name: host.relay for name, host in self._hosts.items()}
@@ -138,13 +141,12 @@ class NodeServer:
         self._verifier = Verifier()
         outlets = {name: outlet for name, host in self._hosts.items() if (outlet := host.outlet()) is not None}
         self._dialler = Dialler(outlets)
-        self._failures = FailureLog(monotonic_now)
         self._hub = Hub(
             self._node,
             self._commits,
             verifier=self._verifier,
             dialler=self._dialler,
-            failures=self._failures,
+            failures=self.failures,
             wall_us=self._clock.wall_us,
         )
         self._clock.on_step = self._hub.plan_turn  # deadlines that are times of day have moved
@@ -157,8 +159,10 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(self.failures.on_loop_exception)
         try:
+            if self._mark is not None and (fault := await self._mark.begin()) is not None:
+                self._commits.health.begin(fault)
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()
@@ -177,17 +181,16 @@ class NodeServer:
             watching = [asyncio.create_task(self._watch_key()), asyncio.create_task(self._published.watch())]
             watching.append(asyncio.create_task(self._clock.watch()))
             sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
-            watching.append(asyncio.create_task(sampler.watch()))
+            watching += [asyncio.create_task(sampler.watch()), asyncio.create_task(self._commits.watch())]
             watching.append(asyncio.create_task(self._certificates.watch()))
+            if self._mark is not None:
+                watching.append(asyncio.create_task(self._mark.watch()))
             await self._stop.wait()
             for task in watching:
                 task.cancel()
             await self._drain()
         finally:
             await self._close()
-        if self._failure is not None:
-            _log.error("node.failed", error=str(self._failure))
-            return self._failure.exit_code
         _log.info("node.stopped")
         return 0
 
@@ -265,20 +268,16 @@ class NodeServer:
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
 
+    def _health(self) -> StoreHealth:
+        if isinstance(self._store, SqliteStore):
+            return StoreHealth(lambda: free_bytes(self._home.path)[0], self._config.store.free_mib_least)
+        return StoreHealth()
+
     def _silence(self) -> SilencePolicy:
         return SilencePolicy(self._config.node.silence_ms)
 
-    def _keep_soon(self, record: Record) -> None:
-        self._commits.append(record)
-        self._commits.flush()
-
-    def _on_committed(self) -> None:
-        self._hub.release_committed()
-
-    def _on_store_failure(self, error: HostError) -> None:
-        self._failure = error
-        self.operations.failed = True
-        self._stop.set()
+    def _note_met(self, table: str, refusal: Enum, address: str) -> None:
+        self._recorder.refused_in_memory(table, refusal, monotonic_now(), address_key(address))
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -307,6 +306,7 @@ class NodeServer:
         self._on_certificates()
         configure_logs(new.node.log_format, new.node.log_level)
         self._node.use_limits(new.of(AdmissionLimits))
+        self._commits.health.free_mib_least = new.store.free_mib_least
         self._pages.use_limits(new.limits)
         self._connection_log.use(new.node.connection_log)
         self._proxies.use(new.node)
@@ -369,7 +369,7 @@ class NodeServer:
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as steps:  # from the last to the first, whatever one of them raises
             steps.callback(forget_running, self._home)
-            steps.callback(self._store.close)
+            steps.callback(self._close_store)
             steps.push_async_callback(self._close_journal)
             steps.push_async_callback(self._commits.close)
             steps.callback(self._verifier.close)
@@ -382,6 +382,13 @@ class NodeServer:
             for host in self._hosts.values():
                 steps.push_async_callback(host.close)
 
+    def _close_store(self) -> None:
+        try:
+            if self._mark is not None:
+                self._mark.end(self._store.state())
+        finally:
+            self._store.close()
+
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())
         await self._written.close()
@@ -390,7 +397,8 @@ class NodeServer:
 async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:
     server = NodeServer(config, home, static)  # needs the running loop
     gc.freeze()  # what exists now stays
-    return await server.serve()
+    with server.failures.hooked():
+        return await server.serve()
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:

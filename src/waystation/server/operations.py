@@ -28,6 +28,7 @@ from waystation.server.status.disk import disk_view
 from waystation.server.status.trouble import troubles
 from waystation.server.status.wall_clock import clock_trouble
 from waystation.server.written import Written
+from waystation.store.damage import Damage
 from waystation.version import __version__
 
 __all__ = ["Operations"]
@@ -58,12 +59,13 @@ class Operations:
     commits: GroupCommit
     urls: Callable[[], dict[str, str]]
     """Returns where every listener is reached, by name."""
+    damage: Damage = field(default_factory=Damage)
+    """The damaged rows of the store."""
     proxy_troubles: Callable[[], list[str]]
     """Returns a sentence for each thing that proxies did wrong lately."""
     clock: ClockWatch
     started_at: float = field(default_factory=time.monotonic)
     draining: bool = False
-    failed: bool = False
     reload_refused: str = ""
     """Why the last reload was refused; empty once one succeeds."""
 
@@ -89,7 +91,7 @@ class Operations:
             status,
             self.clock.trouble() or clock_trouble(self.home, now),
             now.timestamp(),
-            failed=self.failed,
+            fault=self.commits.health.view(),
             reload_refused=self.reload_refused,
             proxies=self.proxy_troubles(),
         )
@@ -100,12 +102,14 @@ class Operations:
         return {
             "uptime_s": round(time.monotonic() - self.started_at, 1),
             "clock": self.clock.view()._asdict(),
+            "store": {"fault": self.commits.health.view(), **self.commits.health.space()},
             "certificates": self.certificates(),
             "sizes": self.sizes(),
             "traffic": self.node.traffic(),
             "datagrams": {name: counts._asdict() for name, counts in self.listeners.datagrams().items()},
             "totals": self.recorder.totals(),
             "written": self.written.counts(),
+            "damaged": {"now": self.damage.counts(), "met": self.damage.totals()},
             "policy": self.policy_reader.status(),
             "relays": self.policy_reader.relays(),
         }
@@ -162,9 +166,12 @@ class Operations:
         """Return a published table as it was signed, None when there is none."""
         return self.policy_reader.document(name)
 
-    def ready(self) -> bool:
-        """Return whether peers are served: listeners bound, store writable, not draining."""
-        return not self.draining and not self.failed
+    def not_ready(self) -> str:
+        """Return why peers are not served in full: the node drains, or its store takes no writes; "" when they are."""
+        if self.draining:
+            return "draining"
+        fault = self.commits.health.fault
+        return f"store: {fault.kind.value}" if fault is not None else ""
 
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""
@@ -177,8 +184,9 @@ class Operations:
             LocalError: The ban is not well formed, or the list is full.
             HostError: The store refused.
         """
-        await self.commits.wait_for(self.commits.append(self.ban_list.add(ban)))
+        record = self.ban_list.add(ban)
         self.review()
+        await self.commits.write(record)
         _log.info("ban.added", **_shown(ban.subject), reason=ban.reason)
 
     def review(self) -> None:
@@ -191,7 +199,7 @@ class Operations:
         record = self.ban_list.lift(subject)
         if record is None:
             return False
-        await self.commits.wait_for(self.commits.append(record))
+        await self.commits.write(record)
         _log.info("ban.lifted", **_shown(subject))
         return True
 

@@ -1,20 +1,19 @@
 """Runs one whole node with a simulated store, network and clock, in the place of the server's hub.
 
-The world passes input to the engine and carries out its effects once per event-loop iteration. Effects that follow an
-``Append`` wait until the store has committed it. The world also answers ``Commit`` and ``Verify``, passes ``Dial`` on,
-and runs one timer. It obeys the hub's contract. It can also kill the node, which restarts with only its store.
+The world passes input to the engine and carries out its effects once per event-loop iteration. It also answers
+``Commit`` and ``Verify``, passes ``Dial`` on, and runs one timer. Commits that wait when the store refuses are refused
+together, as by ``server.commit``. It obeys the hub's contract. It can also kill the node, which restarts with only its
+store.
 """
 
 import random
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from waystation.core.effects import (
     Address,
-    Append,
     Close,
     Commit,
     Datagram,
@@ -27,9 +26,10 @@ from waystation.core.effects import (
     SendTo,
     Verify,
 )
+from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS
-from waystation.core.records import Change, Store
+from waystation.core.records import Store
 from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
@@ -78,13 +78,8 @@ class WorldSettings:
 class _Outbox:
     """Everything between a node's effects and the world; a crash forgets all of it."""
 
-    behind: dict[str, deque[Effect | int]] = field(default_factory=dict)
-    """Effects that wait for records, by protocol; a number stands for the record that has it."""
-    uncommitted: list[Change] = field(default_factory=list)
-    commits: deque[tuple[int, str, int]] = field(default_factory=deque)
-    """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
-    appended: int = 0
-    committed: int = 0
+    commits: list[tuple[str, Commit]] = field(default_factory=list)
+    """Protocol and effect of each ``Commit`` that is not answered."""
     outgoing: dict[NodeEnd, list[bytes]] = field(default_factory=dict)
     receipts: list[NodeEnd] = field(default_factory=list)
     closing: list[Close] = field(default_factory=list)
@@ -241,19 +236,18 @@ class World:
 
     def commit_all(self) -> None:
         """Let the store have what waits for it, and carry out what stood behind."""
-        group, self._outbox.uncommitted = self._outbox.uncommitted, []
-        self.store.commit(group)
-        self._outbox.committed += len(group)
-        for stream in self._outbox.behind.values():
-            while stream and (not isinstance(stream[0], int) or stream[0] <= self._outbox.committed):
-                head = stream.popleft()
-                if not isinstance(head, int):
-                    self._perform(head)
-        while self._outbox.commits and self._outbox.commits[0][0] <= self._outbox.committed:
-            _, protocol, ticket = self._outbox.commits.popleft()
-            self.trace.note(self.schedule.now, f"committed {protocol} {ticket}")
+        group, self._outbox.commits = self._outbox.commits, []
+        try:
+            self.store.commit([change for _, commit in group for change in commit.changes])
+        except StoreFault:
+            is_kept = False
+        else:
+            is_kept = True
+        for protocol, commit in group:
+            self.trace.note(self.schedule.now, f"{'committed' if is_kept else 'refused'} {protocol} {commit.ticket}")
             if self._node is not None:
-                self._node.committed(protocol, ticket, self.schedule.now)
+                answer = self._node.committed if is_kept else self._node.not_committed
+                answer(protocol, commit.ticket, self.schedule.now)
         self.plan_turn()
 
     # Lives of the node
@@ -365,32 +359,22 @@ class World:
         self._turn_timer.cancel()
         assert self._node is not None
         for protocol, effects in self._node.take(self.schedule.now):
-            behind = self._outbox.behind.setdefault(protocol, deque())
             for effect in effects:
-                if type(effect) is Append:
-                    behind.append(self._append(effect.record))
-                elif type(effect) is Commit:
+                if type(effect) is Commit:
                     self._commit(protocol, effect)
                 elif type(effect) is Verify:
                     self._verify(protocol, effect)
                 elif type(effect) is Dial:
                     self._dial(protocol, effect)
-                elif behind:
-                    behind.append(effect)
                 else:
                     self._perform(effect)
         self._write_out()
         self._wake_timer.ring_by(self._node.deadline())
 
-    def _append(self, *changes: Change) -> int:
-        if not self._outbox.uncommitted:
-            self._later(self.settings.commit_delay_us, self.commit_all)
-        self._outbox.uncommitted += changes
-        self._outbox.appended += len(changes)
-        return self._outbox.appended
-
     def _commit(self, protocol: str, effect: Commit) -> None:
-        self._outbox.commits.append((self._append(*effect.changes), protocol, effect.ticket))
+        if not self._outbox.commits:
+            self._later(self.settings.commit_delay_us, self.commit_all)
+        self._outbox.commits.append((protocol, effect))
 
     def _verify(self, protocol: str, effect: Verify) -> None:
         answers = [verify_any(check.keys, check.message, check.signature) for check in effect.checks]

@@ -37,6 +37,7 @@ _TLS_ACCEPTS_PER_TURN: Final = 8  # each of which takes about a millisecond in t
 _BACKLOG: Final = 4_096  # Linux's own limit by default; who finds no room there tries again after a second or three
 _EXIT_PORT: Final = 4
 _RETRY_ACCEPT_S: Final = 1.0
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SUSPECTS_MAX: Final = 256  # hosts whose handshake failed; the one that failed first is forgotten
 _YOUNG_S: Final = 2.0
 _YOUNG_MAX: Final = 192
@@ -115,6 +116,7 @@ class Listener:
         self._proxies = proxies
         self._silence = silence
         self._unnamed = 0
+        self._resting = False
         self._socket: socket.socket | None = None
         self._handshakes: dict[asyncio.Task[None], float] = {}
         """Under way, and when each began, the oldest first."""
@@ -178,17 +180,16 @@ class Listener:
             if self._socket is None:
                 return
             if (wait_s := self._too_soon_s()) > 0:
-                self._is_waiting = True
-                self._rest(self._socket, wait_s)
+                self._wait(self._socket, wait_s)
                 return
             try:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            except (OSError, MemoryError) as error:
+                if isinstance(error, OSError) and error.errno not in _SHORTAGES:
                     raise
-                self._rest(self._socket)
+                self._rest(self._socket, error)
                 return
             self._greet(accepted, plain_host(address[0]) if isinstance(address, tuple) else "")
 
@@ -199,14 +200,31 @@ class Listener:
         began = next(itertools.islice(reversed(self._handshakes.values()), _YOUNG_MAX - 1, None))
         return began + _YOUNG_S - asyncio.get_running_loop().time()
 
-    def _rest(self, listening: socket.socket, wait_s: float | None = None) -> None:
-        """Look away for a while, as when the process is out of file descriptors: the queue would spin the loop."""
+    def _wait(self, listening: socket.socket, wait_s: float) -> None:
+        """Leave the next connections in the kernel's queue for so long, or until a handshake is over."""
+        self._is_waiting = True
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening)
-        loop.call_later(_RETRY_ACCEPT_S if wait_s is None else wait_s, self._look_again)
+        loop.call_later(wait_s, self._end_wait)
+
+    def _end_wait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            if self._socket is not None and not self._resting:
+                asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
+
+    def _rest(self, listening: socket.socket, error: Exception) -> None:
+        """Look away for a second: the process is out of files or memory, and the queue would spin the loop."""
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": "new connections wait", "exception": error})
+        if self._resting:
+            return
+        self._resting = True
+        loop.remove_reader(listening)
+        loop.call_later(_RETRY_ACCEPT_S, self._look_again)
 
     def _look_again(self) -> None:
-        self._is_waiting = False
+        self._resting = False
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
 
@@ -248,8 +266,7 @@ class Listener:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         del self._handshakes[task]
-        if self._is_waiting:
-            self._look_again()
+        self._end_wait()
 
     def _may_wait(self, accepted: socket.socket, host: str) -> bool:
         """Count a connection in whose client is not known, or close it."""
@@ -328,6 +345,12 @@ class Listener:
             # The other side's doing, or ours in closing; counted as what it was: a handshake that ended.
             if isinstance(error, ssl.SSLError):
                 self._suspect(host)
+        except MemoryError as error:
+            if self._socket is not None:
+                self._rest(self._socket, error)
+        except Exception as error:  # noqa: BLE001 - a bug here, or in the TLS library, costs this connection
+            context = {"message": "a connection could not be taken", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
         finally:
             if transport is not None and not arrival.is_established:
                 cast("asyncio.Transport", transport).abort()

@@ -129,3 +129,18 @@ def test_relay_that_the_program_named_is_not_banned_for_the_network():
         found[is_named] = watched.watch.entry.standing.state
 
     assert found == {True: State.PROBATION, False: State.BLACKLISTED}
+
+
+def test_one_silence_is_one_failure():
+    """Forty packets that one pause of the relay leaves unanswered do not ban it; ten pauses in a row do."""
+    watched = Watched()
+    for _ in range(40):
+        watched.watch.note(PublishUnknown("p1", b""))
+
+    assert watched.changes == []
+
+    for _ in range(9):
+        watched.now_s += 10
+        watched.watch.note(PublishUnknown("p1", b""))
+
+    assert watched.changes == [State.BLACKLISTED]

@@ -16,6 +16,7 @@ from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.server.commit import GroupCommit
+from waystation.server.failures.log import FailureLog
 from waystation.server.hub import Hub, monotonic_now
 from waystation.store.memory import MemoryStore
 
@@ -70,7 +71,7 @@ def run(broken, holds):
         recorder = Recorder([].append, random.Random(1))
         recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
         recorder.use_key(b"k" * 32)
-        commits = GroupCommit(store, lambda: hub.release_committed(), [].append)  # noqa: PLW0108 - the hub is made after it
+        commits = GroupCommit(store, FailureLog(monotonic_now))
         hub = Hub(Node(relays, Admission(), BanList(store), recorder), commits)
         with capture_logs() as lines:
             hub.plan_turn()

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -333,3 +334,16 @@ def test_what_names_no_host_is_refused(name):
     """A name that no certificate can hold, or no client would ask for, is a sentence and not a useless certificate."""
     with pytest.raises(LocalError, match="neither a DNS name nor an IP address"):
         certificate_names([name])
+
+
+def test_folder_that_may_not_be_entered_is_a_sentence(tmp_path, monkeypatch):
+    """A home inside another user's folder is refused with its path and code 4, not with a traceback."""
+
+    def denied(_path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    for ask in (Home.make_folder, Home.ensure):
+        with pytest.raises(HostError, match=r"cannot make the folder .*: Permission denied") as caught:
+            ask(Home(tmp_path / "home"))
+        assert caught.value.exit_code == 4

@@ -20,7 +20,7 @@ from waystation.protocols.bhumi.client.device import (
     Registered,
 )
 from waystation.protocols.bhumi.extension_messages import Presence
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import STABLE_S, Backoff
 from waystation.sdk.bhumi.answers import Answers
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.events import (
@@ -50,8 +50,6 @@ __all__ = ["LEAVE_S", "Device"]
 
 LEAVE_S: Final = 10.0
 """How long a relay that the device has left is kept for the requests under way there."""
-STANDS_S: Final = 30.0
-"""How long a connection must have stood before the next break is the first one again."""
 _LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
 _NEXT_RELAY_S: Final = 1.0  # ours: no reason to wait long for one relay because another failed
 
@@ -97,7 +95,7 @@ class Device:
             admit: Called with key and alias of a peer that uses an invite; None admits every peer.
             on_event: Gets what happens.
             rng: Source of secrets; the system's by default.
-            backoff: Delays between connections; half a second up to 30 s by default.
+            backoff: Delays between connections; those of ``sdk.backoff`` by default.
             gives_up: End when the only relay refuses this identity before any has taken it.
             poll_s: How soon an invite made by another program can be used.
             clock: Unix seconds, for what is signed with a date.
@@ -122,9 +120,7 @@ class Device:
         self._prober = None
         if probes and book is not None and quality is not None:
             self._prober = Prober(self._choice, quality, tls, source, findable=findable)
-        self._backoff = backoff or Backoff(source, first_s=0.5, cap_s=30.0)
-        self._waited_s = 0.0
-        """How long the last try waited for an answer, 0 when there was one."""
+        self._backoff = backoff or Backoff(source)
         self._poll_s = poll_s
         self._connection: Listener | None = None
         self._runs = False
@@ -155,6 +151,12 @@ class Device:
             finally:
                 self._runs = False
                 await self._stop()
+
+    def reconnect(self) -> None:
+        """Connect now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
+        if self._connection is None:
+            self._backoff.reset()
+            self._placed.set()
 
     async def move(self, address: str) -> None:
         """Go to another relay without a gap; a move to where the device is does nothing.
@@ -191,11 +193,9 @@ class Device:
                 relay = self._choice.next()
                 if relay is None:
                     return "", "no relay is known"
-                began_s, self._waited_s = asyncio.get_running_loop().time(), 0.0
                 try:
                     self._adopt(await self._connect(relay, only_public=self._choice.by_gossip(relay)))
                 except HostError as error:
-                    self._waited_s = asyncio.get_running_loop().time() - began_s
                     return str(relay), str(error)
         return await self._serve()
 
@@ -241,7 +241,7 @@ class Device:
 
     async def _pause(self, relay: str, reason: str) -> None:
         """Wait before the next try, until a move has found a place at the latest."""
-        retry_s = self._backoff.next_s(self._waited_s)
+        retry_s = self._backoff.next_s()
         if self._choice.has_others:
             retry_s = min(retry_s, _NEXT_RELAY_S)
         self._on_event(Disconnected(relay, reason, retry_s))
@@ -352,7 +352,7 @@ class Device:
         self._on_event(Probed(asked.address, verdict, latency_s))
 
     def _note_end(self, connection: Listener) -> None:
-        if connection.stood_s() >= STANDS_S:
+        if connection.stood_s() >= STABLE_S:
             self._backoff.reset()
         if not connection.registered.done():
             self._choice.reached(connection.relay, None)

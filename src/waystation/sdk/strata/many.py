@@ -47,12 +47,13 @@ from waystation.sdk.life import Life, Reading
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
 from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
-from waystation.sdk.strata.relay import Receipt, RelayClient
+from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
 from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
 from waystation.sdk.strata.watch import Pinged, RelayWatch
@@ -110,12 +111,10 @@ class ManyRelays:
             clock: Unix seconds.
             silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         """
-        self._scores = scores
-        self._identity, self._tls, self._silence_s = identity, tls, silence_s
+        self._scores, self._identity, self._tls, self._silence_s = scores, identity, tls, silence_s
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
-        self._profile = profile
-        self._has_private_path = has_private_path
+        self._profile, self._has_private_path = profile, has_private_path
         listed = bootstrap.relays if bootstrap is not None else ()
         advised = [advice.relay for advice in advise(snapshots)]
         self._pins = {entry.url: entry.relay_id for entry in listed if entry.relay_id}
@@ -146,6 +145,12 @@ class ManyRelays:
         self._life.open()
         self._task = asyncio.get_running_loop().create_task(self._maintain())
         return self
+
+    def reconnect(self) -> None:
+        """Try every relay without a connection now, as after a change of the network; connections that stand stay."""
+        self._life.check()
+        for client in self._clients.values():
+            client.reconnect()
 
     async def __aexit__(self, *_: object) -> None:
         self._life.close()
@@ -197,11 +202,12 @@ class ManyRelays:
 
     # Publishing
 
-    async def send(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
+    async def send(self, content: Mapping[str, Any] | Packet, *, timeout_s: float = IN_DOUBT_S, **fields: Any) -> Sent:
         """Publish to the best relays, after the delay that the privacy profile asks for.
 
         Args:
             content: A packet as it is; or what becomes one of now, signed by the identity.
+            timeout_s: How long to ask a relay that has not answered, again when a connection has ended.
             fields: Of the packet; see ``Identity.packet``.
 
         Raises:
@@ -212,23 +218,17 @@ class ManyRelays:
         now_s = int(self._clock())
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
         privacy = self.privacy
-        fan_out = max(2, duties_of(privacy.profile).relays_advised)
-        choice = choose_publish(self._candidates(), fan_out)
+        relays_count = max(2, duties_of(privacy.profile).relays_advised)
+        choice = choose_publish(self._candidates(), relays_count)
         notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
         if not choice.relays:
             raise RelayUnreachableError("there is no relay to publish to; add one first")
         await asyncio.sleep(publish_delay_ms(privacy.profile, self._rng) / 1_000)
-        outcomes = await asyncio.gather(*(self._publish(url, packet) for url in choice.relays), return_exceptions=True)
-        receipts, failures = [], {}
-        for url, outcome in zip(choice.relays, outcomes, strict=True):
-            if isinstance(outcome, Receipt):
-                receipts.append(outcome)
-                self._sightings.note(packet, url, None)
-            elif isinstance(outcome, WaystationError):
-                failures[url] = outcome
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        return sent_of(packet, tuple(receipts), failures, tuple(notices))
+        outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in choice.relays})
+        receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
+        for receipt in receipts:
+            self._sightings.note(packet, receipt.relay, None)
+        return sent_of(packet, receipts, failures_of(outcomes), tuple(notices))
 
     async def publish(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
         """Publish, and raise as ``Sent.check``; the old name of ``send``."""
@@ -237,10 +237,10 @@ class ManyRelays:
 
     post = publish
 
-    async def _publish(self, url: str, packet: Packet) -> Receipt:
+    async def _publish(self, url: str, packet: Packet, timeout_s: float) -> Receipt:
         client = self._client(url)
         await client.reached()
-        return await client.publish(packet)
+        return await client.publish(packet, timeout_s=timeout_s)
 
     # Reading
 

@@ -65,6 +65,7 @@ class RelayWatch:
         self._was_connected = False
         self._wanted_from: int | None = None
         self._up = False
+        self._silent_s: int | None = None
         self.answered = False
         """Whether it has answered as a Strata relay while it was observed; any WebSocket takes a connection."""
 
@@ -78,7 +79,7 @@ class RelayWatch:
         elif isinstance(event, Pinged):  # says nothing about requests, so it ends no row of failures
             self.entry.window.record_latency(event.latency_ms, int(self._clock()))
         elif isinstance(event, PublishUnknown):
-            self._see(Probe.RTT, FAILED)
+            self._note_silence()
         elif isinstance(event, Violation):
             self._see(Probe.VALIDITY, FAILED, incident=INCIDENTS[event.reason])
         elif isinstance(event, Limited):
@@ -126,6 +127,13 @@ class RelayWatch:
             self._see(Probe.CONNECT, FAILED)
         self.entry = replace(self.entry, last_tried_s=now_s)
 
+    def _note_silence(self) -> None:
+        """Count one failure for all packets that one silence or one lost connection has left unanswered."""
+        now_s = int(self._clock())
+        if self._silent_s is None or abs(now_s - self._silent_s) >= _SILENCE_S:
+            self._silent_s = now_s
+            self._see(Probe.RTT, FAILED)
+
     def _count_time(self, now_s: int) -> None:
         if self._wanted_from is not None and now_s > self._wanted_from:
             self.entry.window.record_wanted(self._wanted_from, now_s, self._up)
@@ -141,5 +149,7 @@ class RelayWatch:
             self._on_change(self.entry.url, change)
 
 
+_SILENCE_S: Final = 10
+"""Packets that were sent while a relay stood still run into their deadlines one after the other, as they were sent."""
 _BY_ANYBODY: Final = (Connected, Disconnected, Pinged, PublishUnknown, ProtocolFault, AuthFailed)
 """Events that need no Strata relay at the other side."""

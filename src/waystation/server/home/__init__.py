@@ -1,6 +1,7 @@
 """The node's home: one folder with its key, certificates, store and journal.
 
-``files`` reads and makes what stands there.
+``files`` reads and makes what stands there, ``mark`` is what a home remembers of itself, and ``keeper`` keeps that true
+while a node runs.
 """
 
 from waystation.server.home.files import (

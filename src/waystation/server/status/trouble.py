@@ -1,5 +1,6 @@
 """What needs an operator's attention, in sentences, from what the node's status says."""
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ def troubles(
     clock: list[str],
     wall_s: float,
     *,
-    failed: bool,
+    fault: Mapping[str, Any] | None,
     reload_refused: str = "",
     proxies: Sequence[str] = (),
 ) -> list[str]:
@@ -29,18 +30,22 @@ def troubles(
         status: What ``Operations.status`` has gathered.
         clock: What ``ClockWatch.trouble`` or ``wall_clock.clock_trouble`` returned.
         wall_s: Unix time.
-        failed: Whether the store refused a write.
+        fault: What ``StoreHealth.view`` returned.
         reload_refused: Why the last reload was refused, "" when it was not.
         proxies: Sentences of ``ProxyFaults.troubles``.
     """
     found: list[str] = []
-    if failed:
-        found.append("the store refused a write, so the node is ending; look at the disk and the log")
+    if fault is not None:
+        since = datetime.datetime.fromtimestamp(fault["since"], datetime.UTC)
+        found.append(
+            f"since {since:%Y-%m-%d %H:%M:%S} UTC nothing is stored, and what needs it is refused: {fault['error']}"
+        )
     if status["draining"]:
         found.append("the node is draining: it takes no new connection and ends soon")
     if reload_refused:
         found.append(f"the last reload was refused, and the settings before it are in force: {reload_refused}")
     found += disk_trouble(status["disk"])
+    found += _damaged(status["damaged"]["now"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
     found += proxies
@@ -51,6 +56,15 @@ def troubles(
     if len(found) > TROUBLES_MAX:
         found[TROUBLES_MAX - 1 :] = [f"and {len(found) - TROUBLES_MAX + 1} more; see /admin/v1/status"]
     return found
+
+
+def _damaged(rows: Mapping[str, int]) -> list[str]:
+    """Return a sentence when the store has damaged rows, given by table."""
+    if not rows:
+        return []
+    tables = ", ".join(f"{count} of {table}" for table, count in rows.items())
+    found = f"rows of the store are not as they were written, and are left out ({tables})"
+    return [f"{found}; look at the disk, run `waystation check --deep`, and restore a backup or have them sent again"]
 
 
 def _certificates(certificates: Iterable[Mapping[str, Any]], wall_s: float) -> list[str]:

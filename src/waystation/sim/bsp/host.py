@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, Protocol
 
+from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.records import Change
@@ -269,21 +270,28 @@ class Host:
         self._save(self.device.changes(), self._on_saved)
         return not self._is_committing
 
-    def _save(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
-        """Write to the disk, and call ``then`` when it has answered."""
+    def _save(self, changes: Sequence[Change], then: Callable[[bool], None]) -> None:
+        """Write to the disk, and call ``then`` when it has answered: with whether it took the changes."""
         if not self._commit_us:
-            self.store.commit(changes)
-            then()
+            then(self._takes(changes))
             return
 
         def reach_disk() -> None:
-            self.store.commit(changes)
+            is_kept = self._takes(changes)
             # A crash may come between the disk and the answer.
-            self._schedule.after(self._commit_us, self._in_life(then))
+            self._schedule.after(self._commit_us, self._in_life(lambda: then(is_kept)))
 
         self._schedule.after(self._commit_us, self._in_life(reach_disk))
 
-    def _on_saved(self) -> None:
+    def _takes(self, changes: Sequence[Change]) -> bool:
+        try:
+            self.store.commit(changes)
+        except StoreFault:
+            return False
+        return True
+
+    def _on_saved(self, is_kept: bool) -> None:
+        assert is_kept, "the disks of these hosts never refuse"
         self._is_committing = False
         self.device.committed(self._schedule.now)
         if self._commit_us:

@@ -30,7 +30,6 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.client.events import (
     Authenticated,
     AuthFailed,
-    ChallengeRefused,
     CursorLost,
     Event,
     HistoryEnded,
@@ -44,9 +43,9 @@ from waystation.protocols.strata.client.events import (
 from waystation.protocols.strata.client.machine import StrataClient
 from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.messages import Filters
-from waystation.protocols.strata.refusals import Code, End
+from waystation.protocols.strata.refusals import NOT_STORED, Code, End
 from waystation.protocols.strata.relay.intake import Candidate, Verdict
-from waystation.protocols.strata.relay.upstream_score import INCIDENTS, Report, UpstreamScore, UpstreamView
+from waystation.protocols.strata.relay.upstream_score import INCIDENTS, Report, UpstreamScore, UpstreamView, failure_of
 from waystation.protocols.strata.session import REPLICATE, SUBSCRIBE
 from waystation.protocols.strata.settings import Upstream
 from waystation.protocols.strata.wire import LIMIT_MAX
@@ -185,6 +184,13 @@ class Replica:
     def lose_subscription(self) -> None:
         """Subscribe anew on the next connection, from the stored cursor."""
         self._subscribed = False
+
+    def rewind(self) -> None:
+        """Read on the next connection everything again that has no verdict, because a packet could not be stored."""
+        self.places.clear()
+        self.bytes_under_way = 0
+        self._subscribed = False
+        self.trouble = "our own store took a packet of it not"
 
     def lose_cursor(self) -> None:
         """Read by time from the next connection on: everything that may have come since, and would be accepted."""
@@ -334,8 +340,14 @@ class Replication:
     def on_verdict(self, place: Place, verdict: Verdict, wall_s: int, now: Instant) -> None:
         """Take the verdict on a packet of an upstream."""
         replica = place.replica
-        replica.decided(place)
         refusal = verdict.refusal
+        if refusal is NOT_STORED:
+            # The cursor must not pass what we could not store: everything after it is read again (STRATA-REFUSED).
+            replica.rewind()
+            if replica.peer is not None:
+                self._close(replica, End.NOT_STORED, now, wall_s)
+            return
+        replica.decided(place)
         if refusal is not None and refusal.code is Code.INVALID_SIGNATURE and refusal.detail in _TAMPERED:
             self._violated(replica, Incident.BAD_SIGNATURE, now, wall_s)
         if replica.held and replica.peer is not None and replica.may_resume():
@@ -415,7 +427,7 @@ class Replication:
             replica.upstream_score.limited(output.retry_after_s, wall_s)
         elif isinstance(output, AuthFailed | RelayError | ProtocolFault | SubscriptionRefused):
             replica.upstream_score.erred(wall_s)
-        replica.trouble = _failure_of(output) or replica.trouble
+        replica.trouble = failure_of(output) or replica.trouble
         if isinstance(output, SubscriptionRefused):
             replica.lose_subscription()
             ends = True
@@ -455,22 +467,6 @@ class Replication:
             self._effects.append(Hold(peer, held=False))
         self._effects.append(Close(peer, end, status=end.status))
         self.disconnect(peer, now, wall_s, end.value)
-
-
-def _failure_of(output: Event) -> str:
-    """Return a failure in words, empty for every other event."""
-    if isinstance(output, ChallengeRefused):
-        return f"its challenge was not answered: {output.reason} (is relay_id in [[strata.upstreams]] its DID?)"
-    if isinstance(output, AuthFailed):
-        return f"it does not authenticate us: {output.code} {output.detail}".rstrip() + _hint(output.detail)
-    if isinstance(output, SubscriptionRefused):
-        return f"it refused our subscription: {output.code} {output.detail}".rstrip() + _hint(output.detail)
-    return f"it sent what it must not: {output.reason}" if isinstance(output, Violation) else ""
-
-
-def _hint(detail: str) -> str:
-    lacking = detail in ("no_capability", "missing_capability")
-    return " (is our DID in its strata.replicate_allow?)" if lacking else ""
 
 
 def _read(kept: bytes | None) -> tuple[_Kept, UpstreamScore]:
