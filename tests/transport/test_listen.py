@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import errno
 import resource
 import socket
 import ssl
@@ -348,7 +349,9 @@ def test_no_descriptors_left_is_survived(monkeypatch):
         loop = asyncio.get_running_loop()
         resting = asyncio.Event()
         rest = listener._rest
-        monkeypatch.setattr(listener, "_rest", lambda listening: (rest(listening), resting.set()))
+        monkeypatch.setattr(listener, "_rest", lambda *about: (rest(*about), resting.set()))
+        reported = []
+        loop.set_exception_handler(lambda _, context: reported.append(context))
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket() as peer:
             peer.setblocking(False)
@@ -363,6 +366,26 @@ def test_no_descriptors_left_is_survived(monkeypatch):
             await door.until(lambda: door.pipes)
             door.pipes[0].abort()
         listener.close()
-        return before
+        return before, [(context["message"], context["exception"].errno) for context in reported]
 
-    assert asyncio.run(story()) == 0
+    assert asyncio.run(story()) == (0, [("new connections wait", errno.EMFILE)])
+
+
+def test_handshake_without_memory_costs_its_connection(monkeypatch):
+    """It is closed and released, and reported to the loop once, not as a task that nobody awaited."""
+
+    async def fail(*_, **__):
+        raise MemoryError
+
+    async def story():
+        monkeypatch.setattr(listen.aiofastnet, "connect_accepted_socket", fail)
+        door, reported = Door(), []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        listener = await door.open()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await door.until(lambda: door.released)
+        writer.close()
+        listener.close()
+        return [type(context["exception"]) for context in reported], door.released
+
+    assert asyncio.run(story()) == ([MemoryError], ["127.0.0.1"])

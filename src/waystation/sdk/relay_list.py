@@ -7,20 +7,16 @@ waits. The pause doubles each time, with jitter, and is reset by a connection th
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from waystation.core.errors import HostError, LocalError
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import STABLE_S, Backoff, Pause
 from waystation.sdk.connection import Connection, Ended
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
-__all__ = ["STABLE_S", "Connected", "Disconnected", "RelayList"]
-
-# Long enough that a relay that ends everybody at once is not dialled in a loop, and so short that one which is
-# restarted a few times in a minute finds its clients back at each start.
-STABLE_S: Final = 5.0
+__all__ = ["Connected", "Disconnected", "RelayList"]
 
 
 class Connected(NamedTuple):
@@ -70,6 +66,7 @@ class RelayList(ABC):
         """
         self._on_event = on_event
         self._backoff = backoff
+        self._pausing = Pause()
         self._text = text
         self._message_bytes_max = message_bytes_max
         self._tls = tls
@@ -118,6 +115,12 @@ class RelayList(ABC):
         """Begin to connect, and go on for ever."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def reconnect(self) -> None:
+        """Try now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
+        if not self.connected:
+            self._backoff.reset()
+            self._pausing.end()
 
     async def aclose(self) -> None:
         """End the connection; safe to call twice."""
@@ -206,7 +209,7 @@ class RelayList(ABC):
 
     async def _pause(self, url: str, up_s: float | None, retry_s: float) -> None:
         self._on_event(Disconnected(url, self._failure, up_s, retry_s))
-        await asyncio.sleep(retry_s)
+        await self._pausing.wait(retry_s)
 
     async def _connect(self, url: str, dialler: WebSocketDialler) -> float | None:
         """Connect and stay connected; return for how many seconds the connection was established, or None."""

@@ -35,6 +35,7 @@ _ACCEPTS_PER_TURN: Final = 64  # so that many new connections cannot keep the lo
 _BACKLOG: Final = 1_024
 _EXIT_PORT: Final = 4
 _RETRY_ACCEPT_S: Final = 1.0
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SUSPECTS_MAX: Final = 256  # hosts whose handshake failed; the one that failed first is forgotten
 UNNAMED_MAX: Final = 1_024
 """Connections of trusted proxies whose client is not known yet, of one listener; a further one is closed at once."""
@@ -109,6 +110,7 @@ class Listener:
         self._proxies = proxies
         self._silence = silence
         self._unnamed = 0
+        self._resting = False
         self._socket: socket.socket | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._key_of = key_of
@@ -172,20 +174,25 @@ class Listener:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            except (OSError, MemoryError) as error:
+                if isinstance(error, OSError) and error.errno not in _SHORTAGES:
                     raise
-                self._rest(self._socket)
+                self._rest(self._socket, error)
                 return
             self._greet(accepted, plain_host(address[0]) if isinstance(address, tuple) else "")
 
-    def _rest(self, listening: socket.socket) -> None:
-        """Look away for a second: the process is out of file descriptors, and the queue would spin the loop."""
+    def _rest(self, listening: socket.socket, error: Exception) -> None:
+        """Look away for a second: the process is out of files or memory, and the queue would spin the loop."""
         loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": "new connections wait", "exception": error})
+        if self._resting:
+            return
+        self._resting = True
         loop.remove_reader(listening)
         loop.call_later(_RETRY_ACCEPT_S, self._look_again)
 
     def _look_again(self) -> None:
+        self._resting = False
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
 
@@ -302,6 +309,12 @@ class Listener:
             # The other side's doing, or ours in closing; counted as what it was: a handshake that ended.
             if isinstance(error, ssl.SSLError):
                 self._suspect(host)
+        except MemoryError as error:
+            if self._socket is not None:
+                self._rest(self._socket, error)
+        except Exception as error:  # noqa: BLE001 - a bug here, or in the TLS library, costs this connection
+            context = {"message": "a connection could not be taken", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
         finally:
             if transport is not None and not arrival.is_established:
                 cast("asyncio.Transport", transport).abort()

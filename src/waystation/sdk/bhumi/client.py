@@ -146,6 +146,12 @@ class BhumiClient(Client):
         self._changed.set()
         await self._stack.aclose()
 
+    def reconnect(self) -> None:
+        """Connect the listening half now, as after a change of the network; a connection that stands stays."""
+        self._life.check()
+        if self._device is not None:
+            self._device.reconnect()
+
     async def _reach(self) -> None:
         """Return once a relay has said HELLO to an anonymous connection.
 

@@ -115,6 +115,11 @@ class BspConnections(Driver):
         self._bsp.wake(now())
         self.plan_turn()
 
+    def reconnect(self) -> None:
+        """Dial every peer that is waited for now."""
+        self._bsp.redials.hurry(now())
+        self.changed()
+
     def flush(self) -> None:
         """Take a turn; see ``Driver.flush``."""
         if not self.closed and not self._flushing:

@@ -17,6 +17,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.protocols.bsp.bundle import BUNDLE_BYTES_USUAL
+from waystation.protocols.bsp.device.dials import Redial
 from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.device.links import FILE_TERMS, Mode, Visibility
 from waystation.protocols.bsp.device.orders import LOOK_MS, OrderTaker
@@ -26,6 +27,7 @@ from waystation.protocols.bsp.graph.formats import FORMATS, ClientFormat
 from waystation.protocols.bsp.graph.order import State
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.stream.machine import BspMachine
+from waystation.sdk.backoff import CAP_S, STABLE_S
 from waystation.sdk.bsp.bundles import Bundles
 from waystation.sdk.bsp.carrier import Carrier, CarrierSession
 from waystation.sdk.bsp.connections import BspConnections
@@ -47,6 +49,7 @@ from waystation.sdk.renamed import warn_renamed
 
 __all__ = ["BspPeer"]
 
+_REDIAL: Final = Redial(round(CAP_S * 1_000), round(STABLE_S * 1_000))
 _BUSY_WAIT_S: Final = 1.0  # a program that is just ending
 _DELIVERED: Final = State.DELIVERED
 
@@ -132,6 +135,7 @@ class BspPeer(Membership, Client):
             admits=self._admits,
         )
         machine = BspMachine(device, home.key_pair, self._rng)
+        machine.redials.redial = _REDIAL
         report, fail = self._news.report, self._news.end
         connections = BspConnections(
             machine, device, home.store, on_event=self._on_event, on_turn=self._pump, on_failure=fail
@@ -177,6 +181,12 @@ class BspPeer(Membership, Client):
     def _pump(self) -> None:
         for session in self._carrier_sessions:
             session.pump()
+
+    def reconnect(self) -> None:
+        """Dial every peer without a connection now, and end the pauses of carriers; what stands stays."""
+        for session in self._carrier_sessions:
+            session.resume_all()
+        self._running.connections.reconnect()
 
     # Who and where
 

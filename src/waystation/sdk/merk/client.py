@@ -37,7 +37,7 @@ from waystation.protocols.merk.payload.contents import (
 )
 from waystation.protocols.merk.payload.sealing import Mode, data_frame, encrypted_frame, signed_frame
 from waystation.protocols.merk.payload.transfers import PART_BYTES, OutgoingTransfer
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
 from waystation.sdk.life import Client, Life, Reading
 from waystation.sdk.merk.directory import Directory, Found
 from waystation.sdk.merk.files import FileToSend, send_parts
@@ -72,8 +72,8 @@ class MerkClient(Client):
         on_event: Callable[[object], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
-        retry_first_s: float = 0.5,
-        retry_cap_s: float = 30.0,
+        retry_first_s: float = FIRST_S,
+        retry_cap_s: float = CAP_S,
     ) -> None:
         """Describe a client.
 
@@ -131,6 +131,11 @@ class MerkClient(Client):
         """Begin to connect, and go on for ever."""
         self._life.open()
         self._relays.start()
+
+    def reconnect(self) -> None:
+        """Try to connect now, as after a change of the network; a connection that stands stays."""
+        self._life.check()
+        self._relays.reconnect()
 
     async def reached(self) -> None:
         """Return once a relay has taken us; raises RelayUnreachableError when the first round found none."""

@@ -48,12 +48,13 @@ from waystation.sdk.life import Life, Reading
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
 from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
-from waystation.sdk.strata.relay import Receipt, RelayClient
+from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
 from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
 from waystation.sdk.strata.watch import Pinged, RelayWatch
@@ -146,6 +147,12 @@ class ManyRelays:
         self._task = asyncio.get_running_loop().create_task(self._maintain())
         return self
 
+    def reconnect(self) -> None:
+        """Try every relay without a connection now, as after a change of the network; connections that stand stay."""
+        self._life.check()
+        for client in self._clients.values():
+            client.reconnect()
+
     async def __aexit__(self, *_: object) -> None:
         self._life.close()
         if self._task is not None:
@@ -196,11 +203,12 @@ class ManyRelays:
 
     # Publishing
 
-    async def send(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
+    async def send(self, content: Mapping[str, Any] | Packet, *, timeout_s: float = IN_DOUBT_S, **fields: Any) -> Sent:
         """Publish to the best relays, after the delay that the privacy profile asks for.
 
         Args:
             content: A packet as it is; or what becomes one of now, signed by the identity.
+            timeout_s: How long to ask a relay that has not answered, again when a connection has ended.
             fields: Of the packet; see ``Identity.packet``.
 
         Raises:
@@ -211,23 +219,17 @@ class ManyRelays:
         now_s = int(self._clock())
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
         privacy = self.privacy
-        fan_out = max(2, duties_of(privacy.profile).relays_advised)
-        choice = choose_publish(self._candidates(), fan_out)
+        relays_count = max(2, duties_of(privacy.profile).relays_advised)
+        choice = choose_publish(self._candidates(), relays_count)
         notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
         if not choice.relays:
             raise RelayUnreachableError("there is no relay to publish to; add one first")
         await asyncio.sleep(publish_delay_ms(privacy.profile, self._rng) / 1_000)
-        outcomes = await asyncio.gather(*(self._publish(url, packet) for url in choice.relays), return_exceptions=True)
-        receipts, failures = [], {}
-        for url, outcome in zip(choice.relays, outcomes, strict=True):
-            if isinstance(outcome, Receipt):
-                receipts.append(outcome)
-                self._sightings.note(packet, url, None)
-            elif isinstance(outcome, WaystationError):
-                failures[url] = outcome
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        return sent_of(packet, tuple(receipts), failures, tuple(notices))
+        outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in choice.relays})
+        receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
+        for receipt in receipts:
+            self._sightings.note(packet, receipt.relay, None)
+        return sent_of(packet, receipts, failures_of(outcomes), tuple(notices))
 
     async def publish(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
         """Publish, and raise as ``Sent.check``; the old name of ``send``."""
@@ -236,10 +238,10 @@ class ManyRelays:
 
     post = publish
 
-    async def _publish(self, url: str, packet: Packet) -> Receipt:
+    async def _publish(self, url: str, packet: Packet, timeout_s: float) -> Receipt:
         client = self._client(url)
         await client.reached()
-        return await client.publish(packet)
+        return await client.publish(packet, timeout_s=timeout_s)
 
     # Reading
 

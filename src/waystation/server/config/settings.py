@@ -137,6 +137,14 @@ class StoreSettings:
     """``[store]``: where durable records are kept."""
 
     url: str = setting("sqlite", "A file in the home, or memory that is lost on restart.", choices=("sqlite", "memory"))
+    free_mib_least: int = setting(
+        64,
+        "Below this nothing new is stored, and peers are refused, until there is room; 0 for no floor.",
+        unit="MiB",
+        at_least=0,
+        at_most=1_048_576,
+        reload=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
