@@ -246,6 +246,8 @@ class NodeServer:
         }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+        if not self._listeners.urls():
+            _log.warning("node.serves_nothing", why="every protocol is off, or none has an address")
         page = self._listeners.page_url()
         _log.info("node.ready", **self._urls(), **({"page": page} if page else {}))
 
