@@ -1,5 +1,6 @@
 """``waystation sim``: runs whole nodes on a virtual clock, with one or many random seeds."""
 
+import gc
 import multiprocessing
 import sys
 import time
@@ -133,7 +134,9 @@ def _run_one(protocol: str, seed: int, hours: float, trace: Path | None) -> "tup
                 result = run_seed(protocol, seed, hours, sink=lambda line: print(line, file=file))
         except OSError as error:
             raise HostError(f"cannot write the trace to {trace}: {error.strerror}") from error
-    return result, time.monotonic() - started
+    wall_s = time.monotonic() - started
+    gc.collect()  # a world is one great cycle, and the thresholds of this program would leave hundreds of them
+    return result, wall_s
 
 
 def _with_progress(results: "Iterator[tuple[SimResult, float]]", count: int) -> "Iterator[tuple[SimResult, float]]":
