@@ -2,7 +2,8 @@
 
 The world passes input to the engine and carries out its effects once per event-loop iteration. Effects that follow an
 ``Append`` wait until the store has committed it. The world also answers ``Commit`` and ``Verify``, passes ``Dial`` on,
-and runs one timer. It obeys the hub's contract. It can also kill the node, which restarts with only its store.
+and runs one timer. It obeys the hub's contract. It can also kill the node, which restarts with only its store. A store
+that refuses a group refuses all that comes after it, until a look each second finds that it takes changes again.
 """
 
 import random
@@ -10,6 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from waystation.core.effects import (
@@ -27,23 +29,25 @@ from waystation.core.effects import (
     SendTo,
     Verify,
 )
+from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS
-from waystation.core.records import Change, Store
+from waystation.core.records import Change
 from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
 from waystation.engine.node import DatagramRelay, Node, Relay
 from waystation.engine.recorder import Recorder
 from waystation.journal.events import Event
+from waystation.sim.disk import TRY_AGAIN_US, FaultyStore, Promises, Row
+from waystation.sim.invariants import ViolationError
 from waystation.sim.net.link import End, LinkSettings, Port, Stream
 from waystation.sim.net.node_end import NodeEnd
 from waystation.sim.schedule import Schedule
 from waystation.sim.timer import Timer
 from waystation.sim.trace import Notes
-from waystation.store.memory import MemoryStore
 
-__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "MemoryStore", "TakeDatagram", "World", "WorldSettings"]
+__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "TakeDatagram", "World", "WorldSettings"]
 
 WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
 LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
@@ -88,6 +92,13 @@ class _Outbox:
     outgoing: dict[NodeEnd, list[bytes]] = field(default_factory=dict)
     receipts: list[NodeEnd] = field(default_factory=list)
     closing: list[Close] = field(default_factory=list)
+    is_refusing: bool = False
+    """Whether the store has refused a group, and has not been found to take changes since."""
+
+    def under_way(self) -> list[list[Change]]:
+        """Return the changes that are on their way to the store, as they belong together."""
+        ends = [number - self.committed for number, _, _ in self.commits]
+        return [self.uncommitted[start:end] for start, end in pairwise((0, *ends))]
 
 
 class World:
@@ -100,12 +111,13 @@ class World:
         trace: Notes,
         make_relays: MakeRelays,
         *,
-        store: Store | None = None,
+        store: FaultyStore | None = None,
         settings: WorldSettings | None = None,
         on_event: Callable[[Event], None] = lambda _event: None,
         on_life: Callable[[int], None] = lambda _life: None,
         dialler: Dialler | None = None,
         on_datagram: TakeDatagram = lambda _address, _data: None,
+        on_lost: Callable[[frozenset[Row]], None] = lambda _rows: None,
     ) -> None:
         """Start a node.
 
@@ -120,10 +132,12 @@ class World:
             on_life: Gets the number of each life that begins, 1 for the first.
             dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
             on_datagram: The network behind ``SendTo``; without one every datagram is lost.
+            on_lost: Gets the rows that the disk lost when a life ended.
         """
         self.schedule = schedule
         self.trace = trace
-        self.store: Store = store if store is not None else MemoryStore()
+        self.store = store if store is not None else FaultyStore()
+        self._promises = Promises()
         self.recorder_key = rng.randbytes(_KEY_BYTES)
         """Key of the references in the journal; 32 bytes, the same after a restart."""
         self.life = 0
@@ -136,6 +150,7 @@ class World:
         self._on_event = on_event
         self._on_life = on_life
         self._on_datagram = on_datagram
+        self._on_lost = on_lost
         self._dialler = dialler or (lambda world, protocol, dial: world.dial_failed(protocol, dial.name))
         self._ends: dict[Peer, NodeEnd] = {}
         self._outgoing: dict[NodeEnd, None] = {}
@@ -225,7 +240,7 @@ class World:
         """Kill the node: connections break, soft state and uncommitted records are gone; it is back later."""
         if self._node is not None:
             self.trace.note(self.schedule.now, f"crash for {down_us}")
-            self._end_life(down_us)
+            self._end_life(down_us, orderly=False)
 
     def stop(self, down_us: int) -> None:
         """End the node in good order, as SIGTERM does, and start it again later."""
@@ -237,12 +252,35 @@ class World:
         self._node.shut(now)
         self._turn()
         self._recorder.node_stopped(now)
-        self._end_life(down_us)
+        self._end_life(down_us, orderly=True)
 
     def commit_all(self) -> None:
         """Let the store have what waits for it, and carry out what stood behind."""
+        if self._outbox.is_refusing:
+            self._answer_all(is_kept=False)
+            return
+        try:
+            self.store.commit(self._outbox.uncommitted)
+        except HostError:
+            self._outbox.is_refusing = True
+            self._later(TRY_AGAIN_US, self._try_store)
+            self._answer_all(is_kept=False)
+        else:
+            self._promises.made(self._outbox.uncommitted)
+            self._answer_all(is_kept=True)
+
+    def _try_store(self) -> None:
+        """Find out whether the store takes changes again."""
+        try:
+            self.store.commit(())
+        except HostError:
+            self._later(TRY_AGAIN_US, self._try_store)
+        else:
+            self._outbox.is_refusing = False
+
+    def _answer_all(self, *, is_kept: bool) -> None:
+        """Answer what waits for the store, and carry out what stood behind."""
         group, self._outbox.uncommitted = self._outbox.uncommitted, []
-        self.store.commit(group)
         self._outbox.committed += len(group)
         for stream in self._outbox.behind.values():
             while stream and (not isinstance(stream[0], int) or stream[0] <= self._outbox.committed):
@@ -251,9 +289,10 @@ class World:
                     self._perform(head)
         while self._outbox.commits and self._outbox.commits[0][0] <= self._outbox.committed:
             _, protocol, ticket = self._outbox.commits.popleft()
-            self.trace.note(self.schedule.now, f"committed {protocol} {ticket}")
+            self.trace.note(self.schedule.now, f"{'committed' if is_kept else 'not committed'} {protocol} {ticket}")
             if self._node is not None:
-                self._node.committed(protocol, ticket, self.schedule.now)
+                answer = self._node.committed if is_kept else self._node.not_committed
+                answer(protocol, ticket, self.schedule.now)
         self.plan_turn()
 
     # Lives of the node
@@ -261,6 +300,8 @@ class World:
     def _begin(self) -> None:
         now = self.schedule.now
         self.life += 1
+        if broken := self._promises.broken(self.store):
+            raise ViolationError("kept", f"life {self.life} finds {len(broken)} rows otherwise, as in {broken[0]}")
         self._on_life(self.life)
         entropy = random.Random(self._rng.getrandbits(64))  # noqa: S311 - a simulation must be repeatable
         self._recorder = Recorder(self._on_event, entropy)
@@ -274,7 +315,7 @@ class World:
         self._recorder.node_started(now, VERSION)
         self._outbox = _Outbox()
 
-    def _end_life(self, down_us: int) -> None:
+    def _end_life(self, down_us: int, *, orderly: bool) -> None:
         for timer in (self._turn_timer, self._wake_timer, self._progress_timer):
             timer.cancel()
         self._node = None
@@ -282,6 +323,11 @@ class World:
             end.port.abort()
         self._ends.clear()
         self._outgoing.clear()
+        lost = self.store.end_life(self._outbox.under_way(), orderly=orderly)
+        if lost:
+            self.trace.note(self.schedule.now, f"lost {len(lost)} rows")
+            self._promises.lost(lost)
+            self._on_lost(lost)
         self.schedule.after(down_us, self._begin)
 
     # What streams report
@@ -384,7 +430,8 @@ class World:
 
     def _append(self, *changes: Change) -> int:
         if not self._outbox.uncommitted:
-            self._later(self.settings.commit_delay_us, self.commit_all)
+            delay_us = 0 if self._outbox.is_refusing else self.settings.commit_delay_us
+            self._later(delay_us, self.commit_all)
         self._outbox.uncommitted += changes
         self._outbox.appended += len(changes)
         return self._outbox.appended

@@ -183,6 +183,9 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
                 elif driver.faulted:
                     driver.port.stream.break_off()
 
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
+
     def _counting(self) -> Sequence[Counting]:
         return [*self._senders, self._searcher]
 

@@ -1,7 +1,7 @@
 """The simulated host of one BSP device: a ``BspDevice``, its store, its connections, and its owner's configuration.
 
 Input of one instant is collected and processed in one event-loop iteration: commit, send to each peer with pending
-records, report to the application. A store may commit with a delay; a crash loses whatever is uncommitted.
+records, report to the application. A store may commit with a delay, or refuse; a crash loses whatever is uncommitted.
 """
 
 from collections import Counter
@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, Protocol
 
+from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
-from waystation.core.records import Change
+from waystation.core.records import Change, Store
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.events import Delivered
 from waystation.protocols.bsp.device.groups import Group
@@ -23,11 +24,12 @@ from waystation.protocols.bsp.wire import read_all
 from waystation.sim.bsp import observations as seen
 from waystation.sim.bsp.connection import Connection
 from waystation.sim.bsp.records import REQUEST, SeenRecord, read_records
+from waystation.sim.disk import TRY_AGAIN_US, FaultyStore, Promises
 from waystation.sim.invariants import ViolationError
-from waystation.sim.observations import Sized
+from waystation.sim.observations import DiskLost, Sized
 from waystation.sim.schedule import Schedule
 from waystation.sim.timer import Timer
-from waystation.sim.world import WALL_START_US, MemoryStore
+from waystation.sim.world import WALL_START_US
 
 __all__ = ["Host", "MakeDevice", "Surroundings", "key_of", "key_pair_of", "make_device"]
 
@@ -35,11 +37,11 @@ SEED: Final = PROFILES["seed"]
 TURNS_MAX: Final = 10_000  # ours: of one instant; only a device that stirs itself comes near
 _MESSAGES: Final = "bsp_messages"
 
-MakeDevice = Callable[[MemoryStore, Mode], BspDevice]
+MakeDevice = Callable[[Store, Mode], BspDevice]
 """Makes the device of each life of a host."""
 
 
-def make_device(store: MemoryStore, mode: Mode) -> BspDevice:
+def make_device(store: Store, mode: Mode) -> BspDevice:
     """Return a device of profile seed."""
     return BspDevice(SEED, store, mode=mode)
 
@@ -91,7 +93,12 @@ class Host:
         self._schedule = network.schedule
         self.name = name
         self.mode = mode
-        self.store = MemoryStore()
+        self.store = FaultyStore()
+        self._promises = Promises()
+        self._under_way: Sequence[Change] = ()
+        """Changes that have not reached the disk."""
+        self._commit_at = Instant(0)
+        """Until when nothing is committed, because the store refused."""
         self._make = make
         self._commit_us = commit_us
         self._groups: dict[bytes, Group] = {}
@@ -121,6 +128,9 @@ class Host:
         self._life += 1
         self.is_up = True
         self._is_turn_planned = self._is_committing = False
+        self._commit_at = now
+        if broken := self._promises.broken(self.store):
+            raise ViolationError("kept", f"{self.name} finds {len(broken)} rows otherwise, as in {broken[0]}")
         device = self.device = self._make(self.store, self.mode)
         self._begin_life()
         device.set_wall(now, WALL_START_US + now)
@@ -142,6 +152,11 @@ class Host:
         self._life += 1
         self.is_up = False
         self._timer.cancel()
+        lost = self.store.end_life([self._under_way] if self._under_way else [], orderly=False)
+        self._under_way = ()
+        if lost:
+            self._promises.lost(lost)
+            self._network.observe(DiskLost(self.name, lost))
 
     def _begin_life(self) -> None:
         """Do what a life begins with once there is a device, before it knows anybody."""
@@ -256,6 +271,8 @@ class Host:
         for event in self.device.take_events():
             self._on_event(event)
         self._timer.ring_by(self.device.deadline())
+        if self.device.must_commit and not self._is_committing:
+            self._timer.ring_by(self._commit_at)
 
     def _on_timer(self) -> None:
         self.device.wake(self._schedule.now)
@@ -263,29 +280,43 @@ class Host:
 
     def _commit(self) -> bool:
         """Begin a commit if there is need, and return whether one has ended."""
-        if self._is_committing or not self.device.must_commit:
+        if self._is_committing or not self.device.must_commit or self._schedule.now < self._commit_at:
             return False
         self._is_committing = True
         self._save(self.device.changes(), self._on_saved)
         return not self._is_committing
 
-    def _save(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
-        """Write to the disk, and call ``then`` when it has answered."""
+    def _save(self, changes: Sequence[Change], then: Callable[[bool], None]) -> None:
+        """Write to the disk, and call ``then`` when it has answered, with whether it took the changes."""
         if not self._commit_us:
-            self.store.commit(changes)
-            then()
+            then(self._write(changes))
             return
+        self._under_way = changes
 
         def reach_disk() -> None:
-            self.store.commit(changes)
+            self._under_way = ()
+            is_kept = self._write(changes)
             # A crash may come between the disk and the answer.
-            self._schedule.after(self._commit_us, self._in_life(then))
+            self._schedule.after(self._commit_us, self._in_life(lambda: then(is_kept)))
 
         self._schedule.after(self._commit_us, self._in_life(reach_disk))
 
-    def _on_saved(self) -> None:
+    def _write(self, changes: Sequence[Change]) -> bool:
+        """Return whether the disk took changes."""
+        try:
+            self.store.commit(changes)
+        except HostError:
+            return False
+        self._promises.made(changes)
+        return True
+
+    def _on_saved(self, is_kept: bool) -> None:
         self._is_committing = False
-        self.device.committed(self._schedule.now)
+        if is_kept:
+            self.device.committed(self._schedule.now)
+        else:
+            self._commit_at = Instant(self._schedule.now + TRY_AGAIN_US)
+            self.device.not_committed()
         if self._commit_us:
             self.plan_turn()
 

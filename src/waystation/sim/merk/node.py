@@ -124,9 +124,8 @@ class MerkSite(DiallingSite[MerkContext, MerkLink]):
 
     def _make_relay(self, entropy: random.Random, admits: Callable[[PublicKey], bool]) -> Relay:
         now, plan = self._context.schedule.now, self._context.plan
-        assert self._store is not None
         self.relay = self._make(
-            self.settings, self.key_pair, self._store, entropy, rate_limits=plan.rate_limits, admits=admits
+            self.settings, self.key_pair, self.store, entropy, rate_limits=plan.rate_limits, admits=admits
         )
         self.relay.set_wall(now, WALL_START_US + now)
         return cast("Relay", Batches(self.relay)) if plan.batches else self.relay

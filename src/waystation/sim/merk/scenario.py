@@ -137,6 +137,9 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
                     connection.driver.port.stream.break_off()
             client.quiesce()
 
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
+
     def _counting(self) -> Sequence[Client]:
         return self._clients
 

@@ -154,6 +154,9 @@ class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
         for reader in self._readers:
             reader.come()
 
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
+
     def _counting(self) -> Sequence[Publisher | Reader]:
         return [*self._publishers, *self._readers]
 
