@@ -50,7 +50,7 @@ class DiskHabits:
     restores: float = 0.0
     """Chance that the disk is replaced by a copy made before."""
     unsynced: tuple[str, ...] = ()
-    """Tables whose changes do not make a commit sync: a planted mistake."""
+    """Tables whose commits do not sync, a planted mistake; the next commit that syncs takes them along."""
 
 
 class FaultyStore:
@@ -85,7 +85,7 @@ class FaultyStore:
             raise HostError("the disk refuses", exit_code=5)
         self._write(changes)
         unsynced = self._habits.unsynced
-        if not unsynced or any(row.table not in unsynced for row in rows_of(changes)):
+        if not any(row.table in unsynced for row in rows_of(changes)):
             self._synced_count = len(self._groups)
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -180,13 +180,20 @@ class Promises:
     """What a node was told is committed: its next life must find it, except for what the disk is known to have lost."""
 
     def __init__(self) -> None:
-        self._values: dict[Row, bytes | None] = {}
+        self._values: dict[Row, tuple[bytes | None, ...]] = {}
 
     def made(self, changes: Sequence[Change]) -> None:
         """Note changes that the store has taken."""
         for change in changes:
             if isinstance(change, Record):
-                self._values[Row(change.table, change.key)] = change.value
+                self._values[Row(change.table, change.key)] = (change.value,)
+
+    def may_be(self, groups: Sequence[Sequence[Change]]) -> None:
+        """Note groups that were under way when the node died: the disk may have got them."""
+        for group in groups:
+            for change in group:
+                if isinstance(change, Record) and (values := self._values.get(Row(change.table, change.key))):
+                    self._values[Row(change.table, change.key)] = (*values, change.value)
 
     def lost(self, rows: frozenset[Row]) -> None:
         """Except rows."""
@@ -195,7 +202,7 @@ class Promises:
 
     def broken(self, store: FaultyStore) -> list[Row]:
         """Return rows that the store has otherwise than promised."""
-        return [row for row, value in self._values.items() if store.get(*row) != value]
+        return [row for row, values in self._values.items() if store.get(*row) not in values]
 
 
 def rows_of(changes: Sequence[Change]) -> list[Row]:

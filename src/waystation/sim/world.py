@@ -323,8 +323,9 @@ class World:
             end.port.abort()
         self._ends.clear()
         self._outgoing.clear()
-        lost = self.store.end_life(self._outbox.under_way(), orderly=orderly)
-        if lost:
+        under_way = self._outbox.under_way()
+        self._promises.may_be(under_way)
+        if lost := self.store.end_life(under_way, orderly=orderly):
             self.trace.note(self.schedule.now, f"lost {len(lost)} rows")
             self._promises.lost(lost)
             self._on_lost(lost)

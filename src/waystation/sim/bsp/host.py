@@ -152,9 +152,10 @@ class Host:
         self._life += 1
         self.is_up = False
         self._timer.cancel()
-        lost = self.store.end_life([self._under_way] if self._under_way else [], orderly=False)
+        under_way = [self._under_way] if self._under_way else []
         self._under_way = ()
-        if lost:
+        self._promises.may_be(under_way)
+        if lost := self.store.end_life(under_way, orderly=False):
             self._promises.lost(lost)
             self._network.observe(DiskLost(self.name, lost))
 
