@@ -5,7 +5,7 @@ from typing import NamedTuple
 from waystation.sim.disk import Row
 from waystation.sim.trace import canonical
 
-__all__ = ["DiskLost", "Sized", "Unfulfilled"]
+__all__ = ["DiskLost", "DiskRefused", "Sized", "Unfulfilled"]
 
 
 class Sized(NamedTuple):
@@ -33,6 +33,12 @@ class DiskLost(NamedTuple):
     def __str__(self) -> str:
         """Return a line for the trace."""
         return canonical(self, (self.node, *(f"{row.table} {row.key.hex()[:16]}" for row in sorted(self.rows))))
+
+
+class DiskRefused(NamedTuple):
+    """The disk of a node did not take a group of changes, and the node was told."""
+
+    node: int | str
 
 
 class Unfulfilled(NamedTuple):

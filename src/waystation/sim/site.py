@@ -15,7 +15,7 @@ from waystation.sim.chance import fork
 from waystation.sim.context import Context, Dialable
 from waystation.sim.disk import EPOCH_BYTES, FaultyStore, Row
 from waystation.sim.net.link import End, LinkSettings, Port, Stream
-from waystation.sim.observations import DiskLost, Sized
+from waystation.sim.observations import DiskLost, DiskRefused, Sized
 from waystation.sim.trace import Notes
 from waystation.sim.world import World, WorldSettings
 
@@ -82,6 +82,7 @@ class Site(ABC, Generic[C]):
             dialler=self._dial,
             on_datagram=self._on_datagram,
             on_lost=self._on_lost,
+            on_refused=self._on_refused,
         )
 
     # What the scenario does with it
@@ -121,6 +122,10 @@ class Site(ABC, Generic[C]):
     def _on_lost(self, rows: frozenset[Row]) -> None:
         """Observe which rows the disk has lost."""
         self._context.observe(DiskLost(self.number, rows))
+
+    def _on_refused(self) -> None:
+        """Observe that the disk has refused."""
+        self._context.observe(DiskRefused(self.number))
 
     def _on_datagram(self, address: Address, data: bytes) -> None:
         """Lose a datagram that the node sends."""
