@@ -1,4 +1,4 @@
-"""Runs the long tests of nodes: ``python -m soak.run --seed 1 [--only strata-kill,strata-hostile]``.
+"""Runs the long tests of nodes: ``python -m soak.run --seed 1 [--only strata-kill,faults] [--minutes 30] [--json]``.
 
 Each test starts its own nodes on loopback in a temporary folder. The results are printed with the seed. If a check
 fails, the exit code is 1 and that test's folder is kept.
@@ -6,6 +6,8 @@ fails, the exit code is 1 and that test's folder is kept.
 
 import argparse
 import importlib
+import inspect
+import json
 import pkgutil
 import shutil
 import sys
@@ -14,13 +16,17 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import soak as package
 
 
-def find_laws() -> dict[str, Callable[[Path, int], str]]:
-    """Return ``check`` of every module below this folder that has one, by the words of its path."""
+def find_laws() -> dict[str, Callable[..., Any]]:
+    """Return ``check`` of every module below this folder that has one, by the words of its path.
+
+    It takes a folder and a seed, and ``minutes`` where it can last for any time. What it returns is printed as it is,
+    and in JSON what its ``as_json`` gives, where it has that.
+    """
     names = [each.name for each in pkgutil.walk_packages(package.__path__, "soak.") if each.name != "soak.run"]
     checks = {name: getattr(importlib.import_module(name), "check", None) for name in names}
     return {"-".join(name.split(".")[1:]): check for name, check in checks.items() if check is not None}
@@ -34,22 +40,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", default=",".join(INVARIANTS))
+    parser.add_argument("--minutes", type=float, help="for those that can last for any time")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each that held")
     options = parser.parse_args()
-    failed = [name for name in options.only.split(",") if not _try(name, options.seed)]
+    failed = [name for name in options.only.split(",") if not _try(name, options)]
     return 1 if failed else 0
 
 
-def _try(name: str, seed: int) -> bool:
+def _try(name: str, options: argparse.Namespace) -> bool:
+    seed = options.seed
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{name}-"))
     began = time.monotonic()
+    law = INVARIANTS[name]
+    lasts = "minutes" in inspect.signature(law).parameters and options.minutes is not None
     try:
-        figures = INVARIANTS[name](folder, seed)
+        figures = law(folder, seed, **({"minutes": options.minutes} if lasts else {}))
     except Exception:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
         traceback.print_exc()
         print(f"{name}: seed {seed}: FAILED after {time.monotonic() - began:.0f} s, see {folder}", flush=True)
         return False
     shutil.rmtree(folder)
-    print(f"{name}: seed {seed}: {time.monotonic() - began:.0f} s: {figures}", flush=True)
+    took_s = time.monotonic() - began
+    if options.json:
+        found = figures.as_json() if hasattr(figures, "as_json") else str(figures)
+        print(json.dumps({"name": name, "seed": seed, "took_s": round(took_s), "figures": found}), flush=True)
+    else:
+        print(f"{name}: seed {seed}: {took_s:.0f} s: {figures}", flush=True)
     return True
 
 

@@ -117,6 +117,7 @@ def _metrics() -> str:
                 "messages": {("bsp", "delivered"): 1},
             },
             "traffic": {"lprp": {"in": 1, "out": 1}},
+            "clock": {"steps": 0, "shift_s": 0.0},
             "certificates": [{"listener": "bhumi.tls", "ends_s": 1}],
             "datagrams": {"lprp": {"received": 1, "sent": 1, "dropped": 0, "failed": 0}},
             "written": {"journal": {"rows_written": 1, "rows_dropped": 0, "rows_lost": 0}},

@@ -408,6 +408,14 @@ _DOOR: Final[dict[Enum, tuple[str, str]]] = {
         "A trusted proxy sends no PROXY header where one is due, or 1 024 of its connections have not named a client.",
         _AT_ONCE,
     ),
+    AdmissionRefusal.PROXY_HEADER_NOT_READ: (
+        "A connection begins with a PROXY header where none is read; on a TLS port counted from the second one on.",
+        "What the listener answers to bytes that it does not know, which is a close.",
+    ),
+    AdmissionRefusal.PROXY_NAMES_NOBODY: (
+        "A WebSocket through a trusted proxy names no client, or a request to the box does.",
+        "Nothing; it counts as the proxy's own.",
+    ),
     AdmissionRefusal.GETS_RATE: (
         "More GETs of one address a minute than `limits.gets_per_minute`; counted as `web`, not in the journal.",
         "HTTP status 429 with Retry-After.",

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -36,6 +36,8 @@ class ServedProcess:
             ordered: Whether it reads orders from its standard input.
         """
         self.command = list(command)
+        self.environment: Mapping[str, str] = {}
+        """What its next start has beside our own environment."""
         self.process: subprocess.Popen[str] | None = None
         self.ready: dict[str, Any] = {}
         """The line of its last start."""
@@ -50,7 +52,14 @@ class ServedProcess:
         try:
             os.sched_setaffinity(0, self._cores or ours)  # inherited by all threads and processes of the server
             pipe = subprocess.PIPE
-            self.process = subprocess.Popen(self.command, stdin=self._stdin, stdout=pipe, stderr=error, text=True)
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=self._stdin,
+                stdout=pipe,
+                stderr=error,
+                text=True,
+                env={**os.environ, **self.environment},
+            )
         finally:
             os.sched_setaffinity(0, ours)
             if error is not None:
@@ -135,6 +144,8 @@ class ServedProcess:
         """Make sure that nothing of it runs."""
         if self.running:
             self.kill()
+        elif self.process is not None:
+            self.wait()  # closes its pipes, also after a start that failed
 
     def log(self) -> str:
         """Return what it has written to its log since it was first started."""

@@ -13,6 +13,7 @@ from typing import Final
 from soak.bsp.nodes import BspNode, DeviceProcess, Line, kept_messages
 from soak.invariants import ended_well, kill_in_rounds
 from soak.nodes import KEY
+from soak.shims.power_cut import Power
 from waystation.protocols.bsp.graph.order import State, Vertex
 
 MOMENT_MAX_S: Final = 0.35
@@ -24,12 +25,12 @@ LATE_MS: Final = 500
 """Two copies on one connection are further apart than this when the first was not answered within a second."""
 
 
-def check(folder: Path, seed: int, rounds: int = 200) -> str:
-    """Try it so many times; return what happened."""
+def check(folder: Path, seed: int, rounds: int = 200, power: Power | None = None) -> str:
+    """Try it so many times; return what happened. With ``power`` each kill of the node is a power cut."""
     rng = random.Random(seed)
     killed = {"node": 0, "device": 0}
     devices = [DeviceProcess(folder / f"device{number}", number, KEY.public) for number in range(2)]
-    node = BspNode(folder / "home", [each.key for each in devices])
+    node = BspNode(folder / "home", [each.key for each in devices], power=power)
     with ended_well(node, *devices):
         node.start()
         watches = [Watch(device.dial(node.url_at(), rng.choice(MODES))) for device in devices]

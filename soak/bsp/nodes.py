@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from bench.report import module
 from soak.bsp.device import GROUP, LOG_FILE
 from soak.nodes import SoakNode
+from soak.shims.power_cut import Power
 from tools.served import ServedProcess
 from waystation.core.ids import PublicKey
 from waystation.protocols.bsp.device.ledger import Ledger
@@ -18,16 +19,20 @@ from waystation.sdk.bsp import BspHome
 from waystation.store.sqlite import SqliteStore
 
 
+def share_table(share_with: Sequence[PublicKey]) -> str:
+    """Return the configuration of a node that shares the group of these laws with these keys."""
+    return (
+        f"[[bsp.groups]]\nclient_id = '{GROUP.client_id.hex()}'\ndescriptor = '{GROUP.descriptor.hex()}'\n"
+        f"format = '{GROUP.format}'\nshare_with = {json.dumps([each.hex() for each in share_with])}\n"
+    )
+
+
 class BspNode(SoakNode):
     """A node with nothing but BSP, a member of the group of these laws."""
 
-    def __init__(self, home: Path, share_with: Sequence[PublicKey]) -> None:
-        """Describe a node that shares the group with these keys."""
-        tables = (
-            f"[[bsp.groups]]\nclient_id = '{GROUP.client_id.hex()}'\ndescriptor = '{GROUP.descriptor.hex()}'\n"
-            f"format = '{GROUP.format}'\nshare_with = {json.dumps([each.hex() for each in share_with])}\n"
-        )
-        super().__init__(home, "bsp", tables=tables)
+    def __init__(self, home: Path, share_with: Sequence[PublicKey], power: Power | None = None) -> None:
+        """Describe a node that shares the group with these keys; ``power`` as for ``SoakNode``."""
+        super().__init__(home, "bsp", tables=share_table(share_with), power=power)
         self.settings["bsp.tls"] = f"0.0.0.0:{self.port}"
 
     def url_at(self, number: int = 1) -> str:

@@ -15,6 +15,7 @@ from bench.lprp.driver import Flow, Pair, Signer, ask, close, lease, make_mail, 
 from soak.invariants import ended_well, kill_in_rounds
 from soak.lprp.changer import Changer
 from soak.lprp.nodes import TIMEOUT_S, LprpNode, collect
+from soak.shims.power_cut import Power
 from waystation.protocols.lprp.messages import Command
 
 MOMENT_MAX_S: Final = 0.3
@@ -27,14 +28,14 @@ WITNESS: Final = 20_001
 _RECIPIENT: Final = slice(104, 136)
 
 
-def check(folder: Path, seed: int, rounds: int = 200) -> str:
-    """Try it so many times; return what happened."""
+def check(folder: Path, seed: int, rounds: int = 200, power: Power | None = None) -> str:
+    """Try it so many times; return what happened. With ``power`` each kill of the node is a power cut."""
     rng = random.Random(seed)
     accepted = came = 0
     owed: set[bytes] = set()
     known: set[bytes] = set()
     old: list[bytes] = []
-    node = LprpNode(folder / "home")
+    node = LprpNode(folder / "home", power=power)
     with ended_well(node), ExitStack() as stack:
         node.start()
         pairs = settle(node.place, node.key, PAIRS)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bench.lprp.driver import Line, Pair, Signer, ask, command_of
 from soak.nodes import SoakNode
+from soak.shims.power_cut import Power
 from waystation.protocols.lprp.messages import SIGNATURE_BYTES, Command
 
 TIMEOUT_S: Final = 20.0
@@ -16,10 +17,10 @@ BEAT_S: Final = 0.3
 class LprpNode(SoakNode):
     """A node with nothing but LPRP, which demands work of 0 bits."""
 
-    def __init__(self, home: Path) -> None:
-        """Describe a node."""
+    def __init__(self, home: Path, power: Power | None = None) -> None:
+        """Describe a node; ``power`` as for ``SoakNode``."""
         bits: dict[str, Any] = {f"pow_base_bits_{kind}": 0 for kind in ("relay", "lease", "whitelist")}
-        super().__init__(home, "lprp", pow_adaptive=False, **bits)
+        super().__init__(home, "lprp", power=power, pow_adaptive=False, **bits)
 
     @property
     def place(self) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.strata.driver import Publisher, publish_frames
 from soak.invariants import ended_well, eventually, kill_in_rounds
+from soak.shims.power_cut import Power
 from soak.strata.nodes import StrataNode, id_of, missing_over_http, stored_rows
 from waystation.store.sqlite import SqliteStore
 
@@ -23,11 +24,11 @@ CONNECTIONS = 4
 IN_FLIGHT = 48
 
 
-def check(folder: Path, seed: int, rounds: int = 200) -> str:
-    """Try it so many times; return what happened."""
+def check(folder: Path, seed: int, rounds: int = 200, power: Power | None = None) -> str:
+    """Try it so many times; return what happened. With ``power`` each kill of the node is a power cut."""
     came: dict[str, int] = {}
     before: set[str] = set()
-    node = StrataNode(folder / "home")
+    node = StrataNode(folder / "home", power=power)
 
     def check() -> None:
         node.start()

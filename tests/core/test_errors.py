@@ -13,7 +13,7 @@ def _drawn_tree():
     """Return the parent of each class in the drawing, told by how far its name is indented."""
     tree, above = {}, []
     for line in inspect.getdoc(errors).partition("::")[2].splitlines():
-        name = re.match(r"[ │├└─]*(\w+Error)\b", line)
+        name = re.match(r"[ │├└─]*(\w+(?:Error|Fault))\b", line)
         if name is None:
             continue
         above = [(depth, parent) for depth, parent in above if depth < name.start(1)]

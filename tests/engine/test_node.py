@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.build import KEY, SECOND, WALL, Rig
 from tests.protocols.bhumi.build import ALICE, i_am, raw, send
-from waystation.core.effects import Append, Close, Commit, Dial, Hold, Peer, Send, SendMany, SignatureCheck, Verify
+from waystation.core.effects import Close, Commit, Dial, Hold, Peer, Send, SendMany, SignatureCheck, Verify
 from waystation.core.facts import PeerLeft, Refused
 from waystation.core.machine import AsksNothing
 from waystation.crypto.hashing import keyed_reference
@@ -53,13 +53,13 @@ def test_input_reaches_the_relay_and_its_effects_come_back():
 
 
 def test_facts_never_leave_the_engine():
-    """What the server sees is Append, Send, Close and Hold alone."""
+    """What the server sees is Send, Close and Hold alone."""
     rig = Rig()
     peer = rig.connect()
     identify(rig, peer, [1])
     rig.node.receive(peer, wire.encode(send(ALICE, 1)) + raw(9), rig.now)
 
-    assert {type(effect) for effect in rig.settle()} <= {Append, Send, Close, Hold}
+    assert {type(effect) for effect in rig.settle()} <= {Send, Close, Hold}
     assert "PeerIdentified" in rig.kinds()
 
 
@@ -321,6 +321,9 @@ class Asker:
 
     def committed(self, ticket, now):
         self.told.append(("committed", ticket, now))
+
+    def not_committed(self, ticket, now):
+        self.told.append(("not_committed", ticket, now))
 
     def verified(self, ticket, answers, now):
         self.told.append(("verified", ticket, answers, now))

@@ -39,6 +39,9 @@ class Saying:
     def committed(self, ticket, now):
         self.told.append(("committed", ticket))
 
+    def not_committed(self, ticket, now):
+        self.told.append(("not_committed", ticket))
+
     def verified(self, ticket, answers, now):
         self.told.append(("verified", ticket, answers))
 

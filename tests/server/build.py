@@ -14,7 +14,7 @@ import time
 from urllib.parse import urlsplit
 
 from tools.served import ServedNode
-from waystation.core.effects import Append, Close, Hold, Send, SendMany
+from waystation.core.effects import Close, Commit, Hold, Send, SendMany
 from waystation.core.facts import PeerLeft
 from waystation.core.instant import Instant
 from waystation.core.records import Record
@@ -26,6 +26,7 @@ from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.protocols.bhumi import messages, wire
 from waystation.server.commit import GroupCommit
+from waystation.server.failures.log import FailureLog
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.sinks import ListenerSink
 from waystation.store.memory import MemoryStore
@@ -72,6 +73,8 @@ class Echo:
         self.calls = []
         """(input, peer) of everything but bytes."""
         self.peers = []
+        self.kept = []
+        """Peer and line of each ticket, from 1."""
         self._partial = {}
         self._durable = durable
 
@@ -102,10 +105,23 @@ class Echo:
             self.outbox.append(Send(peer, b"received\n", receipt=True))
         elif word == b"hold":
             self.outbox += [Hold(peer, held=True), Send(peer, b"held\n")]
+        elif self._durable:
+            self.kept.append((peer, line))
+            self.outbox.append(Commit(len(self.kept), (Record("echo", line, b"kept"),)))
         else:
-            if self._durable:
-                self.outbox.append(Append(Record("echo", line, b"kept")))
             self._send(peer, line + b"\n")
+
+    def committed(self, ticket, now):
+        """Say back what is on disk."""
+        peer, line = self.kept[ticket - 1]
+        if peer in self._partial:
+            self._send(peer, line + b"\n")
+
+    def not_committed(self, ticket, now):
+        """Say that it is not."""
+        peer, _ = self.kept[ticket - 1]
+        if peer in self._partial:
+            self._send(peer, b"refused\n")
 
     def _send_some(self, peer, count, *, together):
         if together:
@@ -170,21 +186,17 @@ class Rig:
     def __init__(self, protocol, relay, store=None, dialler=None):
         self.relay = relay
         self.events = []
-        self.failures = []
         self.store = store or MemoryStore()
         recorder = Recorder(self.events.append, random.Random(1))
         recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
         recorder.use_key(b"k" * 32)
         self.node = Node({protocol: relay}, Admission(), BanList(self.store), recorder)
-        self.commits = GroupCommit(self.store, self._release, self.failures.append)
+        self.commits = GroupCommit(self.store, FailureLog(monotonic_now))
         self.hub = Hub(self.node, self.commits, dialler=dialler)
         self.sink = ListenerSink(self.hub, protocol)
         self._listener = Listener(self.sink, self.sink.admit, self.hub.release, None)
         self._dialled = []
         self.port = 0
-
-    def _release(self):
-        self.hub.release_committed()
 
     async def __aenter__(self):
         await self._listener.open("127.0.0.1", 0)

@@ -12,7 +12,7 @@ from waystation.server.config.access_checks import access_rules
 from waystation.server.config.load import load_config
 from waystation.server.home import Home
 from waystation.server.hosted import HostContext, build_hosts
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.store.memory import MemoryStore
 
 OWN = KeyPair.from_seed(b"o" * 32)

@@ -9,12 +9,15 @@ import sqlite3
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.server.build import eventually, serve_echo
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.records import Record
 from waystation.server import commit
 from waystation.server.commit import GroupCommit
+from waystation.server.failures.log import FailureLog
+from waystation.server.hub import monotonic_now
 from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 
@@ -43,14 +46,41 @@ def record(number):
     return Record("echo", b"%d" % number, b"kept")
 
 
-class Told:
-    """What a GroupCommit told its owner."""
+class FaultyStore(MemoryStore):
+    """A store that raises what the test says, and remembers what it was asked."""
 
-    def __init__(self, store):
-        self.marks = []
-        """``committed`` at each report."""
-        self.failures = []
-        self.commits = GroupCommit(store, lambda: self.marks.append(self.commits.committed), self.failures.append)
+    def __init__(self):
+        super().__init__()
+        self.faults = []
+        """One for each of the next commits, None for none; without any all are taken."""
+        self.groups = []
+
+    def commit(self, records):
+        """Raise the next fault, or keep the records."""
+        self.groups.append([record.key for record in records])
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+        super().commit(records)
+
+
+FULL = StoreFault("the disk is full", StoreFaultKind.FULL)
+
+
+class Told:
+    """A GroupCommit and what it answered."""
+
+    def __init__(self, store, health=None):
+        self.answers = []
+        """(number, whether it is on disk) in the order of the answers."""
+        self.commits = GroupCommit(store, FailureLog(monotonic_now), health)
+
+    def ask(self, *numbers, owner="echo"):
+        """Ask for records together; the answer is noted under the last number."""
+        self.commits.ask(owner, [record(number) for number in numbers], lambda kept: self.note(numbers, kept))
+
+    def note(self, numbers, kept):
+        self.answers.append((numbers[-1] if numbers else 0, kept))
 
 
 def test_records_gather_while_the_disk_is_busy():
@@ -59,28 +89,28 @@ def test_records_gather_while_the_disk_is_busy():
     async def story():
         store = GatedStore()
         told = Told(store)
-        told.commits.append(record(1))
+        told.ask(1)
         told.commits.flush()
         await asyncio.sleep(0)
-        numbers = [told.commits.append(record(number)) for number in range(2, 102)]
+        for number in range(2, 102):
+            told.ask(number)
         told.commits.flush()
-        before = told.commits.committed, list(told.marks)
+        before = list(told.answers)
         store.gate.set()
-        await told.commits.wait_for(numbers[-1])
+        await told.commits.settled()
         await told.commits.close()
-        return before, told.marks, store.groups, len(store.threads), numbers
+        return before, told.answers, store.groups, len(store.threads)
 
-    before, marks, groups, threads_count, numbers = asyncio.run(story())
+    before, answers, groups, threads_count = asyncio.run(story())
 
-    assert before == (0, [])
-    assert marks == [1, 101]
+    assert before == []
+    assert answers == [(number, True) for number in range(1, 102)]
     assert groups == [[b"1"], [b"%d" % number for number in range(2, 102)]]
     assert threads_count == 1
-    assert numbers == list(range(2, 102))
 
 
-def test_committed_is_told_after_the_store_has_it(tmp_path):
-    """When a report comes, everything up to its number can be read back from the file."""
+def test_answer_comes_after_the_store_has_it(tmp_path):
+    """When an answer comes, its record can be read back from the file."""
 
     def readable(path):
         with sqlite3.connect(path) as other:
@@ -89,53 +119,55 @@ def test_committed_is_told_after_the_store_has_it(tmp_path):
     async def story(path):
         store = SqliteStore(path)
         seen = []
-        commits = GroupCommit(store, lambda: seen.append((commits.committed, readable(path))), seen.append)
+        told = Told(store)
+        told.note = lambda numbers, kept: seen.append((numbers[-1] + 1, readable(path)))
         for number in range(50):
-            commits.append(record(number))
-            commits.flush()
+            told.ask(number)
+            told.commits.flush()
             await asyncio.sleep(0)
-        await commits.close()
+        await told.commits.close()
         store.close()
         return seen
 
     seen = asyncio.run(story(tmp_path / "store.sqlite"))
 
     assert seen[-1] == (50, 50)
-    assert all(kept >= committed for committed, kept in seen)
+    assert all(kept >= asked for asked, kept in seen)
 
 
-def test_full_disk_stops_everything(tmp_path):
-    """A file that may not grow refuses a group: told once, nothing of it kept, later records never committed."""
+def test_full_file_refuses_and_takes_again(tmp_path):
+    """A file that may not grow refuses a group whole; all is refused until a probe was written, then taken again."""
 
     async def story():
         store = SqliteStore(tmp_path / "store.sqlite")
         (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
         store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
         told = Told(store)
-        kept = told.commits.append(record(1))
-        await told.commits.wait_for(kept)
-        lost = told.commits.append(Record("echo", b"large", bytes(1_000_000)))
-        with pytest.raises(HostError, match="did not take a write") as caught:
-            await told.commits.wait_for(lost)
-        after = told.commits.append(record(2))
-        told.commits.flush()
-        with pytest.raises(HostError):
-            await told.commits.wait_for(after)
-        await told.commits.close()
+        told.ask(1)
+        await told.commits.settled()
+        large = Record("echo", b"large", bytes(1_000_000))
+        told.commits.ask("echo", [record(7), large], lambda kept: told.note((7,), kept))
+        await told.commits.settled()
+        kind = told.commits.health.fault.kind
+        told.ask(2)
+        await told.commits.settled()
+        await told.commits.probe()
+        told.ask(3)
+        await told.commits.settled()
         rows = [key for key, _ in store.scan("echo")]
+        await told.commits.close()
         store.close()
-        return told, caught.value.exit_code, rows
+        return told.answers, kind, rows
 
-    told, exit_code, rows = asyncio.run(story())
+    answers, kind, rows = asyncio.run(story())
 
-    assert exit_code == 5
-    assert len(told.failures) == 1
-    assert told.marks == [1] and told.commits.committed == 1
-    assert rows == [b"1"]
+    assert kind is StoreFaultKind.FULL
+    assert answers == [(1, True), (7, False), (2, False), (3, True)]
+    assert rows == [b"1", b"3"]
 
 
-def test_locked_file_stops_everything(tmp_path):
-    """A file that another program holds is refused after the wait, as a HostError that names it."""
+def test_locked_file_refuses_after_the_wait(tmp_path):
+    """A file that another program holds is busy after the wait, and taken again when it is let go."""
 
     async def story():
         store = SqliteStore(tmp_path / "store.sqlite")
@@ -143,114 +175,203 @@ def test_locked_file_stops_everything(tmp_path):
         thief = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
         thief.execute("BEGIN IMMEDIATE")
         told = Told(store)
-        with pytest.raises(HostError, match=r"store\.sqlite did not take a write: database is locked"):
-            await told.commits.wait_for(told.commits.append(record(1)))
+        told.ask(1)
+        await told.commits.settled()
+        fault = told.commits.health.fault
+        await told.commits.probe()
+        still = told.commits.health.fault.kind
         thief.close()
+        await told.commits.probe()
+        told.ask(2)
         await told.commits.close()
         store.close()
-        return told.failures, told.marks
+        return told.answers, fault, still, told.commits.health.fault
 
-    failures, marks = asyncio.run(story())
+    answers, fault, still, after = asyncio.run(story())
 
-    assert len(failures) == 1 and marks == []
+    assert answers == [(1, False), (2, True)]
+    assert fault.kind is still is StoreFaultKind.BUSY and "database is locked" in str(fault)
+    assert after is None
 
 
-def test_store_that_breaks_its_contract_stops_everything_too(tmp_path):
+def test_what_was_asked_behind_a_refused_one_is_refused():
+    """All that waits when a group fails is refused with it: nothing later is on disk than what is missing."""
+
+    async def story():
+        store = GatedStore()
+        told = Told(store)
+        commit, store.commit = store.commit, lambda records: (store.gate.wait(), _raise(FULL))
+        told.ask(1)
+        told.commits.flush()
+        await asyncio.sleep(0)
+        told.ask(2)
+        told.ask(3, owner="other")
+        store.gate.set()
+        await told.commits.settled()
+        store.commit = commit
+        told.ask(4)
+        told.ask()
+        await told.commits.probe()
+        told.ask(5)
+        told.ask(6, owner="other")
+        await told.commits.settled()
+        await told.commits.close()
+        return told.answers, [key for key, _ in store.scan("echo")]
+
+    answers, rows = asyncio.run(story())
+
+    assert answers[:3] == [(1, False), (2, False), (3, False)]
+    assert answers[3:] == [(4, False), (0, False), (5, False), (6, True)]
+    assert rows == [b"6"]
+
+
+def _raise(error):
+    raise error
+
+
+def test_what_a_store_can_never_take_refuses_nobody_else():
+    """A change that the store fails on whatever its disk does costs its own question; the store is in no fault."""
+
+    async def story():
+        store = FaultyStore()
+        told = Told(store)
+        bug = ZeroDivisionError("a bug of ours")
+        store.faults = [bug, None, bug, None]
+        with capture_logs() as lines:
+            for number, owner in ((1, "one"), (2, "two"), (3, "two"), (4, "three")):
+                told.ask(number, owner=owner)
+            await told.commits.settled()
+        await told.commits.close()
+        return told.answers, store.groups, told.commits.health.fault, lines
+
+    answers, groups, fault, lines = asyncio.run(story())
+
+    assert answers == [(1, True), (2, False), (3, False), (4, True)]
+    assert groups == [[b"1", b"2", b"3", b"4"], [b"1"], [b"2"], [b"4"]]
+    assert fault is None
+    assert [line["event"] for line in lines] == ["commit.failed"]
+
+
+def test_closed_store_answers_nobody_with_yes(tmp_path):
     """Whatever a store raises, nothing waits for ever behind a group that failed."""
 
     async def story():
         store = SqliteStore(tmp_path / "store.sqlite")
         told = Told(store)
         store.close()
-        number = told.commits.append(record(1))
-        with pytest.raises(HostError) as caught:
-            async with asyncio.timeout(2):
-                await told.commits.wait_for(number)
+        told.ask(1)
+        async with asyncio.timeout(5):
+            await told.commits.close()
+        return told.answers
+
+    assert asyncio.run(story()) == [(1, False)]
+
+
+def test_answer_that_fails_costs_itself_alone():
+    """When what an answer releases cannot be carried out it is logged, and those behind it are answered."""
+
+    async def story():
+        told = Told(MemoryStore())
+        with capture_logs() as lines:
+            told.commits.ask("echo", (record(1),), lambda _kept: 1 / 0)
+            told.ask(2)
+            await told.commits.settled()
         await told.commits.close()
-        return told, caught.value.exit_code
+        return told.answers, [line["event"] for line in lines]
 
-    told, exit_code = asyncio.run(story())
-
-    assert exit_code == 5
-    assert len(told.failures) == 1 and told.marks == []
-
-
-def test_report_that_fails_stops_everything(tmp_path):
-    """When what a commit released cannot be carried out the owner is told, and nobody waits behind it for ever."""
-
-    def explode():
-        raise ZeroDivisionError("a bug of ours")
-
-    async def story():
-        failures = []
-        commits = GroupCommit(MemoryStore(), explode, failures.append)
-        await commits.wait_for(commits.append(record(1)))
-        async with asyncio.timeout(2):
-            with pytest.raises(HostError, match="a bug of ours"):
-                await commits.wait_for(commits.append(record(2)))
-        await commits.close()
-        return failures, commits._running
-
-    failures, running = asyncio.run(story())
-
-    assert [type(failure) for failure in failures] == [HostError]
-    assert running is None
-
-
-@pytest.mark.parametrize("cancelled", [False, True])
-def test_record_that_nobody_commits_is_not_waited_for(cancelled):
-    """A number that was never given out, or whose group was cancelled, is refused instead of awaited for ever."""
-
-    async def story():
-        store = GatedStore()
-        commits = GroupCommit(store, int, repr)
-        number = commits.append(record(1)) if cancelled else 7
-        commits.flush()
-        if cancelled:
-            await asyncio.sleep(0)
-            commits._running.cancel()
-            await asyncio.wait({commits._running})
-        store.gate.set()
-        await commits.wait_for(number)
-
-    with pytest.raises(LocalError, match="neither waiting nor under way"):
-        asyncio.run(story())
+    assert asyncio.run(story()) == ([(2, True)], ["commit.failed"])
 
 
 def test_records_that_wait_are_bounded(monkeypatch):
-    """When the disk has stopped, the record over the limit is a failure, not a growing list."""
-    monkeypatch.setattr(commit, "RECORDS_WAITING_MAX", 3)
+    """When the disk has stopped, what is over the limit is refused, behind what waits; later all is taken again."""
+    monkeypatch.setattr(commit, "CHANGES_WAITING_MAX", 3)
 
     async def story():
         store = GatedStore()
         told = Told(store)
         for number in range(5):
-            told.commits.append(record(number))
+            told.ask(number)
         store.gate.set()
-        with pytest.raises(HostError, match="cannot keep up"):
-            await told.commits.wait_for(1)
+        await told.commits.settled()
+        told.ask(9)
         await told.commits.close()
-        return told.failures, store.groups
+        return told.answers
 
-    failures, groups = asyncio.run(story())
-
-    assert len(failures) == 1 and groups == []
+    assert asyncio.run(story()) == [(0, True), (1, True), (2, True), (3, False), (4, False), (9, True)]
 
 
-def test_changes_taken_together_are_one_group():
-    """``append_all`` gives the number of its last change, and all of its changes reach the store in one call."""
+def test_what_is_asked_together_is_one_group():
+    """All changes of one question reach the store in one call, and one without changes is answered in its place."""
 
     async def story():
         store = GatedStore()
         told = Told(store)
-        numbers = [told.commits.append_all([record(number) for number in group]) for group in ((1, 2, 3), (), (4,))]
+        for numbers in ((1, 2, 3), (), (4,)):
+            told.ask(*numbers)
         store.gate.set()
-        await told.commits.wait_for(numbers[-1])
-        empty = told.commits.append_all(())
+        await told.commits.settled()
+        told.ask()
         await told.commits.close()
-        return numbers, empty, store.groups, told.marks
+        return store.groups, told.answers
 
-    assert asyncio.run(story()) == ([3, 3, 4], 4, [[b"1", b"2", b"3", b"4"]], [4])
+    groups, answers = asyncio.run(story())
+
+    assert groups == [[b"1", b"2", b"3", b"4"]]
+    assert answers == [(3, True), (0, True), (4, True), (0, True)]
+
+
+def test_what_is_owed_is_written_when_the_store_takes_it():
+    """A record that nobody waits for is kept through a fault, the last of a key alone, and written with the probe."""
+
+    async def story():
+        store = FaultyStore()
+        store.faults = [FULL]
+        told = Told(store)
+        for value in (b"first", b"second", b"third"):
+            told.commits.owe(Record("echo", b"owed", value))
+            await told.commits.settled()
+        refused = store.get("echo", b"owed")
+        with pytest.raises(StoreFault):
+            await told.commits.write(Record("echo", b"ban", b"v"))
+        await told.commits.probe()
+        await told.commits.close()
+        return refused, store.get("echo", b"owed"), store.get("echo", b"ban"), told.commits.health.fault
+
+    assert asyncio.run(story()) == (None, b"third", b"v", None)
+
+
+def test_write_returns_once_it_is_on_disk():
+    """Who waits for a record finds it in the store."""
+
+    async def story():
+        store = MemoryStore()
+        told = Told(store)
+        await told.commits.write(record(1))
+        found = store.get("echo", b"1")
+        await told.commits.close()
+        return found
+
+    assert asyncio.run(story()) == b"kept"
+
+
+def test_store_is_tried_each_second_while_in_fault(monkeypatch):
+    """``watch`` ends a fault by itself, and one that lasts is told once."""
+    monkeypatch.setattr(commit, "PROBE_S", 0.001)
+
+    async def story():
+        store = FaultyStore()
+        store.faults = [FULL] * 4
+        told = Told(store)
+        told.ask(1)
+        with capture_logs() as lines:
+            watching = asyncio.create_task(told.commits.watch())
+            await told.commits.settled()
+            await eventually(lambda: told.commits.health.fault is None, "the end of the fault")
+            watching.cancel()
+        await told.commits.close()
+        return [(line["event"], line["kind"]) for line in lines]
+
+    assert asyncio.run(story()) == [("store.failed", "full"), ("store.recovered", "full")]
 
 
 def test_close_commits_what_waits():
@@ -261,7 +382,7 @@ def test_close_commits_what_waits():
         store.gate.set()
         told = Told(store)
         for number in range(3):
-            told.commits.append(record(number))
+            told.ask(number)
         await told.commits.close()
         return store.groups
 
@@ -316,9 +437,9 @@ def test_idle_node_commits_at_once():
         store = GatedStore()
         store.gate.set()
         told = Told(store)
-        told.commits.append(record(1))
+        told.ask(1)
         told.commits.flush()
-        await eventually(lambda: told.marks)
+        await eventually(lambda: told.answers)
         await told.commits.close()
         return store.groups
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from tests.server.build import eventually
 from tests.transport.datagrams.build_udp import address_of, port
-from waystation.core.effects import Append, Commit, SendTo, SignatureCheck, Verify
+from waystation.core.effects import Commit, SendTo, SignatureCheck, Verify
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair, sign
 from waystation.engine.admission import Admission
@@ -18,6 +18,7 @@ from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.server.commit import GroupCommit
+from waystation.server.failures.log import FailureLog
 from waystation.server.hub import Hub, monotonic_now
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.datagrams.udp import UdpSocket
@@ -28,8 +29,8 @@ PAIR = KeyPair.from_seed(b"k" * 32)
 class Host:
     """Says every datagram back; some are commands.
 
-    ``bug`` raises, ``commit`` and ``check`` ask first and answer then, ``append`` makes a record durable before the
-    answer, ``ring`` asks to be woken and says then that it was.
+    ``bug`` raises, ``commit`` and ``check`` ask first and answer then, ``ring`` asks to be woken and says then that it
+    was.
     """
 
     def __init__(self, store):
@@ -57,12 +58,13 @@ class Host:
         elif data == b"ring":
             self._alarm = now + 1_000, address
         else:
-            if data == b"append":
-                self._outbox.append(Append(Record("t", b"appended", b"v")))
             self._outbox.append(SendTo(data + b"!", address))
 
     def committed(self, ticket, now):
         self._outbox.append(SendTo(self.store.get("t", b"committed"), self._asked[ticket]))
+
+    def not_committed(self, ticket, now):
+        self._outbox.append(SendTo(b"refused", self._asked[ticket]))
 
     def verified(self, ticket, answers, now):
         self._outbox.append(SendTo(repr(list(answers)).encode(), self._asked[ticket]))
@@ -118,7 +120,7 @@ async def hosting(tmp_path, *, carried=True):
     recorder = Recorder(lambda _event: None, random.Random(1))
     recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
     recorder.use_key(b"k" * 32)
-    commits = GroupCommit(store, lambda: hub.release_committed(), lambda _error: None)  # noqa: PLW0108 - no hub yet
+    commits = GroupCommit(store, FailureLog(monotonic_now))
     hub = Hub(Node({"host": host}, Admission(), BanList(store), recorder), commits)
     opened = Counting(partial(hub.datagrams, "host"))
     await opened.open("127.0.0.1", 0)
@@ -167,18 +169,6 @@ def test_answers_to_questions_lead_on(tmp_path):
         return answers
 
     assert run(tmp_path, story) == [b"v", b"[0]", b"rung"]
-
-
-def test_durable_answer_comes_after_the_commit(tmp_path):
-    """A datagram behind an Append waits for the disk, and one behind that keeps its place."""
-
-    async def story(host, opened, other, heard):
-        other.send([(b"append", address_of(opened)), (b"next", address_of(opened))])
-        said = await heard.until(1)
-        kept = host.store.get("t", b"appended")
-        return said[0], kept, (await heard.until(2))[1]
-
-    assert run(tmp_path, story) == (b"append!", b"v", b"next!")
 
 
 def test_bug_costs_its_datagrams_and_nothing_else(tmp_path):

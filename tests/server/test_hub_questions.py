@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from tests.server.build import Echo, Rig, eventually, key_pair
 from tests.transport.build import Sink, Site
-from waystation.core.effects import Append, Close, Commit, Dial, Peer, Send, SignatureCheck, Verify
+from waystation.core.effects import Close, Commit, Dial, Peer, Send, SignatureCheck, Verify
 from waystation.core.records import Record
 from waystation.crypto.signing import sign
 from waystation.protocols.bhumi import messages
@@ -20,9 +20,9 @@ PAIR = key_pair()
 class Asker(Echo):
     """An echo that also asks; tickets count from 1.
 
-    ``commit N`` makes N records durable, ``both N`` does so behind an Append, ``check N`` has N signatures checked of
-    which every second is wrong, ``trip N`` fails when it is answered, ``leave N`` closes with a status. Each answer is
-    said with what the store held then.
+    ``commit N`` makes N records durable, ``check N`` has N signatures checked of which every second is wrong,
+    ``trip N`` fails when it is answered, ``leave N`` closes with a status. Each answer is said with what the store held
+    then.
     """
 
     def __init__(self, store):
@@ -46,18 +46,16 @@ class Asker(Echo):
 
     def _on_line(self, peer, line, now):
         word, _, number = line.partition(b" ")
-        if word not in (b"commit", b"check", b"both", b"trip", b"leave"):
+        if word not in (b"commit", b"check", b"trip", b"leave"):
             super()._on_line(peer, line, now)
             return
         self._tickets += 1
         self.asked[self._tickets] = (peer, word)
-        if word == b"both":
-            self.outbox.append(Append(Record("t", b"before", b"v")))
         if word == b"leave":
             self._forget(peer)
             self.outbox.append(Close(peer, messages.Status.GONE, status=int(number)))
             return
-        if word in (b"commit", b"both"):
+        if word == b"commit":
             changes = tuple(Record("t", b"%d-%d" % (self._tickets, each), b"v") for each in range(int(number)))
             self.outbox.append(Commit(self._tickets, changes))
         else:
@@ -72,6 +70,9 @@ class Asker(Echo):
     def committed(self, ticket, now):
         kept = sum(1 for key, _ in self.store.scan("t") if key.startswith(b"%d-" % ticket))
         self._send(self.asked[ticket][0], b"committed %d: %d\n" % (ticket, kept))
+
+    def not_committed(self, ticket, now):
+        self._send(self.asked[ticket][0], b"not committed %d\n" % ticket)
 
     def verified(self, ticket, answers, now):
         peer, word = self.asked[ticket]
@@ -122,27 +123,23 @@ def test_commits_are_answered_in_order(tmp_path):
     )
 
 
-def test_commit_behind_an_append_keeps_both_orders(tmp_path):
-    """Effects behind an Append wait for it; the Commit among them is in the same group and answered behind them."""
-
-    async def story(rig):
-        return await lines(await rig.dial(), b"both 1\n", 2), rig.store.get("t", b"before")
-
-    assert run(story, tmp_path) == ([b"asked\n", b"committed 1: 1\n"], b"v")
-
-
-def test_nothing_is_committed_when_the_disk_refuses(tmp_path):
-    """After a failed write no ticket is answered."""
+def test_commit_that_the_disk_refuses_is_answered_so(tmp_path):
+    """A refused commit is told to its machine, the connection goes on, and a commit without changes waits for none."""
 
     async def story(rig):
         rig.store._writer.execute("PRAGMA query_only = ON")
         streams = await rig.dial()
-        said = await lines(streams, b"commit 1\n", 1)
-        await eventually(lambda: rig.failures)
-        said += await lines(streams, b"commit 1\nstill here\n", 2)
-        return said
+        said = await lines(streams, b"commit 1\n", 2)
+        said += await lines(streams, b"commit 1\ncommit 0\nstill here\n", 5)
+        rig.store._writer.execute("PRAGMA query_only = OFF")
+        await rig.commits.probe()
+        return said, await lines(streams, b"commit 1\n", 2)
 
-    assert run(story, tmp_path) == [b"asked\n", b"asked\n", b"still here\n"]
+    said, after = run(story, tmp_path)
+
+    assert said[:2] == [b"asked\n", b"not committed 1\n"]
+    assert said[2:] == [b"asked\n", b"asked\n", b"still here\n", b"not committed 2\n", b"not committed 3\n"]
+    assert after == [b"asked\n", b"committed 4: 1\n"]
 
 
 def test_signatures_are_checked(tmp_path):
@@ -205,7 +202,7 @@ def test_dial_without_a_dialler_fails(tmp_path):
     """A hub that cannot dial says so in a later turn, and what stands beside the effect goes on."""
 
     async def story(rig):
-        rig.relay.outbox += [Append(Record("t", b"before", b"v")), Dial("them", "ws://127.0.0.1:1/", only_public=False)]
+        rig.relay.outbox += [Dial("them", "ws://127.0.0.1:1/", only_public=False)]
         rig.hub.plan_turn()
         await eventually(lambda: rig.relay.calls)
         return rig.relay.calls

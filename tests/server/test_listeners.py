@@ -22,18 +22,18 @@ from waystation.engine.recorder import Recorder
 from waystation.server.certificates.in_force import Certificates
 from waystation.server.commit import GroupCommit
 from waystation.server.config.load import load_config
+from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
 from waystation.server.hosted import build_hosts
 from waystation.server.http.public_pages import PublicPages
 from waystation.server.http.well_known import WellKnown
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.listeners import Listeners
-from waystation.server.merk import host as merk_host
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.store.memory import MemoryStore
 from waystation.transport.http_get import http_get
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import client_context
-from waystation.transport.websocket.liveness import LivenessTimeouts
 
 PATIENCE_S = 5
 QUIET = {"bhumi.tls": "", "bsp.tls": "", "lprp.udp": "", "merk.ws": "", "strata.ws": ""}
@@ -58,7 +58,7 @@ async def listening(home, **flags):
     recorder = Recorder(lambda _event: None, random.Random(1))
     recorder.set_wall(monotonic_now(), time.time_ns() // 1_000)
     recorder.use_key(b"k" * 32)
-    commits = GroupCommit(store, lambda: None, lambda _error: None)
+    commits = GroupCommit(store, FailureLog(monotonic_now))
     hub = Hub(Node(relays, Admission(), BanList(store), recorder), commits)
     pages = PublicPages(
         WellKnown("node", {}, dict, hosts),
@@ -68,7 +68,12 @@ async def listening(home, **flags):
     )
     certificates = Certificates(config, place, lambda: None)
     certificates.use(config)
-    listeners = Listeners(config, certificates.context, hosts, hub, pages, ProxyRules(config.node))
+    rules = ProxyRules(config.node)
+
+    def silence():
+        return SilencePolicy(config.node.silence_ms)
+
+    listeners = Listeners(config, certificates.context, hosts, hub, pages, rules, silence)
     try:
         await listeners.open()
         yield listeners
@@ -253,10 +258,8 @@ def test_merk_takes_its_frames_and_their_envelope_and_no_more(tmp_path):
     assert told(tmp_path, story, **flags) == [1009, 1003]
 
 
-def test_merk_asks_who_is_silent(tmp_path, monkeypatch):
-    """A connection gets a ping once it has been silent for as long as MERK allows: 30 s, and 10 s for the pong."""
-    reference = merk_host.MERK_TIMEOUTS
-    monkeypatch.setattr(merk_host, "MERK_TIMEOUTS", LivenessTimeouts(0.02, PATIENCE_S))
+def test_merk_asks_who_is_silent(tmp_path):
+    """NODE-SILENCE: a connection gets a ping once it has been silent for a third of the node's limit."""
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"
     request = f"GET /merk HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}\r\n\r\n"
 
@@ -270,8 +273,7 @@ def test_merk_asks_who_is_silent(tmp_path, monkeypatch):
         writer.close()
         return asked
 
-    assert reference == LivenessTimeouts(ping_after_s=30.0, pong_within_s=10.0)
-    assert told(tmp_path, story, merk__ws="127.0.0.1:0") == b"\x89\x00"
+    assert told(tmp_path, story, merk__ws="127.0.0.1:0", node__silence_ms="1000") == b"\x89\x00"
 
 
 def test_strata_keeps_its_own_limit_on_a_shared_port(tmp_path):

@@ -264,7 +264,7 @@ class CountingHome(Home):
 
 def test_damaged_reference_key_is_told_once_and_looked_at_again(tmp_path, monkeypatch):
     """One line per trouble however long it lasts, and the node takes the next good key by itself."""
-    monkeypatch.setattr(node_module, "_CLOCK_CHECK_S", 0.001)
+    monkeypatch.setattr(node_module, "_KEY_CHECK_S", 0.001)
 
     async def looks(place, count):
         until_count = place.asked + count

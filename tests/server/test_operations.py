@@ -5,6 +5,7 @@ import hashlib
 
 from tests.server.build import Client, key_pair
 from tests.server.build_node import configured, serving
+from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.ids import encode_id52
 from waystation.server.box.store import BoxStore, add_owner
 from waystation.server.home import Home
@@ -82,17 +83,18 @@ def test_views_are_those_of_enabled_protocols(tmp_path):
 
 
 def test_node_that_serves_is_ready_until_it_drains(tmp_path):
-    """Both a drain and a store that failed end it."""
+    """A drain ends it, and a store in fault does as long as that lasts."""
 
     def story(operations):
         states = [operations.ready()]
-        for name in ("draining", "failed"):
-            setattr(operations, name, True)
-            states.append(operations.ready())
-            setattr(operations, name, False)
-        return states
+        operations.commits.health.begin(StoreFault("full", StoreFaultKind.FULL))
+        states.append(operations.ready())
+        operations.commits.health.end()
+        states.append(operations.ready())
+        operations.draining = True
+        return [*states, operations.ready()]
 
-    assert asked(tmp_path, story) == [True, False, False]
+    assert asked(tmp_path, story) == [True, False, True, False]
 
 
 def test_connections_show_who_and_how_much(tmp_path):

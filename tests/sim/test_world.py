@@ -5,7 +5,8 @@ from enum import Enum
 import pytest
 
 from tests.sim.build import NotingStreams, Remembering, fixed_rng
-from waystation.core.effects import Append, Close, Commit, Dial, Hold, Send, SendMany, SignatureCheck, Verify
+from waystation.core.effects import Close, Commit, Dial, Hold, Send, SendMany, SignatureCheck, Verify
+from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.instant import Instant
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair, sign
@@ -37,7 +38,6 @@ class Scripted(NotingStreams):
         super().receive(peer, data, now)
         self.effects += {
             b"e": [Send(peer, b"echo")],
-            b"a": [Append(Record("t", b"k", b"v")), Send(peer, b"after the record")],
             b"c": [Send(peer, b"bye"), Close(peer, Why.ASKED)],
             b"x": [Send(peer, b"bye"), Close(peer, Why.ASKED, abort=True)],
             b"h": [Hold(peer, True)],
@@ -53,11 +53,21 @@ class Scripted(NotingStreams):
             self.wake_at = Instant(now + SECOND)
 
     def committed(self, ticket, now):
-        self.inputs.append(("committed", ticket))
-        self.effects.append(Append(Record("t", b"after", b"v")))
+        if ticket != 10:
+            self.inputs.append(("committed", ticket))
+        if ticket == 7:
+            self.effects.append(Commit(10, (Record("t", b"after", b"v"),)))
+
+    def not_committed(self, ticket, now):
+        self.inputs.append(("not_committed", ticket))
 
     def verified(self, ticket, answers, now):
         self.inputs.append(("verified", ticket, answers))
+
+
+def refuse(changes):
+    """Take nothing, as a full disk."""
+    raise StoreFault("full", StoreFaultKind.FULL)
 
 
 class Stage:
@@ -111,23 +121,10 @@ def test_inputs_of_one_turn_leave_in_one_write():
     assert [data for _, data in stage.client.got] == [b"echoecho"]
 
 
-def test_nothing_overtakes_its_record():
-    """A Send behind an Append leaves when the store has the record, and so does what comes after it."""
-    stage = Stage(commit_delay_us=5_000)
-
-    stage.say(b"a", run_us=3_000)
-    early = (stage.client.data, stage.world.store.get("t", b"k"))
-    stage.say(b"e")
-
-    assert early == (b"", None)
-    assert stage.client.data == b"after the recordecho"
-    assert stage.world.store.get("t", b"k") == b"v"
-
-
 def test_crash_loses_what_was_not_committed():
-    """Uncommitted records and what stood behind them are gone, committed ones stay."""
+    """Uncommitted records are gone, and their relay hears nothing of them."""
     stage = Stage(commit_delay_us=5_000)
-    stage.say(b"a", run_us=3_000)
+    stage.say(b"m", run_us=3_000)
 
     stage.world.crash(SECOND)
     was_up = stage.world.is_up
@@ -136,7 +133,7 @@ def test_crash_loses_what_was_not_committed():
     assert not was_up
     assert stage.world.is_up
     assert stage.world.store.get("t", b"k") is None
-    assert stage.client.data == b""
+    assert stage.client.data == b"not held back"
     assert stage.client.told == ["ended"]
     assert stage.lives == [1, 2]
     assert stage.relays[1].inputs == []
@@ -256,6 +253,22 @@ def test_commit_is_answered_when_the_store_has_it():
     assert early == (b"not held back", None, ["connect", b"m"])
     assert (kept, told) == ((b"v", b"v"), ["connect", b"m", ("committed", 7)])
     assert stage.world.store.get("t", b"after") == b"v"
+
+
+def test_commits_that_wait_are_refused_together():
+    """When the store refuses, every commit of the group is answered so, in order; the next is tried again."""
+    stage = Stage(commit_delay_us=5_000)
+    commit, stage.world.store.commit = stage.world.store.commit, refuse
+
+    stage.say(b"m", run_us=1_000)
+    stage.say(b"n", run_us=20_000)
+    kept = stage.world.store.get("t", b"k")
+    stage.world.store.commit = commit
+    stage.say(b"m", run_us=20_000)
+
+    assert kept is None
+    assert stage.relays[0].inputs[3:5] == [("not_committed", 7), ("not_committed", 8)]
+    assert stage.world.store.get("t", b"k") == b"v"
 
 
 def test_commits_are_answered_in_order():

@@ -31,6 +31,9 @@ class Echo(Noting):
     def committed(self, ticket, now):
         self.effects.append(self.answers[ticket])
 
+    def not_committed(self, ticket, now):
+        self.effects.append(SendTo(b"refused", HERE))
+
     def wake(self, now):
         if self.wake_at is not None and self.wake_at <= now:
             self.effects.append(SendTo(b"awake", THERE))

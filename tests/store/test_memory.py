@@ -64,3 +64,12 @@ def test_records_and_packets_come_in_one_group():
 
     assert before == (b"w", 1)
     assert (store.packets.newest_seq(), store.packets.epoch()) == (0, b"12345678")
+
+
+def test_state_counts_commits():
+    """As in the SQLite store: the id given at construction, one generation for each commit."""
+    store = MemoryStore(store_id=b"i" * 16)
+    store.commit([Record("a", b"k", b"v")])
+    store.commit([])
+
+    assert store.state() == store.fold() == (b"i" * 16, 2)

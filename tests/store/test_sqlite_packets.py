@@ -10,7 +10,8 @@ from waystation.core.errors import HostError
 from waystation.core.packets import DropPackets, LowerWitness, PacketQuery, PacketRow, PutPacket
 from waystation.core.records import Record
 from waystation.store import sqlite_packets
-from waystation.store.sqlite import SCHEMA_VERSION, SqliteStore
+from waystation.store.sqlite import SqliteStore
+from waystation.store.sqlite_layout import SCHEMA_VERSION
 from waystation.store.sqlite_packets import FORGOTTEN_CLEANED_MAX
 from waystation.store.sqlite_pages import ROWS_LOOKED_AT_MAX
 

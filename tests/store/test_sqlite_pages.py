@@ -16,6 +16,7 @@ def connection():
     opened = sqlite3.connect(":memory:")
     for statement in PACKETS_SCHEMA:
         opened.execute(statement)
+    opened.execute("ALTER TABLE packets ADD COLUMN checksum INTEGER")
     yield opened
     opened.close()
 

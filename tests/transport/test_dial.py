@@ -189,7 +189,7 @@ def test_address_that_is_refused_is_named_as_a_reason():
         finally:
             listener.close()
 
-    with pytest.raises(HostError, match="refuse this address: banned, or too many connections"):
+    with pytest.raises(HostError, match="refuse this address: not on its list, banned, or too many connections"):
         asyncio.run(scenario())
 
 

@@ -11,7 +11,7 @@ from tests.transport.test_listen import Door, client_hello, folder
 from waystation.core.network_set import parse_network
 from waystation.transport import listen
 from waystation.transport.listen import BehindProxies, Listener
-from waystation.transport.proxies import Proxies
+from waystation.transport.proxies import Proxies, ProxyFault
 from waystation.transport.tls import client_context, server_context
 
 __all__ = ["folder"]  # a fixture
@@ -30,13 +30,13 @@ class ProxiedDoor(Door):
         super().__init__()
         self.refused = []
 
-    def refuse(self, host):
-        self.refused.append(host)
+    def report(self, host, fault):
+        self.refused.append((host, fault))
         self._changed.set()
 
-    async def open(self, context=None):
+    async def open(self, context=None, *, has_header=True):
         trusted = Proxies([parse_network("127.0.0.1")])
-        proxies = BehindProxies(lambda: trusted, lambda: True, refuse=self.refuse)
+        proxies = BehindProxies(lambda: trusted, lambda: has_header, report=self.report)
         listener = Listener(self, self.admit, self.release, context, proxies=proxies)
         await listener.open("0.0.0.0", 0)
         return listener
@@ -115,7 +115,7 @@ def test_proxy_without_a_header_is_refused(first):
         listener.close()
         return rest, door.asked, door.pipes, door.refused
 
-    assert asyncio.run(story()) == (b"", [], [], ["127.0.0.1"])
+    assert asyncio.run(story()) == (b"", [], [], [("127.0.0.1", ProxyFault.NO_HEADER)])
 
 
 def test_client_that_is_no_proxy_cannot_name_an_address():
@@ -157,7 +157,7 @@ def test_header_that_does_not_come_is_given_up(monkeypatch, folder):
         listener.close()
         return rest, silence, door.refused, door.asked, door.released
 
-    assert asyncio.run(story()) == (b"", b"", ["127.0.0.1"], ["203.0.113.7"], ["203.0.113.7"])
+    assert asyncio.run(story()) == (b"", b"", [("127.0.0.1", ProxyFault.NO_HEADER)], ["203.0.113.7"], ["203.0.113.7"])
 
 
 def test_connections_without_a_client_are_bounded(monkeypatch):
@@ -202,3 +202,64 @@ def test_closed_listener_drops_headers_under_way():
         return rest, door.asked
 
     assert asyncio.run(story()) == (b"", [])
+
+
+@pytest.mark.parametrize("header", [TEXT, BINARY])
+def test_header_that_is_not_read_is_reported_on_a_bare_port(header):
+    """The bytes go on to the protocol, which refuses them; later bytes are looked at by nobody."""
+
+    async def story():
+        door = ProxiedDoor()
+        listener = await door.open(has_header=False)
+        reader, writer = await connected(listener.port)
+        for sent in (header, header):
+            writer.write(sent)
+            async with asyncio.timeout(5):
+                assert await reader.readexactly(len(sent)) == sent
+        writer.close()
+        await door.until(lambda: door.lost_count)
+        listener.close()
+        return door.refused
+
+    assert asyncio.run(story()) == [("127.0.0.1", ProxyFault.HEADER_NOT_READ)]
+
+
+@pytest.mark.parametrize("header", [TEXT, BINARY])
+def test_header_that_is_not_read_is_reported_on_a_tls_port(folder, header):
+    """From the second connection on: only after a failed handshake are the first bytes of a host looked at."""
+
+    async def story():
+        door = ProxiedDoor()
+        listener = await door.open(server_context(folder / "cert", folder / "key"), has_header=False)
+        for _ in range(3):
+            reader, writer = await connected(listener.port)
+            writer.write(header + client_hello(folder))
+            await read_all(reader)
+            writer.close()
+            await door.until(lambda: len(door.released) == len(door.asked))
+        listener.close()
+        return door.refused
+
+    assert asyncio.run(story()) == [("127.0.0.1", ProxyFault.HEADER_NOT_READ)] * 2
+
+
+def test_host_whose_handshake_failed_is_served_as_before(folder):
+    """The look at its first bytes leaves them there, and ends with a connection that has no header."""
+
+    async def story():
+        door = ProxiedDoor()
+        listener = await door.open(server_context(folder / "cert", folder / "key"), has_header=False)
+        reader, writer = await connected(listener.port)
+        writer.write(b"no TLS at all, and long enough to be a record of it")
+        await read_all(reader)
+        writer.close()
+        await door.until(lambda: door.released)
+        suspects = [*listener._suspects]
+        context = client_context(folder / "ca")
+        line = await asyncio.open_connection("127.0.0.1", listener.port, ssl=context, server_hostname="localhost")
+        line[1].close()
+        await door.until(lambda: door.lost_count)
+        listener.close()
+        return suspects, [*listener._suspects], door.refused
+
+    assert asyncio.run(story()) == (["127.0.0.1"], [], [])

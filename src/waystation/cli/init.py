@@ -40,11 +40,12 @@ def init(
     """
     from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
     from waystation.server.home import Home, certificate_names  # noqa: PLC0415
+    from waystation.server.home.mark import prepare_home  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home)
     chosen = load_config(Path(config) if config else None, os.environ, overrides)
     place = Home(chosen.node.home)
-    made = place.ensure(names=certificate_names(names or []))
+    made = prepare_home(place, certificate_names(names or [])).made
     note = _add_names(place, names) if names and place.cert_path not in made else ""
     if names and chosen.node.cert:
         note = f"node.cert names {chosen.node.cert}, so listeners do not show the certificate that has these names"

@@ -4,17 +4,19 @@ A client that is given no relay and remembers none takes this node. Its home is 
 ``WAYSTATION_NODE__HOME``. A home that cannot be read, or whose node does not run, is no node.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from waystation.core.errors import HostError
+from waystation.core.ids import PublicKey
 
 if TYPE_CHECKING:
     from waystation.server.home import Home
 
-__all__ = ["local_home", "local_url"]
+__all__ = ["local_home", "local_key", "local_url"]
 
 _HOME: Final = Path("waystation")  # what `waystation serve` makes in the folder it runs in
 _HOME_VARIABLE: Final = "WAYSTATION_NODE__HOME"
@@ -23,6 +25,20 @@ _HOME_VARIABLE: Final = "WAYSTATION_NODE__HOME"
 def local_home() -> Path:
     """Return the home that a node of this folder has, whether or not there is one."""
     return Path(os.environ.get(_HOME_VARIABLE) or _HOME)
+
+
+def local_key() -> PublicKey | None:
+    """Return the key of the node that has its home in this folder, running or not; None without one."""
+    path = local_home() / "node.key"
+    if not path.exists():
+        return None
+    from waystation.crypto.signing import SEED_BYTES, KeyPair  # noqa: PLC0415 - most commands end above
+
+    with contextlib.suppress(OSError, ValueError):
+        seed = bytes.fromhex(path.read_text().strip())
+        if len(seed) == SEED_BYTES:
+            return KeyPair.from_seed(seed).public
+    return None
 
 
 def local_url(*listeners: str) -> str | None:

@@ -30,17 +30,21 @@ def serve(
     """
     from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
     from waystation.server.home import Home  # noqa: PLC0415
+    from waystation.server.home.mark import prepare_home  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home, log_format=log_format, log_level=log_level)
     chosen = load_config(Path(config) if config else None, os.environ, overrides)
     place = Home(chosen.node.home)
-    place.ensure()
+    place.make_folder()
     with place.lock():
+        prepared = prepare_home(place, uses_store=chosen.store.url != "memory")
         place.check_secrets()
         from waystation.console.site import StaticSite  # noqa: PLC0415 - as above
+        from waystation.server.home.keeper import log_prepared  # noqa: PLC0415 - as below
         from waystation.server.logs import configure_logs  # noqa: PLC0415 - half a second that a refusal need not wait
         from waystation.server.node import run  # noqa: PLC0415
 
         configure_logs(chosen.node.log_format, chosen.node.log_level)
+        log_prepared(place, prepared)
         code = run(chosen, place, StaticSite().answer)
     raise typer.Exit(code)

@@ -36,7 +36,7 @@ def check_start(config: "Config", home: "Home") -> Iterator[Finding]:
 
 def check_store(path: Path) -> Finding:
     """Look whether the database in ``path`` is whole and of a layout that we know; nothing is written into it."""
-    from waystation.store.sqlite import check_file  # noqa: PLC0415 - only this check needs it
+    from waystation.store.sqlite_layout import check_file  # noqa: PLC0415 - only this check needs it
 
     if not path.exists():
         return Finding("store", good=True, says=f"{path} is not made yet")

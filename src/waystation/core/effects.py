@@ -1,11 +1,11 @@
 """Effects: the ordered list of actions that a protocol machine requests from the server.
 
-A machine does no I/O. It appends effects in the required order, and the server executes them. Effects after an
-``Append`` wait until its record is committed. An acknowledgement is therefore never sent before its record is durable.
+A machine does no I/O. It appends effects in the required order, and the server executes them.
 
-Three effects are requests that the server answers with an input. ``Commit`` is answered by ``committed`` and ``Verify``
-by ``verified``, each with the same ticket. ``Dial`` is answered by ``connect_upstream`` or ``upstream_failed``. Later
-effects do not wait for these answers.
+Three effects are requests that the server answers with an input. ``Commit`` is answered by ``committed`` or
+``not_committed`` and ``Verify`` by ``verified``, each with the same ticket. ``Dial`` is answered by
+``connect_upstream`` or ``upstream_failed``. Later effects do not wait for these answers, so a machine sends an
+acknowledgement only after ``committed``: it is then never sent before its record is durable (NODE-ASK).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,10 @@ from functools import partial
 from typing import Final, NamedTuple, NewType, cast
 
 from waystation.core.facts import Fact
-from waystation.core.records import Change, Record
+from waystation.core.records import Change
 
 __all__ = [
     "Address",
-    "Append",
     "Close",
     "Commit",
     "Datagram",
@@ -48,12 +47,6 @@ very object leaves from there; an equal pair leaves from the address that routin
 
 Datagram = tuple[bytes, Address]
 """What one packet of a network without connections carried, and where it came from."""
-
-
-class Append(NamedTuple):
-    """Commit ``record`` before any effect after this one happens."""
-
-    record: Record
 
 
 class Send(NamedTuple):
@@ -100,7 +93,11 @@ class Hold(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Make ``changes`` durable in one group, then call ``committed`` with ``ticket``."""
+    """Make ``changes`` durable in one group, then call ``committed`` or ``not_committed`` with ``ticket``.
+
+    The answers of one machine come in the order of its commits. When one is refused, so is every one that the machine
+    emitted after it and before it was told: what is on disk is never later than what is missing (NODE-REFUSED).
+    """
 
     ticket: int
     """Numbers of one machine, never used twice while it lives."""
@@ -144,6 +141,6 @@ make_send: Final = cast("Callable[[tuple[Peer, bytes, bool]], Send]", partial(tu
 make_send_to: Final = cast("Callable[[tuple[bytes, Address]], SendTo]", partial(tuple.__new__, SendTo))
 """Build a ``SendTo`` likewise."""
 
-Effect = Append | Send | SendMany | SendTo | Close | Hold | Dial | Commit | Verify | Fact
+Effect = Send | SendMany | SendTo | Close | Hold | Dial | Commit | Verify | Fact
 """A fact is put in the outbox as it is, without a wrapper: two of them belong to every exchange, and the engine's
 recorder takes them all out before the server sees the rest."""

@@ -7,14 +7,29 @@
     │   └── ConfigError  a setting is unknown or out of range; carries file, line and what is allowed
     ├── RemoteError      the other side broke its protocol; carries the refusal and the numbers
     └── HostError        disk, network or port failed; carries what was tried
+        └── StoreFault   the store took no write, or gave no answer; carries the kind of trouble
 
 Code without I/O raises only ``LocalError`` and ``RemoteError``. A machine turns each ``RemoteError`` into an effect, so
 input from a peer never raises an exception in the server.
 """
 
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
-__all__ = ["ConfigError", "HostError", "LocalError", "RemoteError", "WaystationError"]
+__all__ = [
+    "STORE_EXIT_CODE",
+    "ConfigError",
+    "HostError",
+    "LocalError",
+    "RemoteError",
+    "StoreFault",
+    "StoreFaultKind",
+    "WaystationError",
+]
+
+STORE_EXIT_CODE: Final = 5
+"""Of a process that cannot use its store (exit codes of docs/operating.md)."""
 
 
 class WaystationError(Exception):
@@ -54,3 +69,32 @@ class HostError(WaystationError):
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class StoreFaultKind(Enum):
+    """What is wrong with a store."""
+
+    BUSY = "busy"
+    """Another program holds its lock."""
+    FULL = "full"
+    """The disk has no room, or less than the operator keeps free."""
+    IO = "io"
+    """The disk failed to read, write or sync."""
+    READ_ONLY = "read_only"
+    GONE = "gone"
+    """The file that is open is not the one at the store's path any more: it was deleted or moved."""
+    DAMAGED = "damaged"
+    OTHER = "other"
+    """Something that this version does not expect: a fault of ours, or of the database library."""
+
+
+class StoreFault(HostError):  # noqa: N818 - a state of the store that lasts and ends, more than an error
+    """The store refused a write or a read (exit code 5).
+
+    Attributes:
+        kind: What is wrong.
+    """
+
+    def __init__(self, message: str, kind: StoreFaultKind = StoreFaultKind.OTHER) -> None:
+        super().__init__(message, exit_code=STORE_EXIT_CODE)
+        self.kind = kind

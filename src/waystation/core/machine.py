@@ -28,6 +28,13 @@ class Progress(Protocol):
     def committed(self, ticket: int, now: Instant) -> None:
         """The changes of the ``Commit`` with this ticket are on disk and visible to reads."""
 
+    def not_committed(self, ticket: int, now: Instant) -> None:
+        """The store did not take the changes of the ``Commit`` with this ticket; none of them is kept (NODE-REFUSED).
+
+        The machine undoes what it did in memory, or asks again later (``core.commits``). It tells nobody that these
+        changes were made.
+        """
+
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Here are the answers to the ``Verify`` with this ticket, one per check."""
 
@@ -92,6 +99,10 @@ class AsksNothing:
     def committed(self, ticket: int, now: Instant) -> None:
         """Refuse an answer to no question of this machine; see ``Machine.committed``."""
         raise AssertionError(f"committed {ticket} at {now}, but nothing was asked")
+
+    def not_committed(self, ticket: int, now: Instant) -> None:
+        """Refuse an answer to no question of this machine; see ``Machine.not_committed``."""
+        raise AssertionError(f"not committed {ticket} at {now}, but nothing was asked")
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Refuse an answer to no question of this machine; see ``Machine.verified``."""

@@ -47,6 +47,8 @@ class AdmissionRefusal(Enum):
     POLICY_RATE = "policy_rate"
     RETIRING = "retiring"
     PROXY_HEADER = "proxy_header"
+    PROXY_HEADER_NOT_READ = "proxy_header_not_read"
+    PROXY_NAMES_NOBODY = "proxy_names_nobody"
     GETS_RATE = "gets_rate"
 
 

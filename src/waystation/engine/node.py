@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from waystation.core.effects import (
-    Append,
     Close,
     Commit,
     Datagram,
@@ -30,6 +29,7 @@ from waystation.engine.access import Access
 from waystation.engine.admission import Admission, AdmissionLimits, AdmissionRefusal, Handshakes, address_key
 from waystation.engine.bans import BanList
 from waystation.engine.connections import Connection, Traffic
+from waystation.engine.guarded import Guarded, OnFailure
 from waystation.engine.policy import Policy
 from waystation.engine.recorder import Recorder
 from waystation.engine.relays import (
@@ -57,7 +57,7 @@ __all__ = [
 
 _FIRST_PEER: Final = 1
 _STATUS_REFUSED: Final = 1008  # RFC 6455 7.4.1: the policy of the server, where the transport has a status
-_FOR_THE_SERVER: Final = frozenset({Append, Commit, Dial, Hold, Verify})
+_FOR_THE_SERVER: Final = frozenset({Commit, Dial, Hold, Verify})
 """Effects that pass through this room as they are."""
 
 
@@ -100,6 +100,7 @@ class Node:
             access: Refuses addresses; None for ``bans`` alone.
         """
         self._relays: dict[str, Service] = dict(relays)
+        self._guarded = Guarded(self._relays)
         self._streams: dict[str, Relay] = {}
         self._datagrams: dict[str, DatagramRelay] = {}
         for protocol, relay in relays.items():
@@ -122,6 +123,10 @@ class Node:
         self._links: dict[Peer, Link] = {}
         self._next_peer = _FIRST_PEER
         self._retiring = False
+
+    def report_failures(self, on_failure: OnFailure) -> None:
+        """Report what a relay raises in ``take``, ``wake`` or ``deadline``; without this it goes on to the caller."""
+        self._guarded.on_failure = on_failure
 
     # Inputs
 
@@ -167,10 +172,6 @@ class Node:
         if has_handshake:
             self._handshakes.end(key)
         self._admission.release(key)
-
-    def refuse(self, protocol: str, host: str, refusal: AdmissionRefusal, now: Instant) -> None:
-        """A connection of ``host`` was closed before it was opened."""
-        self._recorder.refused_by_admission(protocol, refusal, now, address_key(host))
 
     def connect(
         self, protocol: str, host: str, now: Instant, endpoint: str = "", *, has_handshake: bool = True
@@ -290,31 +291,27 @@ class Node:
         """The changes of a ``Commit`` of this protocol are on disk."""
         self._relays[protocol].committed(ticket, now)
 
+    def not_committed(self, protocol: str, ticket: int, now: Instant) -> None:
+        """The store did not take the changes of a ``Commit`` of this protocol."""
+        self._relays[protocol].not_committed(ticket, now)
+
     def verified(self, protocol: str, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Here are the answers to a ``Verify`` of this protocol."""
         self._relays[protocol].verified(ticket, answers, now)
 
     def wake(self, now: Instant) -> None:
         """A deadline has come."""
-        for relay in self._relays.values():
-            relay.wake(now)
+        self._guarded.wake(now)
         self._recorder.wake(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        earliest = self._recorder.deadline()
-        for relay in self._relays.values():
-            at = relay.deadline()
-            if at is not None and (earliest is None or at < earliest):
-                earliest = at
-        return earliest
+        ours, theirs = self._recorder.deadline(), self._guarded.deadline()
+        return theirs if ours is None else ours if theirs is None else min(ours, theirs)
 
     def take(self, now: Instant) -> Iterator[tuple[str, list[Effect]]]:
         """Yield, for each protocol that has any, its effects in order; facts go to the recorder instead."""
-        for protocol, relay in self._relays.items():
-            effects = relay.take()
-            if not effects:
-                continue
+        for protocol, effects in self._guarded.take(now):
             traffic = self._traffic.get(protocol)
             if traffic is None:
                 yield protocol, self._without_facts(effects, now)

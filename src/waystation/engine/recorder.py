@@ -173,10 +173,21 @@ class Recorder:
         self.note(facts.Refused(protocol, None, refusal.value, 1, network_of(address).encode() or None), now)
 
     def refused_get(self, refusal: AdmissionRefusal, now: Instant, address: str) -> None:
-        """A GET of a public page was refused: count it in memory, since each row of the journal has a protocol."""
-        key, counts = (WEB, refusal.value), self._totals["refusals"]
+        """A GET of a public page was refused."""
+        self.refused_in_memory(WEB, refusal, now, address)
+
+    def refused_in_memory(self, port: str, refusal: AdmissionRefusal, now: Instant, address: str) -> None:
+        """A port that belongs to no protocol refused something, which no journal has a row for.
+
+        Args:
+            port: "web" or "admin".
+            refusal: The reason.
+            now: Monotonic time.
+            address: As in ``refused_by_admission``.
+        """
+        key, counts = (port, refusal.value), self._totals["refusals"]
         counts[key] = counts.get(key, 0) + 1
-        self.refused_peers.note(facts.Refused(WEB, None, refusal.value, 1, network_of(address).encode() or None), now)
+        self.refused_peers.note(facts.Refused(port, None, refusal.value, 1, network_of(address).encode() or None), now)
 
     def note(self, fact: Fact, now: Instant) -> None:
         """Record one fact of a relay."""

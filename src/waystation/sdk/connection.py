@@ -20,6 +20,8 @@ __all__ = ["Connection", "Driver", "Ended", "now"]
 
 LINGER_S: Final = 1.0  # for what was written, and for the other side's half of a goodbye
 WALL_S: Final = 5.0  # how often a machine gets the time of day: clocks are set, and computers sleep
+NOT_ADMITTED: Final = "does not admit you (not on its list, or banned)"
+"""What a relay does that refuses an identity; the subject is its address."""
 _LOST: Final = 1006  # RFC 6455 7.4.1: there was no Close frame
 
 
@@ -32,6 +34,8 @@ class Ended(NamedTuple):
     """Status of the WebSocket's closing handshake, 1006 without one."""
     refusal: Enum | None
     """The machine's reason when the machine closed the connection."""
+    is_by_relay: bool = False
+    """Whether the other side closed it, in order."""
 
 
 def now() -> Instant:
@@ -265,7 +269,7 @@ class Connection(Driver):
         super().lost(pipe, error)
         if is_current:
             reason = f"the connection broke: {error}" if error else "the relay closed the connection"
-            self._end(Ended(reason, pipe.close_status or _LOST, None))
+            self._end(Ended(reason, pipe.close_status or _LOST, None, is_by_relay=error is None))
 
     def _close(self, close: Close) -> None:
         super()._close(close)

@@ -1,123 +1,215 @@
-"""Group commit: writes the records of many peers to the store in one transaction, on a writer thread.
+"""Group commit: writes the changes of many peers to the store in one transaction, on a writer thread.
 
-Records queue while the writer is busy and are written together when it is free. An idle node commits at once; a busy
-one commits in larger groups. Each append returns a number, and all records up to ``committed`` are on disk. Callers
-acknowledge a record only after that.
+Changes queue while the writer is busy and are written together when it is free. An idle node commits at once; a busy
+one commits in larger groups. Each ``ask`` is answered once: True when its changes are on disk, False when the store did
+not take them. The answers of one owner come in the order of its questions, and behind a refused one all that it asked
+before it was told are refused (NODE-REFUSED).
+
+While the store is in fault nothing is tried but a probe each second (``StoreHealth``); new changes are refused at once.
+What nobody waits for is owed (``owe``): it is written with the next group that the store takes.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
-from waystation.core.errors import HostError, LocalError
-from waystation.core.records import Change, Store
+from waystation.core.errors import StoreFault, StoreFaultKind
+from waystation.core.records import Change, Record, Store, StoreState
+from waystation.server.failures.log import FailureLog
+from waystation.server.store_health import StoreHealth
 
-__all__ = ["GroupCommit"]
+__all__ = ["Answer", "GroupCommit"]
 
-RECORDS_WAITING_MAX: Final = 262_144  # about a minute of a slow disk; reached only when the disk has stopped
+CHANGES_WAITING_MAX: Final = 262_144  # about a minute of a slow disk; reached only when the disk has stopped
+OWED_MAX: Final = 65_536  # as many as a full list of bans; the oldest is dropped
+PROBE_S: Final = 1.0  # how often a store in fault is tried, and free space looked at
+PROBE: Final = Record("node_probe", b"probe", b"")
+"""Written to learn whether the store takes writes."""
+
+Answer = Callable[[bool], None]
+"""Is called on the loop: True when everything asked for is on disk, False when nothing of it is."""
 
 _log = structlog.get_logger("waystation.server")
+
+
+class _Asked(NamedTuple):
+    owner: str
+    changes: Sequence[Change]
+    answer: Answer
+    is_doomed: bool
+    """Whether it is refused without being tried."""
 
 
 class GroupCommit:
     """Feeds one store from the event loop through one writer thread."""
 
-    def __init__(self, store: Store, on_committed: Callable[[], None], on_failure: Callable[[HostError], None]) -> None:
+    def __init__(self, store: Store, failures: FailureLog, health: StoreHealth | None = None) -> None:
         """Start with nothing waiting.
 
         Args:
             store: Written by the writer thread only.
-            on_committed: Called on the loop after each group; what it raises is a failure too.
-            on_failure: Called on the loop when the store refused; nothing is committed after that.
+            failures: Logs bugs of ours.
+            health: Keeps whether the store is in fault; None for one that looks at no disk.
         """
         self._store = store
-        self._on_committed = on_committed
-        self._on_failure = on_failure
+        self.health = health if health is not None else StoreHealth()
+        self._failures = failures
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
-        self._waiting: list[Change] = []
+        self._waiting: list[_Asked] = []
+        self._waiting_count = 0
+        """Changes in ``_waiting``."""
+        self._doomed: set[str] = set()
+        """Owners that have not been told yet of a refusal."""
+        self._owed: dict[tuple[str, bytes], Record] = {}
         self._running: asyncio.Task[None] | None = None
-        self._appended = 0
-        self._failed: HostError | None = None
-        self.committed = 0
-        """Every record up to this number is on disk."""
 
-    def append(self, record: Change) -> int:
-        """Take a record for the next group and return its number.
+    def ask(self, owner: str, changes: Sequence[Change], answer: Answer) -> None:
+        """Take changes for the next group, all for the same one.
 
-        After a failure nothing is taken any more: the number is never reached, so nothing after it is released.
+        Args:
+            owner: Whose answers keep an order: a protocol's name.
+            changes: Any number; without any the answer is True once everything before is answered so.
+            answer: Called once, in a later iteration of the loop.
         """
-        return self.append_all((record,))
+        is_doomed = owner in self._doomed or bool(changes and self.health.refuses(changes))
+        if not is_doomed and self._waiting_count + len(changes) > CHANGES_WAITING_MAX:
+            is_doomed = True
+        if is_doomed:
+            self._doomed.add(owner)
+        else:
+            self._waiting_count += len(changes)
+        self._waiting.append(_Asked(owner, changes, answer, is_doomed))
 
-    def append_all(self, changes: Sequence[Change]) -> int:
-        """Take changes for the next group, all for the same one, and return the number of the last.
+    def owe(self, record: Record) -> None:
+        """Write a record that nobody waits for, now or once the store takes writes again; the last of a key wins."""
+        self._owed.pop((record.table, record.key), None)
+        self._owed[record.table, record.key] = record
+        while len(self._owed) > OWED_MAX:
+            del self._owed[next(iter(self._owed))]
+        self.flush()
 
-        Without any change it is the number of what was taken last, which may be on disk already.
+    async def write(self, record: Record) -> None:
+        """Write a record and return once it is on disk; one that the store refuses is owed.
+
+        Raises:
+            StoreFault: The store refused it for now.
         """
-        self._appended += len(changes)
-        if self._failed is None and len(self._waiting) >= RECORDS_WAITING_MAX:
-            self._fail(HostError("the store cannot keep up; too many records wait for the disk", exit_code=5))
-        if self._failed is None:
-            self._waiting += changes
-        return self._appended
+        answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.ask("", (record,), lambda is_kept: None if answered.done() else answered.set_result(is_kept))
+        self.flush()
+        if not await answered:
+            self.owe(record)
+            raise self.health.fault or StoreFault("the store did not take a write")
 
     def flush(self) -> None:
         """Start a group if the writer is free and anything waits; call once per loop turn."""
-        if self._waiting and self._running is None:
+        if self._running is None and (self._waiting or (self._owed and self.health.fault is None)):
             self._running = asyncio.get_running_loop().create_task(self._commit())
 
-    async def wait_for(self, number: int) -> None:
-        """Return once the record with this number is on disk.
+    async def probe(self) -> None:
+        """Try whether the store takes writes, and write what is owed; ends its fault, begins one, or changes it."""
+        fault = self.health.look()
+        if fault is None:
+            fault = await self._write((*self._owed.values(), PROBE))
+        if fault is None:
+            self.health.end()
+        else:
+            self.health.begin(fault)
 
-        Raises:
-            HostError: The store refused it.
-            LocalError: The record is neither waiting nor under way: it was never appended, or its group was cancelled.
-        """
+    async def watch(self) -> None:
+        """Look after the store until cancelled: try one in fault, and keep the floor of free space."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            if self.health.fault is not None:
+                await self.probe()
+            elif (fault := self.health.look()) is not None:
+                self.health.begin(fault)
+
+    async def settled(self) -> None:
+        """Return once everything that was asked is answered."""
         self.flush()
-        while self.committed < number:
-            if self._failed is not None:
-                raise self._failed
-            if self._running is None:
-                raise LocalError(f"record {number} is neither waiting nor under way, so it will never be committed")
+        while self._running is not None:
             await asyncio.shield(self._running)
 
+    async def fold(self) -> StoreState:
+        """Have the store fold its log in, on the writer thread behind what is under way, and return the state reached.
+
+        Raises:
+            HostError: The store refused.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
+
     async def close(self) -> None:
-        """Commit what waits and stop the writer thread."""
+        """Write what waits and what is owed, as far as the store takes it, and stop the writer thread."""
         try:
-            if self._failed is None:
-                await self.wait_for(self._appended)
+            await self.settled()
+            if self._owed:
+                await self.probe()
         finally:
+            if self._owed:
+                _log.error("store.owed_lost", records=len(self._owed))
             self._writer.shutdown()
 
     async def _commit(self) -> None:
         try:
-            while self._waiting and self._failed is None:
-                group, self._waiting = self._waiting, []
+            while self._waiting or (self._owed and self.health.fault is None):
+                group, self._waiting, self._waiting_count = self._waiting, [], 0
                 await self._commit_group(group)
         finally:
             self._running = None
 
-    async def _commit_group(self, group: list[Change]) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, group)
-        except HostError as error:
-            self._fail(error)
-        except Exception as error:  # noqa: BLE001 - else everything after this group would wait for ever, unreported
-            self._fail(HostError(f"the store failed: {error!r}", exit_code=5))
+    async def _commit_group(self, group: list[_Asked]) -> None:
+        changes = [change for asked in group if not asked.is_doomed for change in asked.changes]
+        owed = list(self._owed.values()) if self.health.fault is None else []
+        fault = await self._write((*owed, *changes)) if owed or changes else None
+        if fault is None:
+            self._answer([(asked, not asked.is_doomed) for asked in group])
+        elif fault.kind is StoreFaultKind.OTHER:
+            await self._commit_each(group, owed)
         else:
-            self.committed += len(group)
-            self._report()
+            self.health.begin(fault)
+            waited, self._waiting, self._waiting_count = self._waiting, [], 0
+            self._answer([(asked, False) for asked in (*group, *waited)])
 
-    def _report(self) -> None:
+    async def _commit_each(self, group: list[_Asked], owed: list[Record]) -> None:
+        """Write each by itself: what a store cannot take whatever its disk does must not refuse what others ask."""
+        for record in owed:
+            if await self._write((record,)) is not None and self._owed.get((record.table, record.key)) is record:
+                del self._owed[record.table, record.key]
+        answers = []
+        for asked in group:
+            is_kept = not asked.is_doomed and asked.owner not in self._doomed
+            if is_kept and asked.changes:
+                is_kept = await self._write(asked.changes) is None
+            if not is_kept:
+                self._doomed.add(asked.owner)
+            answers.append((asked, is_kept))
+        self._waiting = [asked._replace(is_doomed=asked.owner in self._doomed) for asked in self._waiting]
+        self._answer(answers)
+
+    async def _write(self, changes: Sequence[Change]) -> StoreFault | None:
+        """Write a group on the writer thread; return why the store did not take it, None when it is on disk."""
         try:
-            self._on_committed()
-        except Exception as error:  # noqa: BLE001 - effects may be lost now; the node must stop, and say why
-            _log.exception("commit.failed")
-            self._fail(HostError(f"what a commit released could not be carried out: {error!r}"))
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, changes)
+        except StoreFault as fault:
+            if fault.kind is StoreFaultKind.OTHER:
+                self._failures.failed("commit.failed", fault)
+            return fault
+        except Exception as error:  # noqa: BLE001 - else everything after this group would wait for ever, unreported
+            self._failures.failed("commit.failed", error)
+            return StoreFault(f"the store failed: {error!r}")
+        for change in changes:
+            if isinstance(change, Record) and self._owed.get((change.table, change.key)) is change:
+                del self._owed[change.table, change.key]
+        return None
 
-    def _fail(self, error: HostError) -> None:
-        self._failed = error
-        self._waiting.clear()
-        self._on_failure(error)
+    def _answer(self, answers: Sequence[tuple[_Asked, bool]]) -> None:
+        self._doomed = {asked.owner for asked in self._waiting if asked.is_doomed}
+        for asked, is_kept in answers:
+            try:
+                asked.answer(is_kept)
+            except Exception as error:  # noqa: BLE001 - a bug of ours costs this answer, not those after it
+                self._failures.failed("commit.failed", error, what="answer")

@@ -25,9 +25,10 @@ from waystation.server.config.values import Config
 from waystation.server.dialling.dialler import Outlet
 from waystation.server.home import Home
 from waystation.server.hub import Hub
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.registry import PROTOCOLS, protocol_table
 from waystation.server.sinks import ListenerSink
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.site import Endpoint
 
@@ -85,6 +86,8 @@ class HostContext:
     """Asked which clients have to wait and which have to work more."""
     proxies: ProxyRules
     """Who may name the client of a connection."""
+    silence: Callable[[], SilencePolicy] = SilencePolicy
+    """Returns how long the other side of a new connection may be silent."""
     note_refused: Callable[[str, PublicKey], None] | None = None
     """Called with the protocol and each identity that ``admits`` refused."""
 

@@ -1,14 +1,13 @@
 """Connects the engine to the sockets: passes inputs to it at once, and carries out its effects once per loop iteration.
 
 All input of one event-loop iteration is given to the engine first. Then ``_turn`` takes the effects and sets the one
-timer. All bytes to one peer become one write, and all datagrams of a protocol one list. Effects after an ``Append``
-wait in their protocol's stream until that record is on disk. ``Commit``, ``Verify`` and ``Dial`` delay nothing; their
-results are inputs of a later iteration. The hub makes no protocol decision.
+timer. All bytes to one peer become one write, and all datagrams of a protocol one list. ``Commit``, ``Verify`` and
+``Dial`` delay nothing; their results are inputs of a later iteration. The hub makes no protocol decision.
 """
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -16,7 +15,6 @@ from typing import Final, Protocol
 import structlog
 
 from waystation.core.effects import (
-    Append,
     Close,
     Commit,
     Datagram,
@@ -30,10 +28,9 @@ from waystation.core.effects import (
     Verify,
 )
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant, after_ms
-from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.node import Node
-from waystation.server.bursts import Bursts
 from waystation.server.commit import GroupCommit
+from waystation.server.failures.log import FailureLog
 from waystation.server.verifier import Verifier
 from waystation.transport.pipe import Pipe
 
@@ -72,27 +69,29 @@ class Hub:
         clock: Callable[[], Instant] = monotonic_now,
         verifier: Verifier | None = None,
         dialler: Dials | None = None,
+        failures: FailureLog | None = None,
+        wall_us: Callable[[Instant], int] = lambda _now: time.time_ns() // 1_000,
     ) -> None:
         """Bind an engine to the running loop's pipes.
 
         Args:
             node: The engine.
-            commits: Where ``Append`` and ``Commit`` effects go.
+            commits: Where ``Commit`` effects go.
             clock: Monotonic microseconds.
             verifier: Where ``Verify`` effects go; without one they are checked in this process. The caller closes it.
             dialler: Where ``Dial`` effects go; without one every dial fails.
+            failures: Logs bugs of ours; one of its own when left out.
+            wall_us: Returns the time of day, microseconds UTC; gets the monotonic time of the turn.
         """
         self._node = node
         self._commits = commits
-        self._clock = clock
+        self._clock, self._wall_us = clock, wall_us
         self._loop = asyncio.get_running_loop()
+        self._failures = failures if failures is not None else FailureLog(clock)
+        node.report_failures(self._failures.relay_failed)
         self._pipes: dict[Peer, Pipe] = {}
         self._verifier = verifier if verifier is not None else Verifier(0)
         self._dialler = dialler
-        self._proxy_faults = Bursts(clock())
-        self._streams: dict[str, deque[Effect | int]] = {}
-        self._asked: deque[tuple[int, str, int]] = deque()
-        """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
         self._outgoing: dict[Pipe, list[bytes]] = {}
         self._carriers: dict[str, Callable[[list[Datagram]], None]] = {}
         self._departing: dict[str, list[Datagram]] = {}
@@ -113,7 +112,7 @@ class Hub:
     def admit(self, protocol: str, host: str, *, has_handshake: bool = True) -> bool:
         """Ask the engine whether ``host`` may connect, and close the unfinished connection that gives way to it."""
         now = self._clock()
-        admitted = self._node.open(protocol, host, time.time_ns() // 1_000, now, has_handshake=has_handshake)
+        admitted = self._node.open(protocol, host, self._wall_us(now), now, has_handshake=has_handshake)
         for key in self._node.displaced():
             for close_oldest in self._unfinished:
                 if close_oldest(key):
@@ -124,15 +123,6 @@ class Hub:
     def close_unfinished(self, close_oldest: Callable[[str], bool]) -> None:
         """Let a listener close its oldest unfinished connection of an address key; it returns whether it had one."""
         self._unfinished.append(close_oldest)
-
-    def refuse_proxy(self, protocol: str, host: str) -> None:
-        """Report to the engine that a trusted proxy sent no PROXY header, or too many connections without a client."""
-        now = self._clock()
-        self._node.refuse(protocol, host, AdmissionRefusal.PROXY_HEADER, now)
-        if self._proxy_faults.begins((protocol, host), now):
-            why = "no PROXY header where node.proxy_protocol asks for one, or too many connections without a client"
-            _log.warning("proxy.refused", protocol=protocol, proxy=host, why=why)
-        self.plan_turn()
 
     def release(self, host: str, *, has_handshake: bool = True) -> None:
         """Release what ``admit`` counted for a connection that was never established."""
@@ -163,8 +153,8 @@ class Hub:
         """Report to the engine that a ``Dial`` failed."""
         try:
             self._node.dial_failed(protocol, name, self._clock())
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one dial
-            _log.exception("engine.failed", protocol=protocol, name=name)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs one dial
+            self._failures.failed("engine.failed", error, protocol=protocol, name=name)
         self.plan_turn()
 
     def received(self, pipe: Pipe, data: bytes) -> None:
@@ -173,8 +163,8 @@ class Hub:
             self.plan_turn()
         try:
             self._node.receive(Peer(pipe.peer), data, self._turn_began)
-        except Exception:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
-            _log.exception("engine.failed", peer=pipe.peer)
+        except Exception as error:  # noqa: BLE001 - the outermost loop: a bug of ours costs one peer, never the node
+            self._failures.failed("engine.failed", error, peer=pipe.peer)
             self._drop(pipe)
 
     def received_many(self, pipe: Pipe, messages: list[bytes]) -> None:
@@ -183,8 +173,8 @@ class Hub:
             self.plan_turn()
         try:
             self._node.receive_many(Peer(pipe.peer), messages, self._turn_began)
-        except Exception:  # noqa: BLE001 - as in received
-            _log.exception("engine.failed", peer=pipe.peer)
+        except Exception as error:  # noqa: BLE001 - as in received
+            self._failures.failed("engine.failed", error, peer=pipe.peer)
             self._drop(pipe)
 
     def half_closed(self, pipe: Pipe) -> bool:
@@ -195,8 +185,8 @@ class Hub:
         self.plan_turn()
         try:
             stays = self._node.half_closed(Peer(pipe.peer), self._turn_began)
-        except Exception:  # noqa: BLE001 - as in received
-            _log.exception("engine.failed", peer=pipe.peer)
+        except Exception as error:  # noqa: BLE001 - as in received
+            self._failures.failed("engine.failed", error, peer=pipe.peer)
             stays = False
         if stays and pipe.is_tls:
             self._turn()
@@ -211,9 +201,9 @@ class Hub:
         if not self._turn_planned:
             self.plan_turn()
         try:
-            self._node.receive_datagrams(protocol, datagrams, time.time_ns() // 1_000, self._turn_began)
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
-            _log.exception("engine.failed", protocol=protocol, datagrams=len(datagrams))
+            self._node.receive_datagrams(protocol, datagrams, self._wall_us(self._turn_began), self._turn_began)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs these datagrams, never the node
+            self._failures.failed("engine.failed", error, protocol=protocol, datagrams=len(datagrams))
 
     def knows(self, pipe: Pipe) -> bool:
         """Return whether a pipe was introduced, and neither lost nor closed by a relay."""
@@ -261,26 +251,6 @@ class Hub:
             self._turn_began = self._clock()
             self._loop.call_soon(self._turn)
 
-    def release_committed(self) -> None:
-        """Carry out what waited for records that are on disk now."""
-        for protocol, stream in self._streams.items():
-            while stream:
-                head = stream[0]
-                if isinstance(head, int):
-                    if head > self._commits.committed:
-                        break
-                    stream.popleft()
-                else:
-                    stream.popleft()
-                    self._perform(protocol, head)
-        while self._asked and self._asked[0][0] <= self._commits.committed:
-            _, protocol, ticket = self._asked.popleft()
-            try:
-                self._node.committed(protocol, ticket, self._clock())
-            except Exception:  # noqa: BLE001 - as in received; what is on disk stays, and a client that waits asks again
-                _log.exception("engine.failed", protocol=protocol, ticket=ticket)
-        self.plan_turn()
-
     def idle(self) -> bool:
         """Return whether every pipe is closed and gone."""
         return not self._pipes and not self._lingering
@@ -301,27 +271,27 @@ class Hub:
         self._turn_planned = False
         now = self._clock()
         for protocol, effects in self._node.take(now):
-            stream = self._streams.get(protocol)
-            for effect in effects:
-                if type(effect) is Send and not stream:
-                    self._send(effect)
-                elif type(effect) is SendTo and not stream:
-                    self._send_to(protocol, effect)
-                elif type(effect) is Append:
-                    stream = self._streams.setdefault(protocol, deque())
-                    stream.append(self._commits.append(effect.record))
-                elif isinstance(effect, Commit | Verify | Dial):
-                    self._ask(protocol, effect)
-                elif stream:
-                    stream.append(effect)
-                else:
-                    self._perform(protocol, effect)
+            try:
+                self._carry_out(protocol, effects)
+            except Exception as error:  # noqa: BLE001 - as in received; it costs one protocol the rest of its effects
+                self._failures.failed("engine.failed", error, protocol=protocol, what="effects")
         self._commits.flush()
         self._write_out(now)
         self._verifier.flush()
         if self._timer_at is None or self._timer_at - now > _LOOK_US:
             # Asking every relay for its deadline costs as much as half an exchange, so a busy node asks every few ms.
             self._arm_timer(Instant(now + _LOOK_US), now)
+
+    def _carry_out(self, protocol: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Send:
+                self._send(effect)
+            elif type(effect) is SendTo:
+                self._send_to(protocol, effect)
+            elif isinstance(effect, Commit | Verify | Dial):
+                self._ask(protocol, effect)
+            else:
+                self._perform(effect)
 
     def _ask(self, protocol: str, question: Commit | Verify | Dial) -> None:
         """Pass on what nothing waits for; the answer is an input of a later turn."""
@@ -332,12 +302,8 @@ class Hub:
         else:
             self._dial(protocol, question)
 
-    def _perform(self, protocol: str, effect: Effect) -> None:
-        if type(effect) is Send:
-            self._send(effect)
-        elif type(effect) is SendTo:
-            self._send_to(protocol, effect)
-        elif type(effect) is SendMany:
+    def _perform(self, effect: Effect) -> None:
+        if type(effect) is SendMany:
             self._send_many(effect)
         elif isinstance(effect, Close):
             self._closing.append(effect)
@@ -372,10 +338,15 @@ class Hub:
             self._outgoing.setdefault(pipe, []).extend(effect.messages)
 
     def _commit(self, protocol: str, effect: Commit) -> None:
-        number = self._commits.append_all(effect.changes)
-        self._asked.append((number, protocol, effect.ticket))
-        if number <= self._commits.committed:
-            self._loop.call_soon(self.release_committed)
+        self._commits.ask(protocol, effect.changes, partial(self._committed, protocol, effect.ticket))
+
+    def _committed(self, protocol: str, ticket: int, is_kept: bool) -> None:
+        answer = self._node.committed if is_kept else self._node.not_committed
+        try:
+            answer(protocol, ticket, self._clock())
+        except Exception as error:  # noqa: BLE001 - as in received; what is on disk stays, and a client asks again
+            self._failures.failed("engine.failed", error, protocol=protocol, ticket=ticket)
+        self.plan_turn()
 
     def _dial(self, protocol: str, effect: Dial) -> None:
         if self._dialler is None:
@@ -386,8 +357,8 @@ class Hub:
     def _verified(self, protocol: str, ticket: int, answers: Sequence[int]) -> None:
         try:
             self._node.verified(protocol, ticket, answers, self._clock())
-        except Exception:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those after it
-            _log.exception("engine.failed", protocol=protocol, ticket=ticket)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs one answer, not those after it
+            self._failures.failed("engine.failed", error, protocol=protocol, ticket=ticket)
         self.plan_turn()
 
     def _write_out(self, now: Instant) -> None:
@@ -398,8 +369,8 @@ class Hub:
         for pipe, chunks in outgoing.items():
             try:
                 pipe.write(chunks)
-            except Exception:  # noqa: BLE001 - as in received: it costs this peer, not those after it
-                _log.exception("pipe.failed", peer=pipe.peer)
+            except Exception as error:  # noqa: BLE001 - as in received: it costs this peer, not those after it
+                self._failures.failed("pipe.failed", error, peer=pipe.peer)
                 self._drop(pipe)
         if self._receipts:
             receipts, self._receipts = self._receipts, []
@@ -455,20 +426,23 @@ class Hub:
         self._timer = self._loop.call_later(max(0, at - now) / MICROSECONDS_PER_SECOND, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Wake the engine when it is due, then arm for the next deadline exactly."""
+        """Wake the engine when it is due, then arm for the next deadline exactly, whatever fails on the way."""
         self._timer = None
         self._timer_at = None
         now = self._clock()
-        deadline = self._node.deadline()
-        if deadline is not None and deadline <= now:
-            self._node.wake(now)
-            self._turn()
-            deadline = self._node.deadline()
-        if self._progress_at is not None and self._progress_at <= now:
-            self._look_for_progress(now)
         while self._lingering and next(iter(self._lingering.values())) <= now:
-            pipe, _ = self._lingering.popitem(last=False)
-            pipe.abort()
+            self._lingering.popitem(last=False)[0].abort()
+        try:
+            deadline = self._node.deadline()
+            if deadline is not None and deadline <= now:
+                self._node.wake(now)
+                self._turn()
+                deadline = self._node.deadline()
+            if self._progress_at is not None and self._progress_at <= now:
+                self._look_for_progress(now)
+        except Exception as error:  # noqa: BLE001 - as in received: a bug of ours costs this look, never the timer
+            self._failures.failed("engine.failed", error, what="timer")
+            deadline = self._progress_at = after_ms(now, PROGRESS_MS)
         linger_at = next(iter(self._lingering.values()), None)
         candidates = [at for at in (deadline, self._progress_at, linger_at) if at is not None]
         if candidates:

@@ -5,7 +5,7 @@ path. Plain GETs get the same pages on every web port. A UDP port accepts no con
 node drains.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from waystation.engine.admission import address_key
@@ -16,11 +16,13 @@ from waystation.server.config.web_ports import carried_paths, shared_web_ports
 from waystation.server.hosted import MakeContext, ProtocolHost, TlsRules
 from waystation.server.http.public_pages import PublicPages
 from waystation.server.hub import Hub
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.sinks import ListenerSink
 from waystation.transport.addresses import reached_host
 from waystation.transport.datagrams.udp import UdpCounts, UdpSocket
-from waystation.transport.listen import Listener
+from waystation.transport.listen import Arrival, BehindProxies, Listener
+from waystation.transport.silence import SilencePolicy
+from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.site import Endpoint, WebSocketSite
 
 __all__ = ["Listeners"]
@@ -37,6 +39,7 @@ class Listeners:
         hub: Hub,
         pages: PublicPages,
         proxies: ProxyRules,
+        silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
         """Prepare; ``open`` binds.
 
@@ -47,6 +50,7 @@ class Listeners:
             hub: Gets the connections.
             pages: What plain GETs get.
             proxies: Who may name the client of a connection.
+            silence: Returns how long the other side of a new connection may be silent.
         """
         self._config = config
         self._contexts = contexts
@@ -54,6 +58,7 @@ class Listeners:
         self._hub = hub
         self._pages = pages
         self._proxies = proxies
+        self._silence = silence
         self._url_parts: dict[str, tuple[str, str]] = {}
         """Scheme and path of each listener's URL, by name."""
         self.named: dict[str, Listener | UdpSocket] = {}
@@ -73,9 +78,8 @@ class Listeners:
             for port in host.pipe_ports():
                 sink = ListenerSink(self._hub, protocol, port.endpoint, has_handshake=port.tls is not None)
                 context = self._contexts(protocol, port.tls) if port.tls is not None else None
-                proxies = self._proxies.before((port.setting,), sink.refuse_proxy)
-                listener = Listener(sink, sink.admit, sink.release, context, proxies=proxies, key_of=address_key)
-                self._hub.close_unfinished(listener.close_oldest)
+                proxies = self._proxies.before(protocol, (port.setting,))
+                listener = self._listener(sink, context, None, proxies)
                 await listener.open(port.address.host, port.address.port)
                 self._name(port.name, listener, "tcp" if context is None else "tls")
             if (address := host.datagram_address()) is not None:
@@ -131,15 +135,28 @@ class Listeners:
         for port in group:
             endpoints.update(self._endpoints(port))
         sink = ListenerSink(self._hub, owner.table)
-        site = WebSocketSite(endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit)
+        report = self._proxies.reporter(owner.table)
+        site = WebSocketSite(
+            endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit, report, self._silence
+        )
         context = self._contexts(owner.table, TlsRules()) if owner.tls else None
         names = [f"{port.table}.ws" for port in group]
-        proxies = self._proxies.before(names, sink.refuse_proxy, site.arrive_unnamed)
-        listener = Listener(sink, sink.admit, sink.release, context, site.arrive, proxies, address_key)
-        self._hub.close_unfinished(listener.close_oldest)
+        proxies = self._proxies.before(owner.table, names, site.arrive_unnamed)
+        listener = self._listener(sink, context, site.arrive, proxies)
         await listener.open(owner.address.host, owner.address.port)
         for port in reversed(group):
             self._name(port.table, listener, "wss" if port.tls else "ws", port.url_path)
+
+    def _listener(
+        self,
+        sink: ListenerSink,
+        context: TlsContext | None,
+        arrive: Callable[[str], Arrival] | None,
+        proxies: BehindProxies,
+    ) -> Listener:
+        listener = Listener(sink, sink.admit, sink.release, context, arrive, proxies, address_key, self._silence)
+        self._hub.close_unfinished(listener.close_oldest)
+        return listener
 
     def _endpoints(self, port: WebPort) -> dict[str, Endpoint]:
         """Return what answers at each path of one web port."""

@@ -3,8 +3,8 @@
 ``run`` returns the exit code of ``waystation serve``. SIGTERM and SIGINT start draining: new connections are refused,
 and open exchanges may end within ``[node] drain_ms``. Then all connections close and the journal is sealed. SIGHUP
 reloads certificates and the settings that can change at run time. A second SIGTERM or SIGINT ends the process at once
-(exit 1): the journal's last second is lost, acknowledged records are not. If the store rejects a write, the node stops
-(exit 5), because it could no longer store what it acknowledges.
+(exit 1): the journal's last second is lost, acknowledged records are not. While the store refuses writes the node goes
+on: what needs the disk is refused with each protocol's own word, and taken again when the store is (NODE-REFUSED).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ import structlog
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
-from waystation.core.records import Record, Store
+from waystation.core.records import Store
 from waystation.engine.access import Access
 from waystation.engine.admission import Admission, AdmissionLimits
 from waystation.engine.bans import BanList
@@ -38,7 +38,9 @@ from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
+from waystation.server.failures.log import FailureLog
 from waystation.server.home import Home
+from waystation.server.home.keeper import MarkKeeper
 from waystation.server.hosted import HostContext, build_hosts
 from waystation.server.http.admin_port import AdminPort
 from waystation.server.http.public_pages import PublicPages, StaticAnswer
@@ -49,20 +51,23 @@ from waystation.server.listeners import Listeners
 from waystation.server.logs import configure_logs
 from waystation.server.operations import Operations
 from waystation.server.policy_reader import PolicyReader
-from waystation.server.process import loop_factory, on_loop_exception, raise_file_limit
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.process import loop_factory, raise_file_limit
+from waystation.server.proxies.faults import ProxyFaults
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
+from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
 from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
+from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
 
 __all__ = ["NodeServer", "run"]
 
-_CLOCK_CHECK_S: Final = 30.0  # how often wall clock and reference key are looked at again
+_KEY_CHECK_S: Final = 30.0  # how often the reference key is looked at again
 _CLOSE_S: Final = 2.0  # how long closed connections may take to go before they are cut
 _DRAIN_LOOK_S: Final = 0.02
 
@@ -94,7 +99,6 @@ class NodeServer:
         self._home = home
         self._stop = asyncio.Event()
         self._signalled = False
-        self._failure: HostError | None = None
         self._key_pair = home.key_pair()
         self._store: Store = (
             MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
@@ -105,11 +109,14 @@ class NodeServer:
         self._connection_log = ConnectionLog(config.node.connection_log, self._recorder)
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
-        self._commits = GroupCommit(self._store, self._on_committed, self._on_store_failure)
+        self._failures = FailureLog(monotonic_now)
+        self._commits = GroupCommit(self._store, self._failures)
+        self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
-        self._published = PolicyReader(config.policy, home, node_id, self._store, self._keep_soon)
+        self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
         self._policy = self._published.policy
-        self._proxies = ProxyRules(config.node)
+        self._proxy_faults = ProxyFaults(self._recorder)
+        self._proxies = ProxyRules(config.node, self._proxy_faults)
         context = HostContext(
             config,
             home,
@@ -120,28 +127,41 @@ class NodeServer:
             self._access,
             self._published.policy,
             self._proxies,
+            self._silence,
             RefusalLog(self._access).note,
         )
         self._hosts = build_hosts(context)
         relays = {name: host.relay for name, host in self._hosts.items()}
-        self._keep_time()
+        self._keep_key()
+        timed = (self._recorder, self._policy, *relays.values())
+        self._clock = ClockWatch(timed, monotonic_now)
         admission = Admission(config.of(AdmissionLimits), per_address=config.limits.enabled)
         self._node = Node(relays, admission, self._bans, self._recorder, self._policy, self._access)
         self._verifier = Verifier()
         outlets = {name: outlet for name, host in self._hosts.items() if (outlet := host.outlet()) is not None}
         self._dialler = Dialler(outlets)
-        self._hub = Hub(self._node, self._commits, verifier=self._verifier, dialler=self._dialler)
+        self._hub = Hub(
+            self._node,
+            self._commits,
+            verifier=self._verifier,
+            dialler=self._dialler,
+            failures=self._failures,
+            wall_us=self._clock.wall_us,
+        )
+        self._clock.on_step = self._hub.plan_turn  # deadlines that are times of day have moved
         self._certificates = Certificates(config, home, self._on_certificates)
         self._pages = self._public_pages(static)
         contexts = self._certificates.context
-        self._listeners = Listeners(config, contexts, self._hosts, self._hub, self._pages, self._proxies)
+        self._listeners = Listeners(config, contexts, self._hosts, self._hub, self._pages, self._proxies, self._silence)
         self._admin: AdminPort | None = None
         self.operations = self._operations()
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
         try:
+            if self._mark is not None:
+                await self._mark.begin()
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()
@@ -157,19 +177,19 @@ class NodeServer:
             socket = self._admin.socket
             write_running(self._home, Running(os.getpid(), __version__, self._urls(), socket))
             self._print_ready()
-            watching = [asyncio.create_task(self._watch_clock()), asyncio.create_task(self._published.watch())]
+            watching = [asyncio.create_task(self._watch_key()), asyncio.create_task(self._published.watch())]
+            watching.append(asyncio.create_task(self._clock.watch()))
             sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
-            watching.append(asyncio.create_task(sampler.watch()))
+            watching += [asyncio.create_task(sampler.watch()), asyncio.create_task(self._commits.watch())]
             watching.append(asyncio.create_task(self._certificates.watch()))
+            if self._mark is not None:
+                watching.append(asyncio.create_task(self._mark.watch()))
             await self._stop.wait()
             for task in watching:
                 task.cancel()
             await self._drain()
         finally:
             await self._close()
-        if self._failure is not None:
-            _log.error("node.failed", error=str(self._failure))
-            return self._failure.exit_code
         _log.info("node.stopped")
         return 0
 
@@ -195,7 +215,9 @@ class NodeServer:
             policy_reader=self._published,
             ban_list=self._bans,
             commits=self._commits,
+            clock=self._clock,
             urls=self._urls,
+            proxy_troubles=self._proxy_faults.troubles,
         )
 
     def _public_pages(self, static: StaticAnswer | None) -> PublicPages:
@@ -245,17 +267,8 @@ class NodeServer:
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
 
-    def _keep_soon(self, record: Record) -> None:
-        self._commits.append(record)
-        self._commits.flush()
-
-    def _on_committed(self) -> None:
-        self._hub.release_committed()
-
-    def _on_store_failure(self, error: HostError) -> None:
-        self._failure = error
-        self.operations.failed = True
-        self._stop.set()
+    def _silence(self) -> SilencePolicy:
+        return SilencePolicy(self._config.node.silence_ms)
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -306,12 +319,12 @@ class NodeServer:
         for host in self._hosts.values():
             host.use_certificates(self._certificates.leaf_sha256)
 
-    async def _watch_clock(self) -> None:
+    async def _watch_key(self) -> None:
         has_failed = False
         while True:
-            await asyncio.sleep(_CLOCK_CHECK_S)
+            await asyncio.sleep(_KEY_CHECK_S)
             try:
-                self._keep_time()
+                self._keep_key()
             except HostError as error:
                 if not has_failed:
                     _log.error("reference_key.failed", error=str(error))
@@ -319,11 +332,8 @@ class NodeServer:
             else:
                 has_failed = False
 
-    def _keep_time(self) -> None:
-        """Hand the wall clock to every part that needs it, and this week's reference key to those that record."""
-        now, wall_us = monotonic_now(), time.time_ns() // 1_000
-        for part in (self._recorder, self._policy, *(host.relay for host in self._hosts.values())):
-            part.set_wall(now, wall_us)
+    def _keep_key(self) -> None:
+        """Hand this week's reference key to the parts that record."""
         key = self._home.reference_key(datetime.datetime.now(datetime.UTC)).key
         self._recorder.use_key(key)
         self._policy.use_key(key)
@@ -349,7 +359,7 @@ class NodeServer:
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as steps:  # from the last to the first, whatever one of them raises
             steps.callback(forget_running, self._home)
-            steps.callback(self._store.close)
+            steps.callback(self._close_store)
             steps.push_async_callback(self._close_journal)
             steps.push_async_callback(self._commits.close)
             steps.callback(self._verifier.close)
@@ -361,6 +371,13 @@ class NodeServer:
                 steps.callback(listener.close)
             for host in self._hosts.values():
                 steps.push_async_callback(host.close)
+
+    def _close_store(self) -> None:
+        try:
+            if self._mark is not None:
+                self._mark.end(self._store.state())
+        finally:
+            self._store.close()
 
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())

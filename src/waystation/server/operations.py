@@ -4,13 +4,11 @@ import datetime
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from waystation.core.ids import encode_id52
-from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.engine.admission import AdmissionRefusal
 from waystation.engine.bans import Ban, BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
@@ -24,6 +22,7 @@ from waystation.server.listeners import Listeners
 from waystation.server.logs import short_peer
 from waystation.server.policy_reader import RULES_SHOWN_MAX, PolicyReader
 from waystation.server.registry import PROTOCOLS, hiding_protocols
+from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.status.connections import connected, connection_views, hidden_networks
 from waystation.server.status.disk import disk_view
 from waystation.server.status.trouble import troubles
@@ -32,8 +31,6 @@ from waystation.server.written import Written
 from waystation.version import __version__
 
 __all__ = ["Operations"]
-
-_LATELY_S: Final = 3_600
 
 _log = structlog.get_logger("waystation.server")
 
@@ -61,9 +58,11 @@ class Operations:
     commits: GroupCommit
     urls: Callable[[], dict[str, str]]
     """Returns where every listener is reached, by name."""
-    started_at: float = field(default_factory=time.time)
+    proxy_troubles: Callable[[], list[str]]
+    """Returns a sentence for each thing that proxies did wrong lately."""
+    clock: ClockWatch
+    started_at: float = field(default_factory=time.monotonic)
     draining: bool = False
-    failed: bool = False
     reload_refused: str = ""
     """Why the last reload was refused; empty once one succeeds."""
 
@@ -87,18 +86,19 @@ class Operations:
         now = datetime.datetime.now(datetime.UTC)
         found = troubles(
             status,
-            clock_trouble(self.home, now),
+            self.clock.trouble() or clock_trouble(self.home, now),
             now.timestamp(),
-            failed=self.failed,
+            fault=self.commits.health.view(),
             reload_refused=self.reload_refused,
-            without_header=self._without_header(),
+            proxies=self.proxy_troubles(),
         )
         return status | {"trouble": found}
 
     def counts(self) -> dict[str, Any]:
         """Return the part of the status that metrics show: numbers at hand, without a look at files or connections."""
         return {
-            "uptime_s": round(time.time() - self.started_at, 1),
+            "uptime_s": round(time.monotonic() - self.started_at, 1),
+            "clock": self.clock.view()._asdict(),
             "certificates": self.certificates(),
             "sizes": self.sizes(),
             "traffic": self.node.traffic(),
@@ -163,17 +163,11 @@ class Operations:
 
     def ready(self) -> bool:
         """Return whether peers are served: listeners bound, store writable, not draining."""
-        return not self.draining and not self.failed
+        return not self.draining and self.commits.health.fault is None
 
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""
         return list(self.ban_list)
-
-    def _without_header(self) -> list[str]:
-        """Return the protocols that refused a trusted proxy without a PROXY header within the last hour."""
-        since = monotonic_now() - _LATELY_S * MICROSECONDS_PER_SECOND
-        peers, reason = self.recorder.refused_peers, AdmissionRefusal.PROXY_HEADER.value
-        return [name for name in self.hosts if any(peer.last >= since for peer in peers.of(name, reason))]
 
     async def ban(self, ban: Ban) -> None:
         """Keep a ban and act on it; returns once it is on disk.
@@ -182,8 +176,9 @@ class Operations:
             LocalError: The ban is not well formed, or the list is full.
             HostError: The store refused.
         """
-        await self.commits.wait_for(self.commits.append(self.ban_list.add(ban)))
+        record = self.ban_list.add(ban)
         self.review()
+        await self.commits.write(record)
         _log.info("ban.added", **_shown(ban.subject), reason=ban.reason)
 
     def review(self) -> None:
@@ -196,7 +191,7 @@ class Operations:
         record = self.ban_list.lift(subject)
         if record is None:
             return False
-        await self.commits.wait_for(self.commits.append(record))
+        await self.commits.write(record)
         _log.info("ban.lifted", **_shown(subject))
         return True
 

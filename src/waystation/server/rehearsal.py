@@ -19,7 +19,7 @@ from waystation.server.entropy import SystemEntropy
 from waystation.server.home import Home
 from waystation.server.hosted import HostContext, ProtocolHost, host_class
 from waystation.server.policy_reader import PolicyReader
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.server.registry import PROTOCOLS, protocol_table
 from waystation.store.memory import MemoryStore
 

@@ -50,10 +50,6 @@ class ListenerSink(_Sink):
         """Report an admitted connection that ended before it was established."""
         self._hub.release(host, has_handshake=self._has_handshake)
 
-    def refuse_proxy(self, host: str) -> None:
-        """Report a connection of a trusted proxy that names no client."""
-        self._hub.refuse_proxy(self._protocol, host)
-
 
 class DialledSink(_Sink):
     """The sink of one pipe that we dialled, under the name by which the relay knows the other side."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from waystation.core.errors import HostError
+from waystation.core.errors import StoreFault
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.core.packets import DropPackets, PacketReader, PutPacket
 from waystation.core.records import Change, Record
@@ -82,7 +82,7 @@ class FaultyStore:
         """Write and sync all changes, or raise."""
         if self.refuses:
             self.refusals += 1
-            raise HostError("the disk refuses", exit_code=5)
+            raise StoreFault("the disk refuses")
         self._write(changes)
         unsynced = self._habits.unsynced
         if not any(row.table in unsynced for row in rows_of(changes)):

@@ -1,22 +1,19 @@
 """Runs one whole node with a simulated store, network and clock, in the place of the server's hub.
 
-The world passes input to the engine and carries out its effects once per event-loop iteration. Effects that follow an
-``Append`` wait until the store has committed it. The world also answers ``Commit`` and ``Verify``, passes ``Dial`` on,
-and runs one timer. It obeys the hub's contract. It can also kill the node, which restarts with only its store. A store
-that refuses a group refuses all that comes after it, until a look each second finds that it takes changes again.
+The world passes input to the engine and carries out its effects once per event-loop iteration. It also answers
+``Commit`` and ``Verify``, passes ``Dial`` on, and runs one timer. It obeys the hub's contract, and that of the server's
+group commit: a store that refuses a group refuses all that comes after it, until a look each second finds that it takes
+changes again. The world can also kill the node, which restarts with only its store.
 """
 
 import random
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 from waystation.core.effects import (
     Address,
-    Append,
     Close,
     Commit,
     Datagram,
@@ -29,10 +26,9 @@ from waystation.core.effects import (
     SendTo,
     Verify,
 )
-from waystation.core.errors import HostError
+from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS
-from waystation.core.records import Change
 from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
@@ -82,23 +78,13 @@ class WorldSettings:
 class _Outbox:
     """Everything between a node's effects and the world; a crash forgets all of it."""
 
-    behind: dict[str, deque[Effect | int]] = field(default_factory=dict)
-    """Effects that wait for records, by protocol; a number stands for the record that has it."""
-    uncommitted: list[Change] = field(default_factory=list)
-    commits: deque[tuple[int, str, int]] = field(default_factory=deque)
-    """Number of the last change, protocol and ticket of each ``Commit`` that is not answered."""
-    appended: int = 0
-    committed: int = 0
+    commits: list[tuple[str, Commit]] = field(default_factory=list)
+    """Protocol and effect of each ``Commit`` that is not answered."""
     outgoing: dict[NodeEnd, list[bytes]] = field(default_factory=dict)
     receipts: list[NodeEnd] = field(default_factory=list)
     closing: list[Close] = field(default_factory=list)
     is_refusing: bool = False
     """Whether the store has refused a group, and has not been found to take changes since."""
-
-    def under_way(self) -> list[list[Change]]:
-        """Return the changes that are on their way to the store, as they belong together."""
-        ends = [number - self.committed for number, _, _ in self.commits]
-        return [self.uncommitted[start:end] for start, end in pairwise((0, *ends))]
 
 
 class World:
@@ -118,6 +104,7 @@ class World:
         dialler: Dialler | None = None,
         on_datagram: TakeDatagram = lambda _address, _data: None,
         on_lost: Callable[[frozenset[Row]], None] = lambda _rows: None,
+        on_refused: Callable[[], None] = lambda: None,
     ) -> None:
         """Start a node.
 
@@ -133,6 +120,7 @@ class World:
             dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
             on_datagram: The network behind ``SendTo``; without one every datagram is lost.
             on_lost: Gets the rows that the disk lost when a life ended.
+            on_refused: Called before the node is told that its store did not take changes.
         """
         self.schedule = schedule
         self.trace = trace
@@ -151,6 +139,7 @@ class World:
         self._on_life = on_life
         self._on_datagram = on_datagram
         self._on_lost = on_lost
+        self._on_refused = on_refused
         self._dialler = dialler or (lambda world, protocol, dial: world.dial_failed(protocol, dial.name))
         self._ends: dict[Peer, NodeEnd] = {}
         self._outgoing: dict[NodeEnd, None] = {}
@@ -259,40 +248,38 @@ class World:
         if self._outbox.is_refusing:
             self._answer_all(is_kept=False)
             return
+        changes = [change for _, commit in self._outbox.commits for change in commit.changes]
         try:
-            self.store.commit(self._outbox.uncommitted)
-        except HostError:
+            self.store.commit(changes)
+        except StoreFault:
             self._outbox.is_refusing = True
             self._later(TRY_AGAIN_US, self._try_store)
             self._answer_all(is_kept=False)
         else:
-            self._promises.made(self._outbox.uncommitted)
+            self._promises.made(changes)
             self._answer_all(is_kept=True)
 
     def _try_store(self) -> None:
         """Find out whether the store takes changes again."""
         try:
             self.store.commit(())
-        except HostError:
+        except StoreFault:
             self._later(TRY_AGAIN_US, self._try_store)
         else:
             self._outbox.is_refusing = False
 
     def _answer_all(self, *, is_kept: bool) -> None:
-        """Answer what waits for the store, and carry out what stood behind."""
-        group, self._outbox.uncommitted = self._outbox.uncommitted, []
-        self._outbox.committed += len(group)
-        for stream in self._outbox.behind.values():
-            while stream and (not isinstance(stream[0], int) or stream[0] <= self._outbox.committed):
-                head = stream.popleft()
-                if not isinstance(head, int):
-                    self._perform(head)
-        while self._outbox.commits and self._outbox.commits[0][0] <= self._outbox.committed:
-            _, protocol, ticket = self._outbox.commits.popleft()
-            self.trace.note(self.schedule.now, f"{'committed' if is_kept else 'not committed'} {protocol} {ticket}")
+        """Answer the commits that wait."""
+        group, self._outbox.commits = self._outbox.commits, []
+        if not is_kept:
+            self._on_refused()
+        for protocol, commit in group:
+            self.trace.note(
+                self.schedule.now, f"{'committed' if is_kept else 'not committed'} {protocol} {commit.ticket}"
+            )
             if self._node is not None:
                 answer = self._node.committed if is_kept else self._node.not_committed
-                answer(protocol, ticket, self.schedule.now)
+                answer(protocol, commit.ticket, self.schedule.now)
         self.plan_turn()
 
     # Lives of the node
@@ -323,7 +310,7 @@ class World:
             end.port.abort()
         self._ends.clear()
         self._outgoing.clear()
-        under_way = self._outbox.under_way()
+        under_way = [commit.changes for _, commit in self._outbox.commits]
         self._promises.may_be(under_way)
         if lost := self.store.end_life(under_way, orderly=orderly):
             self.trace.note(self.schedule.now, f"lost {len(lost)} rows")
@@ -412,33 +399,22 @@ class World:
         self._turn_timer.cancel()
         assert self._node is not None
         for protocol, effects in self._node.take(self.schedule.now):
-            behind = self._outbox.behind.setdefault(protocol, deque())
             for effect in effects:
-                if type(effect) is Append:
-                    behind.append(self._append(effect.record))
-                elif type(effect) is Commit:
+                if type(effect) is Commit:
                     self._commit(protocol, effect)
                 elif type(effect) is Verify:
                     self._verify(protocol, effect)
                 elif type(effect) is Dial:
                     self._dial(protocol, effect)
-                elif behind:
-                    behind.append(effect)
                 else:
                     self._perform(effect)
         self._write_out()
         self._wake_timer.ring_by(self._node.deadline())
 
-    def _append(self, *changes: Change) -> int:
-        if not self._outbox.uncommitted:
-            delay_us = 0 if self._outbox.is_refusing else self.settings.commit_delay_us
-            self._later(delay_us, self.commit_all)
-        self._outbox.uncommitted += changes
-        self._outbox.appended += len(changes)
-        return self._outbox.appended
-
     def _commit(self, protocol: str, effect: Commit) -> None:
-        self._outbox.commits.append((self._append(*effect.changes), protocol, effect.ticket))
+        if not self._outbox.commits:
+            self._later(0 if self._outbox.is_refusing else self.settings.commit_delay_us, self.commit_all)
+        self._outbox.commits.append((protocol, effect))
 
     def _verify(self, protocol: str, effect: Verify) -> None:
         answers = [verify_any(check.keys, check.message, check.signature) for check in effect.checks]

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from waystation.core.records import Change, Record
+from waystation.core.records import STORE_ID_BYTES, Change, DamagedRow, Record, StoreState
 from waystation.store.memory_packets import EPOCH_BYTES, MemoryPackets
 
 __all__ = ["MemoryStore"]
@@ -16,12 +16,15 @@ class MemoryStore:
     scan.
     """
 
-    def __init__(self, epoch: bytes = bytes(EPOCH_BYTES)) -> None:
+    def __init__(self, epoch: bytes = bytes(EPOCH_BYTES), store_id: bytes = bytes(STORE_ID_BYTES)) -> None:
         """Start empty.
 
         Args:
             epoch: 8 bytes that distinguish this store from others.
+            store_id: As many as ``STORE_ID_BYTES`` that do so too.
         """
+        self._store_id = store_id
+        self._generation = 0
         self._tables: dict[str, dict[bytes, bytes]] = {}
         self._sorted_keys: dict[str, list[bytes]] = {}
         self._packets = MemoryPackets(epoch)
@@ -38,6 +41,7 @@ class MemoryStore:
                 self._keep(change)
             else:
                 self._packets.apply(change)
+        self._generation += 1
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value kept for ``key``, or None."""
@@ -56,6 +60,18 @@ class MemoryStore:
             keys = self._sorted_keys[table] = sorted(kept)
         first = bisect_left(keys, start)
         return iter([(key, kept[key]) for key in keys[first : first + count_max]])
+
+    def damaged(self, table: str) -> Sequence[DamagedRow]:  # noqa: ARG002 - whatever is asked for
+        """Return nothing: memory does not rot."""
+        return ()
+
+    def state(self) -> StoreState:
+        """Return the id given at construction, and the number of commits."""
+        return StoreState(self._store_id, self._generation)
+
+    def fold(self) -> StoreState:
+        """Return the state; there is one place only."""
+        return self.state()
 
     def close(self) -> None:
         """Forget everything."""

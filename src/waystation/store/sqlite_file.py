@@ -6,18 +6,26 @@ docs/decisions has the measurements.
 """
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from waystation.core.errors import HostError
+from waystation.core.errors import STORE_EXIT_CODE, StoreFault, StoreFaultKind
 
-__all__ = ["ROWS_PER_STATEMENT_MAX", "STORE_EXIT_CODE", "Reading", "connect", "in_chunks", "make_private", "refused"]
-
-STORE_EXIT_CODE: Final = 5
-"""Of a process that cannot use its store (exit codes of docs/operating.md)."""
+__all__ = [
+    "ROWS_PER_STATEMENT_MAX",
+    "STORE_EXIT_CODE",
+    "Reading",
+    "connect",
+    "in_chunks",
+    "is_damage",
+    "kind_of",
+    "make_private",
+    "refused",
+]
 
 ROWS_PER_STATEMENT_MAX: Final = 128
 """Rows written or looked up by one statement. SQLite allows 32,766 values in one (since 3.32), a packet has 16."""
@@ -26,6 +34,7 @@ _BUSY_MS: Final = 5_000  # a command line may commit to the same file; its group
 _CACHE_KIB: Final = 16_384  # per connection; the packets' ids alone need 45 MB per million, and 2 MB is the default
 # 32 MiB: index pages that many groups change are folded into the file once, a sixth of the CPU of a put (measured).
 _LOG_PAGES: Final = 8_192
+_PRIMARY_CODE: Final = 0xFF  # of an extended result code of SQLite
 _STATEMENTS_KEPT: Final = 256  # a page's statement has about a hundred shapes in use, chunks have eight per table
 
 T = TypeVar("T")
@@ -38,8 +47,13 @@ class Reading:
         self._connection = connection
         self._path = path
 
-    def rows(self, statement: str, arguments: Sequence[object] = ()) -> list[Any]:
+    def rows(self, statement: str, arguments: Sequence[object] = (), *, damage_passes: bool = False) -> list[Any]:
         """Return all rows of a statement.
+
+        Args:
+            statement: Reads only.
+            arguments: Its values.
+            damage_passes: Whether the caller takes ``sqlite3.Error`` for a page of the file that is damaged.
 
         Raises:
             HostError: The disk refused to be read.
@@ -48,6 +62,8 @@ class Reading:
         try:
             return self._connection.execute(statement, arguments).fetchall()
         except sqlite3.Error as error:
+            if damage_passes and is_damage(error):
+                raise
             raise refused(self._path, "cannot be read", error) from error
 
     @contextlib.contextmanager
@@ -62,10 +78,18 @@ class Reading:
             try:
                 yield self._connection
             finally:
-                if self._connection.in_transaction:  # some errors end it
-                    self._connection.execute("COMMIT")
+                # Some errors end it by themselves, and after others a COMMIT would fail as well.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise refused(self._path, "cannot be read", error) from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error says that bytes in the file are not those that were written."""
+    if not hasattr(error, "sqlite_errorcode"):  # Python's own: a text that is no UTF-8
+        return isinstance(error, sqlite3.OperationalError)
+    return error.sqlite_errorcode & _PRIMARY_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def in_chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -91,13 +115,61 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_KEPT
     )
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def refused(path: Path, what: str, error: sqlite3.Error | OSError) -> HostError:
+def refused(path: Path, what: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFault:
     """Return the error that names the failed operation and its cause."""
     why = error.strerror if isinstance(error, OSError) else error
-    return HostError(f"the store {path} {what}: {why}", exit_code=STORE_EXIT_CODE)
+    kind = kind_of(error)
+    words = f"{_WORDS[kind]} ({why})" if kind in _WORDS else why
+    return StoreFault(f"the store {path} {what}: {words}", kind)
+
+
+def kind_of(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFaultKind:
+    """Return what an error of SQLite or of the operating system says about the disk."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreFaultKind.DAMAGED
+    if isinstance(error, OSError):
+        return _OF_ERRNO.get(error.errno or 0, StoreFaultKind.IO)
+    code = getattr(error, "sqlite_errorcode", None)  # absent where Python itself refuses, as on a closed connection
+    if code is None:
+        return StoreFaultKind.OTHER
+    return _OF_EXTENDED.get(code) or _OF_PRIMARY.get(code & 0xFF, StoreFaultKind.OTHER)
+
+
+_OF_PRIMARY: Final = {
+    sqlite3.SQLITE_BUSY: StoreFaultKind.BUSY,
+    sqlite3.SQLITE_LOCKED: StoreFaultKind.BUSY,
+    sqlite3.SQLITE_FULL: StoreFaultKind.FULL,
+    sqlite3.SQLITE_IOERR: StoreFaultKind.IO,
+    sqlite3.SQLITE_CANTOPEN: StoreFaultKind.IO,
+    sqlite3.SQLITE_PROTOCOL: StoreFaultKind.IO,
+    sqlite3.SQLITE_READONLY: StoreFaultKind.READ_ONLY,
+    sqlite3.SQLITE_PERM: StoreFaultKind.READ_ONLY,
+    sqlite3.SQLITE_CORRUPT: StoreFaultKind.DAMAGED,
+    sqlite3.SQLITE_NOTADB: StoreFaultKind.DAMAGED,
+}
+_OF_EXTENDED: Final = {sqlite3.SQLITE_READONLY_DBMOVED: StoreFaultKind.GONE}
+_OF_ERRNO: Final = {
+    errno.ENOSPC: StoreFaultKind.FULL,
+    errno.EDQUOT: StoreFaultKind.FULL,
+    errno.EROFS: StoreFaultKind.READ_ONLY,
+    errno.EACCES: StoreFaultKind.READ_ONLY,
+    errno.EPERM: StoreFaultKind.READ_ONLY,
+    errno.ENOENT: StoreFaultKind.GONE,
+    errno.ENOTDIR: StoreFaultKind.GONE,
+}
+_WORDS: Final = {
+    StoreFaultKind.FULL: "the disk is full",
+    StoreFaultKind.IO: "the disk failed",
+    StoreFaultKind.READ_ONLY: "it may not be written",
+    StoreFaultKind.GONE: "it was deleted or moved",
+}

@@ -8,7 +8,7 @@ memory for the reader.
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -25,11 +25,32 @@ from waystation.core.packets import (
     PacketRow,
     PutPacket,
 )
+from waystation.store.checksums import PacketCheck, packet_checksum, whole_entries, whole_row, whole_rows, with_changed
+from waystation.store.damage import Damage
 from waystation.store.id_filter import IdFilter
-from waystation.store.sqlite_file import Reading, in_chunks
-from waystation.store.sqlite_pages import COLUMNS, ENTRY_COLUMNS, page_statement, search_key, window_end_statement
+from waystation.store.sqlite_file import Reading, in_chunks, is_damage
+from waystation.store.sqlite_pages import (
+    COLUMNS,
+    ENTRY_COLUMNS,
+    one_of_page_statement,
+    page_statement,
+    places_statement,
+    search_key,
+    window_end_statement,
+)
 
-__all__ = ["FORGOTTEN_CLEANED_MAX", "PACKETS_SCHEMA", "SqlitePacketReader", "SqlitePacketWriter", "Totals"]
+__all__ = [
+    "FORGOTTEN_CLEANED_MAX",
+    "PACKETS_SCHEMA",
+    "PACKETS_TABLE",
+    "SqlitePacketReader",
+    "SqlitePacketWriter",
+    "Totals",
+    "packet_key",
+]
+
+PACKETS_TABLE: Final = "packets"
+"""Name under which damaged packets are counted."""
 
 FORGOTTEN_CLEANED_MAX: Final = 256
 """Dropped ids whose time is over that one commit removes; some 300 µs."""
@@ -62,19 +83,21 @@ PACKETS_SCHEMA: Final = (
     _CREATE_STATE,
     "INSERT OR IGNORE INTO packet_state VALUES (1, randomblob(8), 0, 0, 0)",
 )
-"""What layout 2 has over layout 1; running it twice is harmless."""
+"""What layout 2 has over layout 1 (``sqlite_layout``); never changed, since layout 3 begins with it."""
 
-_INSERT_COLUMNS: Final = (*PacketRow._fields, "author_key", "type_key")
+_INSERT_COLUMNS: Final = (*PacketRow._fields, "author_key", "type_key", "checksum")
 _INSERT: Final = f"INSERT INTO packets ({', '.join(_INSERT_COLUMNS)}) VALUES "  # noqa: S608 - field names only
 _INSERT_ROW: Final = f"({', '.join('?' * len(_INSERT_COLUMNS))})"
-_STORED_IDS: Final = "SELECT packet_id FROM packets WHERE packet_id IN "
+_STORED_ROWS: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.packet_id IN "  # noqa: S608 - field names only
 _FORGOTTEN_IDS: Final = "SELECT packet_id, until FROM forgotten WHERE packet_id IN "
-_TAKEN_MARKS: Final = "SELECT mark FROM packets WHERE mark <> x'' AND mark IN "
-_STORED_BYTES: Final = "SELECT packet_id, length(canonical) FROM packets WHERE packet_id IN "
+_MARKED_ROWS: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.mark <> x'' AND p.mark IN "  # noqa: S608
+_FREE_MARK: Final = "UPDATE packets SET mark = x'' WHERE seq = ?"
+_DELETE_ONE: Final = "DELETE FROM packets WHERE seq = ? RETURNING length(canonical)"
+_STORED_BYTES: Final = "SELECT packet_id, length(canonical), seq FROM packets WHERE packet_id IN "
 _DELETE: Final = "DELETE FROM packets WHERE packet_id IN "
 _REMEMBER: Final = "INSERT OR REPLACE INTO forgotten VALUES "
-_HIDE: Final = "UPDATE packets SET hidden = ? WHERE packet_id IN "
-_LOWER: Final = "UPDATE packets SET received_at = ?1 WHERE packet_id = ?2 AND received_at > ?1"
+_HIDE: Final = f"UPDATE packets SET {with_changed('hidden', '?1')} WHERE packet_id IN "  # noqa: S608 - no values
+_LOWER: Final = f"UPDATE packets SET {with_changed('received_at', '?1')} WHERE packet_id = ?2 AND received_at > ?1"  # noqa: S608
 _CLEAN: Final = (
     "DELETE FROM forgotten WHERE packet_id IN (SELECT packet_id FROM forgotten WHERE until < ? ORDER BY until LIMIT ?)"
 )
@@ -84,9 +107,8 @@ _OLDEST_MEMORY: Final = "SELECT min(until) FROM forgotten"
 
 _PACKET: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.packet_id = ?"  # noqa: S608 - field names only
 _HIDDEN: Final = "SELECT 1 FROM packets WHERE packet_id = ? AND hidden = 1"
-_STORED: Final = "SELECT 1 FROM packets WHERE packet_id = ?"
 _FORGOTTEN: Final = "SELECT 1 FROM forgotten WHERE packet_id = ? AND until >= ?"
-_MARKED: Final = "SELECT packet_id FROM packets WHERE mark <> x'' AND mark = ?"
+_MARKED: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.mark <> x'' AND p.mark = ?"  # noqa: S608
 _EPOCH: Final = "SELECT epoch FROM packet_state"
 _EXPIRED: Final = (
     "SELECT packet_id, length(canonical) FROM packets INDEXED BY packets_by_expiry"
@@ -118,14 +140,20 @@ class Totals(NamedTuple):
 class SqlitePacketWriter:
     """Carries out packet changes inside transactions that ``SqliteStore.commit`` opens and ends, on one thread."""
 
-    def __init__(self, connection: sqlite3.Connection, *, ids_in_memory: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, damage: Damage, check: PacketCheck, *, ids_in_memory: bool
+    ) -> None:
         """Read the state of the file.
 
         Args:
             connection: With the packet tables.
+            damage: Is told of damaged rows that a put replaces.
+            check: Judges rows without a checksum.
             ids_in_memory: Whether to keep an ``IdFilter`` over all known ids. Cost: a second per million packets now.
         """
         self._connection = connection
+        self._damage = damage
+        self._check = check
         self._key = lru_cache(_AUTHOR_KEYS_CACHED)(search_key)
         self._handlers: dict[type, Callable[[Any], None]] = {
             PutPacket: self._put,
@@ -136,12 +164,14 @@ class SqlitePacketWriter:
         self.totals = self._now = Totals(*self._rows(_GET_TOTALS)[0])
         """As of the last commit; read by any thread."""
         self._oldest_memory: int | None = self._rows(_OLDEST_MEMORY)[0][0]
+        self._removed: list[int] = []
         self.ids = IdFilter() if ids_in_memory else None
         """Every id this table knows, if wanted; asked by any thread."""
         self._learn_ids(0)
 
     def write(self, changes: Sequence[PacketChange]) -> None:
         """Carry out changes in order; ``publish`` updates the reader after the transaction, unless that fails."""
+        self._removed.clear()
         self._now = Totals(*self._rows(_GET_TOTALS)[0])
         if self._now != self.totals:  # another process has written to the file
             self._learn_ids(self.totals.newest_seq)
@@ -154,6 +184,8 @@ class SqlitePacketWriter:
     def publish(self) -> None:
         """Let readers see the totals of the transaction that has just been committed."""
         self.totals = self._now
+        for seq in self._removed if self._damage.any else ():
+            self._damage.mended(PACKETS_TABLE, packet_key(seq))
 
     def _learn_ids(self, seq_after: int) -> None:
         if self.ids is not None:
@@ -170,8 +202,8 @@ class SqlitePacketWriter:
             values: list[object] = []
             for row in chunk:
                 values += row
-                values.append(self._key(row.author_id))
-                values.append(self._key(row.content_type))
+                author_key, type_key = self._key(row.author_id), self._key(row.content_type)
+                values += (author_key, type_key, packet_checksum(row, author_key, type_key))
             self._connection.execute(_INSERT + ",".join([_INSERT_ROW] * len(chunk)), values)
         if fresh:
             # Before the commit, so that no other thread can see a stored packet the filter does not hold yet.
@@ -188,7 +220,7 @@ class SqlitePacketWriter:
         """Return the rows whose ids and marks are new, also among themselves."""
         ids = self.ids
         known_until = self._known_until([p.row.packet_id for p in puts if ids is None or ids.may_hold(p.row.packet_id)])
-        taken = {mark for (mark,) in self._in(_TAKEN_MARKS, [put.row.mark for put in puts if put.row.mark])}
+        taken = self._taken_marks([put.row.mark for put in puts if put.row.mark])
         clock = self._now.newest_stored_at
         fresh = []
         for (row,) in puts:
@@ -203,8 +235,33 @@ class SqlitePacketWriter:
 
     def _known_until(self, packet_ids: list[bytes]) -> dict[bytes, int]:
         known: dict[bytes, int] = dict(self._in(_FORGOTTEN_IDS, packet_ids))
-        known.update((packet_id, _FOR_EVER) for (packet_id,) in self._in(_STORED_IDS, packet_ids))
+        for found in self._in(_STORED_ROWS, packet_ids):
+            row = PacketRow._make(found[: len(PacketRow._fields)])
+            # NODE-ROT: whoever sends a damaged packet again mends it, so its row makes room.
+            if whole_row(found, self._check) is None:
+                self._remove_damaged(row)
+            else:
+                known[row.packet_id] = _FOR_EVER
         return known
+
+    def _taken_marks(self, marks: list[bytes]) -> set[bytes]:
+        """Return those of ``marks`` that a packet bears; a damaged row bears none any more."""
+        taken = set()
+        for found in self._in(_MARKED_ROWS, marks):
+            row = PacketRow._make(found[: len(PacketRow._fields)])
+            if whole_row(found, self._check) is None:
+                self._damage.note(PACKETS_TABLE, packet_key(row.seq), key_is_good=False)
+                self._connection.execute(_FREE_MARK, (row.seq,))
+            else:
+                taken.add(row.mark)
+        return taken
+
+    def _remove_damaged(self, row: PacketRow) -> None:
+        # Noted first: it may be that nobody has read it yet.
+        self._damage.note(PACKETS_TABLE, packet_key(row.seq), key_is_good=False)
+        for (size_bytes,) in self._rows(_DELETE_ONE, (row.seq,)):
+            self._now = self._now._replace(bytes_kept=self._now.bytes_kept - (size_bytes or 0))
+        self._removed.append(row.seq)
 
     def _lower(self, changes: list[LowerWitness]) -> None:
         for packet_id, received_at in changes:
@@ -218,11 +275,12 @@ class SqlitePacketWriter:
         for packet_ids, remember_until in changes:
             stored = self._in(_STORED_BYTES, list(dict.fromkeys(packet_ids)))
             for chunk in in_chunks(stored):
-                values = [value for packet_id, _ in chunk for value in (packet_id, remember_until)]
+                values = [value for packet_id, *_ in chunk for value in (packet_id, remember_until)]
                 self._connection.execute(_REMEMBER + ",".join(["(?, ?)"] * len(chunk)), values)
             if stored:
-                self._in(_DELETE, [packet_id for packet_id, _ in stored])
-                dropped_bytes = sum(size_bytes for _, size_bytes in stored)
+                self._in(_DELETE, [packet_id for packet_id, *_ in stored])
+                self._removed += [seq for *_, seq in stored]
+                dropped_bytes = sum(size_bytes or 0 for _, size_bytes, _ in stored)
                 self._now = self._now._replace(bytes_kept=self._now.bytes_kept - dropped_bytes)
                 if self._oldest_memory is None or remember_until < self._oldest_memory:
                     self._oldest_memory = remember_until
@@ -244,6 +302,9 @@ class SqlitePacketWriter:
         return self._connection.execute(statement, tuple(arguments)).fetchall()
 
 
+_Whole = Callable[[Sequence[tuple[Any, ...]], PacketCheck], list[Found]]
+
+
 class SqlitePacketReader:
     """Implements ``core.packets.PacketReader`` for the thread that reads.
 
@@ -254,9 +315,19 @@ class SqlitePacketReader:
         HostError: From any of the reads: the disk refused to be read.
     """
 
-    def __init__(self, reading: Reading, writer: SqlitePacketWriter) -> None:
+    def __init__(self, reading: Reading, writer: SqlitePacketWriter, damage: Damage, check: PacketCheck) -> None:
+        """Read what ``writer`` writes.
+
+        Args:
+            reading: The connection.
+            writer: Has the totals, and the ids in memory.
+            damage: Is told of damaged rows; they are left out of every answer (NODE-ROT).
+            check: Judges rows without a checksum.
+        """
         self._reading = reading
         self._writer = writer
+        self._damage = damage
+        self._check = check
         ((self._epoch,),) = reading.rows(_EPOCH)
 
     def page(self, query: PacketQuery) -> PacketPage[PacketRow]:
@@ -264,17 +335,22 @@ class SqlitePacketReader:
 
         Cost: at most ``sqlite_pages.ROWS_LOOKED_AT_MAX`` packets are looked at.
         """
-        return self._page(query, COLUMNS, _make_row)
+        return self._page(query, COLUMNS, whole_rows)
 
     def entries(self, query: PacketQuery) -> PacketPage[PacketEntry]:
         """Return the same page with less of each packet; half the columns take two thirds of the time."""
-        return self._page(query, ENTRY_COLUMNS, _make_entry)
+        return self._page(query, ENTRY_COLUMNS, whole_entries)
 
-    def _page(self, query: PacketQuery, columns: str, make: Callable[[Any], Found]) -> PacketPage[Found]:
+    def _page(self, query: PacketQuery, columns: str, whole: _Whole[Found]) -> PacketPage[Found]:
         assert query.rows_max >= 1
         assert not (query.by_seq and query.descending)
         with self._reading.snapshot() as connection:
-            rows, is_cut = self._take(connection, query, columns, make)
+            try:
+                rows, is_cut = self._take(connection, query, columns, whole)
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                rows, is_cut = self._take_singly(connection, query, columns, whole)
             if is_cut:
                 last = rows[-1]
                 return PacketPage(rows, (0 if query.by_seq else last.order_at, last.seq))
@@ -282,47 +358,91 @@ class SqlitePacketReader:
             return PacketPage(rows, ends[0] if ends else None)
 
     def _take(
-        self, connection: sqlite3.Connection, query: PacketQuery, columns: str, make: Callable[[Any], Found]
+        self, connection: sqlite3.Connection, query: PacketQuery, columns: str, whole: _Whole[Found]
     ) -> tuple[list[Found], bool]:
         """Return rows and whether the page was full before the window ended."""
         rows: list[Found] = []
         room_bytes, count = query.bytes_max, _FETCHED_FIRST
         cursor = connection.execute(*page_statement(query, columns))
         try:
-            while fetched := cursor.fetchmany(count):
-                rows += map(make, fetched)
-                sizes = [len(row.canonical) for row in rows[-len(fetched) :]]
-                largest_bytes = max(sizes)
+            # One row more than the page takes, so that its end is known.
+            while fetched := cursor.fetchmany(min(count, query.rows_max + 1 - len(rows))):
+                good = self._good(fetched, whole)
+                rows += good
+                sizes = [len(row.canonical) for row in good]
                 room_bytes -= sum(sizes)
                 if room_bytes <= 0 or len(rows) > query.rows_max:
                     return _cut(rows, query), True
-                count = min(_FETCHED_MAX, room_bytes // max(largest_bytes, 1) + 1)
+                count = min(_FETCHED_MAX, room_bytes // max(*sizes, 1, 1) + 1)
             return rows, False
         finally:
             cursor.close()
 
+    def _take_singly(
+        self, connection: sqlite3.Connection, query: PacketQuery, columns: str, whole: _Whole[Found]
+    ) -> tuple[list[Found], bool]:
+        """Return the same as ``_take`` from a range where a page of the file cannot be read (NODE-ROT).
+
+        Each packet is read by itself, so that one that cannot be read is left out alone. Places come from the indexes;
+        when those cannot be read either, nothing can.
+        """
+        rows: list[Found] = []
+        room_bytes = query.bytes_max
+        for (seq,) in connection.execute(*places_statement(query)).fetchall():
+            try:
+                fetched = connection.execute(*one_of_page_statement(query, seq, columns)).fetchall()
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                self._damage.note(PACKETS_TABLE, packet_key(seq), key_is_good=False)
+                continue
+            good = self._good(fetched, whole)
+            rows += good
+            room_bytes -= sum(len(row.canonical) for row in good)
+            if room_bytes <= 0 or len(rows) > query.rows_max:
+                return _cut(rows, query), True
+        return rows, False
+
+    def _good(self, fetched: Sequence[tuple[Any, ...]], whole: _Whole[Found]) -> list[Found]:
+        """Return the rows that are whole, and note the others."""
+        good = whole(fetched, self._check)
+        if len(good) < len(fetched):
+            whole_seqs = {row.seq for row in good}
+            for found in fetched:
+                if found[0] not in whole_seqs:
+                    self._damage.note(PACKETS_TABLE, packet_key(found[0]), key_is_good=False)
+        return good
+
+    def _one(self, statement: str, value: bytes) -> PacketRow | None:
+        """Return the packet that a statement finds, None where there is none or it is damaged."""
+        try:
+            rows = self._good(self._reading.rows(statement, (value,), damage_passes=True), whole_rows)
+        except sqlite3.Error:  # its page cannot be read, so neither can its number
+            self._damage.note(PACKETS_TABLE, value, key_is_good=False)
+            return None
+        return rows[0] if rows else None
+
     def packet(self, packet_id: bytes) -> PacketRow | None:
-        """Return the stored packet, hidden or not, or None."""
+        """Return the stored packet, hidden or not, or None, also for one that is damaged."""
         if self._is_surely_unknown(packet_id):
             return None
-        rows = self._reading.rows(_PACKET, (packet_id,))
-        return PacketRow._make(rows[0]) if rows else None
+        return self._one(_PACKET, packet_id)
 
     def hidden(self, packet_id: bytes) -> bool:
         """Return whether the packet is stored but hidden."""
         return not self._is_surely_unknown(packet_id) and bool(self._reading.rows(_HIDDEN, (packet_id,)))
 
     def known(self, packet_id: bytes) -> bool:
-        """Return whether the packet is stored, or was within the memory for dropped ones."""
+        """Return whether the packet is stored and whole, or was within the memory for dropped ones."""
         if self._is_surely_unknown(packet_id):
             return False
         clock = self._writer.totals.newest_stored_at
-        return bool(self._reading.rows(_STORED, (packet_id,)) or self._reading.rows(_FORGOTTEN, (packet_id, clock)))
+        return self._one(_PACKET, packet_id) is not None or bool(self._reading.rows(_FORGOTTEN, (packet_id, clock)))
 
     def marked(self, mark: bytes) -> bytes | None:
         """Return the id of the packet that bears ``mark``, or None."""
-        rows = self._reading.rows(_MARKED, (mark,))
-        return rows[0][0] if rows else None
+        row = self._one(_MARKED, mark)
+        return row.packet_id if row is not None else None
 
     def newest_seq(self) -> int:
         """Return the greatest ``seq`` ever committed, 0 for none."""
@@ -346,8 +466,9 @@ class SqlitePacketReader:
         return ids is not None and not ids.may_hold(packet_id)
 
 
-_make_row: Final = partial(tuple.__new__, PacketRow)  # PacketRow(*values) takes twice as long
-_make_entry: Final = partial(tuple.__new__, PacketEntry)
+def packet_key(seq: int) -> bytes:
+    """Return the key under which a damaged packet is noted."""
+    return b"%d" % seq
 
 
 def _cut(rows: list[Found], query: PacketQuery) -> list[Found]:

@@ -15,13 +15,16 @@ from hashlib import blake2b
 from typing import Final
 
 from waystation.core.packets import PacketEntry, PacketQuery, PacketRow
+from waystation.store.checksums import HELD_LEFT, NAMED_LEFT
 
 __all__ = [
     "COLUMNS",
     "ENTRY_COLUMNS",
     "INDEXES_MERGED_MAX",
     "ROWS_LOOKED_AT_MAX",
+    "one_of_page_statement",
     "page_statement",
+    "places_statement",
     "search_key",
     "window_end_statement",
 ]
@@ -32,11 +35,11 @@ ROWS_LOOKED_AT_MAX: Final = 4_096
 INDEXES_MERGED_MAX: Final = 16
 """Up to so many authors, or types, are read from their own index; beyond that the whole history is walked."""
 
-COLUMNS: Final = ", ".join(f"p.{name}" for name in PacketRow._fields)
-"""Of table ``packets p``, in the order of ``PacketRow``."""
+COLUMNS: Final = ", ".join([*(f"p.{name}" for name in PacketRow._fields), HELD_LEFT, NAMED_LEFT])
+"""Of table ``packets p``, in the order of ``PacketRow``, and what ``checksums.whole_row`` compares."""
 
-ENTRY_COLUMNS: Final = ", ".join(f"p.{name}" for name in PacketEntry._fields)
-"""Of table ``packets p``, in the order of ``PacketEntry``."""
+ENTRY_COLUMNS: Final = ", ".join([*(f"p.{name}" for name in PacketEntry._fields), HELD_LEFT])
+"""Of table ``packets p``, in the order of ``PacketEntry``, and what ``checksums.whole_entry`` compares."""
 
 _INTEGER_MIN: Final = -(1 << 63)
 _INTEGER_MAX: Final = (1 << 63) - 1
@@ -53,24 +56,38 @@ def search_key(text: str) -> int:
 
 
 def page_statement(query: PacketQuery, columns: str = COLUMNS) -> Statement:
-    """Return the statement for one more row than the page takes, so that its end is known."""
+    """Return the statement for the rows of the window that match; the caller fetches as many as the page takes.
+
+    It has no limit of its own, since a damaged row is left out only after it was fetched.
+    """
+    conditions, arguments = _filters(query)
     if query.by_seq:
-        conditions, arguments = _filters(query)
-        after = _seq_after(query)
-        last = min(after + ROWS_LOOKED_AT_MAX, _INTEGER_MAX if query.seq_max is None else query.seq_max)
         return (
-            f"SELECT {columns} FROM packets p WHERE p.seq > ? AND p.seq <= ? AND {conditions} ORDER BY p.seq LIMIT ?",  # noqa: S608
-            [after, last, *arguments, query.rows_max + 1],
+            f"SELECT {columns} FROM packets p WHERE p.seq > ? AND p.seq <= ? AND {conditions} ORDER BY p.seq",  # noqa: S608
+            [*_seqs(query), *arguments],
         )
     window, places = _window(query)
-    conditions, arguments = _filters(query)
-    if query.seq_max is not None:
-        conditions += " AND p.seq <= ?"
-        arguments.append(query.seq_max)
     return (
-        f"SELECT {columns} FROM ({window}) w CROSS JOIN packets p ON p.seq = w.seq WHERE {conditions} LIMIT ?",  # noqa: S608
-        [*places, *arguments, query.rows_max + 1],
+        f"SELECT {columns} FROM ({window}) w CROSS JOIN packets p ON p.seq = w.seq WHERE {conditions}",  # noqa: S608
+        [*places, *arguments],
     )
+
+
+def places_statement(query: PacketQuery) -> Statement:
+    """Return the statement for the numbers of the window's packets, in its order, read from indexes alone."""
+    if query.by_seq:
+        return (
+            "SELECT seq FROM packets INDEXED BY packets_by_order WHERE seq > ? AND seq <= ? ORDER BY seq",
+            list(_seqs(query)),
+        )
+    window, places = _window(query)
+    return f"SELECT w.seq FROM ({window}) w", places  # noqa: S608
+
+
+def one_of_page_statement(query: PacketQuery, seq: int, columns: str = COLUMNS) -> Statement:
+    """Return the statement for one packet, as far as it matches."""
+    conditions, arguments = _filters(query)
+    return f"SELECT {columns} FROM packets p WHERE p.seq = ? AND {conditions}", [seq, *arguments]  # noqa: S608
 
 
 def window_end_statement(query: PacketQuery) -> Statement:
@@ -85,6 +102,11 @@ def window_end_statement(query: PacketQuery) -> Statement:
 
 def _seq_after(query: PacketQuery) -> int:
     return 0 if query.start is None else query.start[1]
+
+
+def _seqs(query: PacketQuery) -> tuple[int, int]:
+    after = _seq_after(query)
+    return after, min(after + ROWS_LOOKED_AT_MAX, _INTEGER_MAX if query.seq_max is None else query.seq_max)
 
 
 def _window(query: PacketQuery) -> Statement:
@@ -127,6 +149,9 @@ def _start(query: PacketQuery) -> tuple[int, int]:
 def _filters(query: PacketQuery) -> Statement:
     conditions = ["p.hidden = 0"]
     arguments: list[object] = []
+    if query.seq_max is not None and not query.by_seq:
+        conditions.append("p.seq <= ?")
+        arguments.append(query.seq_max)
     if query.alive_at is not None:
         conditions.append("(p.expires_at IS NULL OR p.expires_at >= ?)")
         arguments.append(query.alive_at)

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 import aiofastnet
 
+from waystation.transport.silence import SilencePolicy, limit_silence
+
 __all__ = ["ATTEMPT_S", "connect_tcp"]
 
 ATTEMPT_S: Final = 0.25
@@ -31,6 +33,7 @@ async def connect_tcp(
     tls: ssl.SSLContext | None = None,
     tls_name: str = "",
     tls_within_s: float = 0.0,
+    silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
 ) -> tuple[Any, ProtocolT]:
     """Return a connected transport and its protocol; nothing is left of it when the caller is cancelled.
 
@@ -41,6 +44,7 @@ async def connect_tcp(
         tls: TLS context, None for plain TCP.
         tls_name: The name that the certificate must have.
         tls_within_s: For the TLS handshake.
+        silence: How long the other side may be silent from then on.
 
     Raises:
         OSError: No address answered; one that refused speaks for those that could not be reached.
@@ -49,7 +53,8 @@ async def connect_tcp(
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     connected = await _first_connected(_by_turns(found))
     try:
-        return await aiofastnet.create_connection(
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport, protocol = await aiofastnet.create_connection(
             loop,
             make,
             sock=connected,
@@ -60,6 +65,8 @@ async def connect_tcp(
     except BaseException:
         connected.close()  # harmless where the transport has closed it
         raise
+    limit_silence(transport, silence)
+    return transport, protocol
 
 
 def _by_turns(found: Sequence[_Found]) -> list[_Found]:

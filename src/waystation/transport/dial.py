@@ -13,7 +13,8 @@ from waystation.core.errors import HostError, LocalError
 from waystation.transport.connect import connect_tcp
 from waystation.transport.datagrams.pipe import connect_udp
 from waystation.transport.pipe import Pipe, Sink
-from waystation.transport.tls import system_context
+from waystation.transport.silence import SilencePolicy
+from waystation.transport.tls import client_context, system_context
 
 __all__ = [
     "DATAGRAM_SCHEMES",
@@ -23,6 +24,7 @@ __all__ = [
     "STREAM_SCHEMES",
     "RelayUrl",
     "dial",
+    "speaks_tls",
 ]
 
 DEFAULT_PORT: Final = 8443  # the bhumi listener, docs/configuration.md
@@ -31,7 +33,7 @@ STREAM_SCHEMES: Final = ("tls", "tcp")
 DATAGRAM_SCHEMES: Final = ("udp",)
 ADDRESSES_MAX: Final = 4
 """Addresses of one host that are tried in turn."""
-REFUSES_ADDRESSES: Final = "refuse this address: banned, or too many connections of it"
+REFUSES_ADDRESSES: Final = "refuse this address: not on its list, banned, or too many connections of it"
 """What else a connection may mean that is closed before anything was said (engine.admission)."""
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
@@ -86,6 +88,7 @@ async def dial(
     *,
     place: str = "",
     only_public: bool = False,
+    silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
 ) -> Pipe:
     """Connect and return the pipe, which has reported ``connected`` to its sink by then.
 
@@ -98,6 +101,7 @@ async def dial(
         only_public: Without a place: connect only if every address of the host is on the open internet, and to one of
             those that were checked, of which ``ADDRESSES_MAX`` are tried in turn. For addresses from unauthenticated
             peers; not for ``udp``.
+        silence: How long the other side of a stream may be silent.
 
     Raises:
         LocalError: The text is no address.
@@ -109,9 +113,30 @@ async def dial(
             if target.scheme in DATAGRAM_SCHEMES:
                 return await connect_udp(target.host, target.port, sink)
             places = await _public_addresses(target) if only_public and not place else [place]
-            return await _connect_to_one(target, sink, context, timeout_s, places)
+            return await _connect_to_one(target, sink, context, timeout_s, places, silence)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
         raise HostError(_reason(target, error, timeout_s)) from error
+
+
+async def speaks_tls(url: RelayUrl, timeout_s: float) -> bool:
+    """Return whether a TLS handshake succeeds at a place that a plain connection gets no answer from.
+
+    Nothing is sent, and no certificate is checked: this is for a sentence, never for a connection that is used.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, _ = await connect_tcp(
+                asyncio.Protocol,
+                url.host,
+                url.port,
+                tls=client_context(verify=False),
+                tls_name=url.host,
+                tls_within_s=timeout_s,
+            )
+    except (OSError, UnicodeError):  # TimeoutError and ssl.SSLError are OSErrors
+        return False
+    transport.abort()
+    return True
 
 
 async def _public_addresses(target: RelayUrl) -> list[str]:
@@ -125,33 +150,43 @@ async def _public_addresses(target: RelayUrl) -> list[str]:
 
 
 async def _connect_to_one(
-    target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, places: Sequence[str]
+    target: RelayUrl,
+    sink: Sink,
+    context: ssl.SSLContext | None,
+    timeout_s: float,
+    places: Sequence[str],
+    silence: SilencePolicy,
 ) -> Pipe:
     """Connect to the first place that answers within its share of the time; raises what the first one met."""
     trouble: OSError | None = None
     for place in places:
         try:
             async with asyncio.timeout(timeout_s / len(places)):
-                return await _connect(target, sink, context, timeout_s, place)
+                return await _connect(target, sink, context, timeout_s, place, silence)
         except OSError as error:
             trouble = trouble or error
     assert trouble is not None
     raise trouble
 
 
-async def _connect(target: RelayUrl, sink: Sink, context: ssl.SSLContext | None, timeout_s: float, place: str) -> Pipe:
+async def _connect(
+    target: RelayUrl,
+    sink: Sink,
+    context: ssl.SSLContext | None,
+    timeout_s: float,
+    place: str,
+    silence: SilencePolicy,
+) -> Pipe:
     tls = (context or system_context()) if target.scheme == "tls" else None
-    transport, pipe = await connect_tcp(
+    _, pipe = await connect_tcp(
         lambda: Pipe(sink, target.host),
         place or target.host,
         target.port,
         tls=tls,
         tls_name=target.host,
         tls_within_s=timeout_s,
+        silence=silence,
     )
-    carrier = transport.get_extra_info("socket")
-    if carrier is not None:
-        carrier.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return pipe
 
 

@@ -13,6 +13,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -21,9 +22,11 @@ import aiofastnet
 
 from waystation.core.errors import HostError
 from waystation.transport.addresses import EVERY_ADDRESS, plain_host, resolve_place, shown_host
+from waystation.transport.first_bytes import FirstBytes
 from waystation.transport.pipe import Pipe, Sink
-from waystation.transport.proxies import Proxies
-from waystation.transport.proxy_header import ProxyHeaderError, missing, source_of
+from waystation.transport.proxies import Proxies, ProxyFault
+from waystation.transport.proxy_header import PEEKED_BYTES, ProxyHeaderError, is_header, missing, source_of
+from waystation.transport.silence import SilencePolicy, limit_silence
 
 __all__ = ["HANDSHAKE_TIMEOUT_S", "UNNAMED_MAX", "Arrival", "BehindProxies", "Listener", "Unnamed", "why_not_bound"]
 
@@ -32,6 +35,7 @@ _ACCEPTS_PER_TURN: Final = 64  # so that many new connections cannot keep the lo
 _BACKLOG: Final = 1_024
 _EXIT_PORT: Final = 4
 _RETRY_ACCEPT_S: Final = 1.0
+_SUSPECTS_MAX: Final = 256  # hosts whose handshake failed; the one that failed first is forgotten
 UNNAMED_MAX: Final = 1_024
 """Connections of trusted proxies whose client is not known yet, of one listener; a further one is closed at once."""
 
@@ -54,7 +58,7 @@ class Unnamed(Arrival, Protocol):
     """The address that it was admitted under, None before."""
 
 
-def _report_none(_host: str) -> None:
+def _report_none(_host: str, _fault: ProxyFault) -> None:
     """Report nothing."""
 
 
@@ -67,8 +71,8 @@ class BehindProxies(NamedTuple):
     """Returns whether their connections must begin with a PROXY header."""
     arrive: Callable[[str], Unnamed | None] | None = None
     """Makes the protocol of a connection whose request names the client, or None to close it; None for no such ones."""
-    refuse: Callable[[str], None] = _report_none
-    """Called with a proxy's address when its header is missing or malformed, or too many clients are not named yet."""
+    report: Callable[[str, ProxyFault], None] = _report_none
+    """Called with the address of a connection and what its proxy does wrong."""
 
 
 class Listener:
@@ -83,6 +87,7 @@ class Listener:
         arrive: Callable[[str], Arrival] | None = None,
         proxies: BehindProxies = BehindProxies(),  # noqa: B008 - immutable
         key_of: Callable[[str], str] = str,
+        silence: Callable[[], SilencePolicy] | None = SilencePolicy,
     ) -> None:
         """Describe a listener; ``open`` binds it.
 
@@ -95,16 +100,20 @@ class Listener:
                 It has ``HANDSHAKE_TIMEOUT_S``, TLS included, to settle.
             proxies: Who may name the client of a connection, and how.
             key_of: Returns what connections of a host are counted under, for ``close_oldest``.
+            silence: Returns how long the other side of a new connection may be silent; None for ever.
         """
         self._arrive = arrive if arrive is not None else partial(Pipe, cast("Sink", sink))
         self._admit = admit
         self._release = release
         self._context = context
         self._proxies = proxies
+        self._silence = silence
         self._unnamed = 0
         self._socket: socket.socket | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._key_of = key_of
+        self._suspects: OrderedDict[str, None] = OrderedDict()
+        """Hosts whose last TLS handshake failed; the first bytes of their next connection are looked at."""
         self._under_way: dict[str, dict[asyncio.Task[None], None]] = {}
         """By key: admitted connections that are neither established nor being closed, the oldest first."""
         self.host = ""
@@ -196,7 +205,7 @@ class Listener:
             accepted.close()
             return
         arrival = self._arrive(host)
-        task = self._start(self._shake_hands(accepted, arrival), partial(self._count, accepted, arrival, host))
+        task = self._start(self._shake_hands(accepted, arrival, host), partial(self._count, accepted, arrival, host))
         self._under_way.setdefault(self._key_of(host), {})[task] = None
 
     def _begin_unnamed(self, accepted: socket.socket, host: str, arrive: Callable[[str], Unnamed | None]) -> None:
@@ -207,7 +216,7 @@ class Listener:
             self._unnamed -= 1
             accepted.close()
             return
-        self._start(self._shake_hands(accepted, arrival), partial(self._count_unnamed, accepted, arrival))
+        self._start(self._shake_hands(accepted, arrival, host), partial(self._count_unnamed, accepted, arrival))
 
     def _start(self, work: Coroutine[Any, Any, None], then: Callable[[asyncio.Task[None]], None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -219,7 +228,7 @@ class Listener:
     def _may_wait(self, accepted: socket.socket, host: str) -> bool:
         """Count a connection in whose client is not known, or close it."""
         if self._unnamed >= UNNAMED_MAX:
-            self._proxies.refuse(host)
+            self._proxies.report(host, ProxyFault.NO_HEADER)
             accepted.close()
             return False
         self._unnamed += 1
@@ -242,7 +251,7 @@ class Listener:
                     header += chunk
             named = source_of(header) or host
         except (OSError, ProxyHeaderError):  # TimeoutError is an OSError
-            self._proxies.refuse(host)
+            self._proxies.report(host, ProxyFault.NO_HEADER)
             accepted.close()
         else:
             self._begin(accepted, named)
@@ -268,25 +277,58 @@ class Listener:
             if arrival.admitted is not None:
                 self._release(arrival.admitted)
 
-    async def _shake_hands(self, accepted: socket.socket, arrival: Arrival) -> None:
+    async def _shake_hands(self, accepted: socket.socket, arrival: Arrival, host: str) -> None:
         timeout_s = HANDSHAKE_TIMEOUT_S if self._context is not None else None
+        protocol = cast("asyncio.BaseProtocol", arrival)
+        if self._context is None and isinstance(protocol, asyncio.Protocol):
+            protocol = FirstBytes(protocol, partial(self._look_at, host))
         transport: asyncio.BaseTransport | None = None
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                if host in self._suspects:
+                    self._look_at(host, await _peek(accepted))
                 transport, _ = await aiofastnet.connect_accepted_socket(
                     asyncio.get_running_loop(),
-                    lambda: cast("asyncio.BaseProtocol", arrival),
+                    lambda: protocol,
                     accepted,
                     ssl=self._context,
                     ssl_handshake_timeout=timeout_s,
                 )
+                if self._silence is not None:
+                    limit_silence(transport, self._silence())
                 await arrival.settled()
-        except (OSError, ssl.SSLError, asyncio.CancelledError):
-            pass  # the other side's doing, or ours in closing; counted as what it was: a handshake that ended
+        except (OSError, ssl.SSLError, asyncio.CancelledError) as error:
+            # The other side's doing, or ours in closing; counted as what it was: a handshake that ended.
+            if isinstance(error, ssl.SSLError):
+                self._suspect(host)
         finally:
             if transport is not None and not arrival.is_established:
                 cast("asyncio.Transport", transport).abort()
+
+    def _suspect(self, host: str) -> None:
+        """Look at the first bytes of the next connection of a host: those of this one are lost in the TLS library."""
+        self._suspects[host] = None
+        if len(self._suspects) > _SUSPECTS_MAX:
+            self._suspects.popitem(last=False)
+
+    def _look_at(self, host: str, first: bytes) -> None:
+        """Report a connection that begins with a PROXY header where none is read."""
+        if is_header(first):
+            self._proxies.report(host, ProxyFault.HEADER_NOT_READ)
+        else:
+            self._suspects.pop(host, None)
+
+
+async def _peek(accepted: socket.socket) -> bytes:
+    """Wait for the first bytes of a connection and return them, and leave them where they are."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(accepted)
+    return accepted.recv(PEEKED_BYTES, socket.MSG_PEEK)
 
 
 def why_not_bound(error: Exception) -> str:

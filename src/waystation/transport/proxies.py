@@ -10,11 +10,12 @@ Spec: RFC 7239 4, 5.2, 6 (Forwarded); X-Forwarded-For has none. Choice NODE-FORW
 import ipaddress
 import re
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 from waystation.core.network_set import Network, NetworkSet
 
-__all__ = ["FORWARDED", "HOPS_MAX", "X_FORWARDED_FOR", "Proxies"]
+__all__ = ["FORWARDED", "HOPS_MAX", "X_FORWARDED_FOR", "Proxies", "ProxyFault"]
 
 X_FORWARDED_FOR: Final = "x-forwarded-for"
 FORWARDED: Final = "forwarded"
@@ -23,6 +24,17 @@ HOPS_MAX: Final = 16
 _BYTES_MAX: Final = 4_096  # of the list's right end
 _FOR: Final = re.compile(r'(?:^|;)\s*for\s*=\s*("(?:[^"\\]|\\.)*"|[^;,"\s]+)\s*(?=;|$)', re.IGNORECASE)
 _WITH_PORT: Final = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}")
+
+
+class ProxyFault(Enum):
+    """What is wrong with a connection that comes, or may come, through a proxy."""
+
+    NO_HEADER = "proxy_header"
+    """A trusted proxy sent no PROXY header where one is due, or too many of its connections named no client yet."""
+    HEADER_NOT_READ = "proxy_header_not_read"
+    """A PROXY header where none is read; only the first bytes of connections that fail are looked at."""
+    NO_CLIENT = "proxy_names_nobody"
+    """A request of a trusted proxy named no client; it counts as the proxy's own."""
 
 
 class Proxies:

@@ -13,13 +13,15 @@ from typing import Final
 
 from waystation.core.errors import RemoteError
 
-__all__ = ["HEADER_BYTES_MAX", "ProxyHeaderError", "missing", "source_of"]
+__all__ = ["HEADER_BYTES_MAX", "PEEKED_BYTES", "ProxyHeaderError", "is_header", "missing", "source_of"]
 
 HEADER_BYTES_MAX: Final = 4_096
 """Of version 2 with all its extensions; the TLS extensions of HAProxy take a few hundred."""
 _TEXT_BYTES_MAX: Final = 107  # 2.1
 _SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _TEXT: Final = b"PROXY "
+PEEKED_BYTES: Final = len(_SIGNATURE)
+"""As many first bytes of a connection as ``is_header`` wants."""
 _BINARY_BYTES: Final = 16  # signature, version and command, family, length
 _LOCAL: Final = 0x20
 _PROXY: Final = 0x21
@@ -32,6 +34,11 @@ _PORT_MAX: Final = 65_535
 
 class ProxyHeaderError(RemoteError):
     """A trusted proxy sent something else than a header."""
+
+
+def is_header(first: bytes) -> bool:
+    """Return whether the first bytes of a connection begin a PROXY header, which no other protocol here begins with."""
+    return first.startswith((_SIGNATURE, _TEXT))
 
 
 def missing(header: bytes) -> int:

@@ -242,7 +242,7 @@ def _audit_rows(books, peer, held_out):
     waiting = [row for _, stamp, row in peer._waiting if row.stamp == stamp]
     places = [id(row) for row in due + waiting]
     assert len(set(places)) == len(places)
-    unsaved = [each for each in (books._gathering, books._in_flight) if each is not None]
+    unsaved = [each for each in (books._gathering, books._writing._unsaved) if each is not None]
     for message_id, row in peer.rows.items():
         member = books.index[message_id]
         assert peer.sharings[member.group.group_id] is row.sharing
@@ -281,9 +281,11 @@ def _audit_heaps(peer):
 
 def _audit_acks(books, peer):
     waiting = {(sharing, vertex.message_id) for sharing, vertex in books._gathering.acks}
-    if books._in_flight is not None:
-        waiting |= {(sharing, vertex.message_id) for sharing, vertex in books._in_flight.acks}
-    fresh = set(books._gathering.fresh) | (books._in_flight.fresh if books._in_flight is not None else set())
+    if books._writing._unsaved is not None:
+        waiting |= {(sharing, vertex.message_id) for sharing, vertex in books._writing._unsaved.acks}
+    fresh = set(books._gathering.fresh) | (
+        books._writing._unsaved.fresh if books._writing._unsaved is not None else set()
+    )
     for message_id, (sharing, vertex) in peer.to_ack.items():
         assert peer.sharings[sharing.group_id] is sharing and vertex.message_id == message_id
         assert sharing.has(vertex.seq, ACK) and message_id not in fresh

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from tests.protocols.strata.build import ALICE, BOB, NOW, RELAY, did, packet, sign_bytes
-from waystation.core.effects import Append, Close, Commit, Hold, Peer, Send, Verify
+from waystation.core.effects import Close, Commit, Hold, Peer, Send, Verify
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.packets import PacketQuery, PacketRow
 from waystation.crypto.signing import KeyPair, verify_any
@@ -200,7 +200,6 @@ class Drive:
         elif isinstance(effect, Hold):
             self.held[effect.peer] = effect.held
         else:
-            assert not isinstance(effect, Append)
             self.facts.append(effect)
 
     def _commit(self, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""Laws of server.config.proxy_checks; tests/server/test_proxy_rules.py has what a bad file gets."""
+"""Laws of server.config.proxy_checks; tests/server/proxies/test_rules.py has what a bad file gets."""
 
 from waystation.server.config.proxy_checks import tcp_listeners
 from waystation.server.registry import protocol_tables

@@ -13,7 +13,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.server.config.settings import Address, AdminSettings, NodeSettings
 from waystation.server.home import Home
 from waystation.server.http.admin_port import AdminPort
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 
 LOOPBACK = "127.0.0.1"
 OPERATIONS = types.SimpleNamespace(viewed=list, identity={"public_key": "ab" * 32})

@@ -9,6 +9,7 @@ def status(**changes):
     """Return a node's status document."""
     names = ("deliveries", "refusals", "packets", "lookups", "leases", "work", "messages")
     totals = {name: {} for name in names} | changes.pop("totals", {})
+    changes.setdefault("clock", {"steps": 2, "shift_s": -3.5})
     empty = {name: {} for name in ("sizes", "traffic", "datagrams", "written")}
     policy = {"sizes": {"rules": 0}, "matches": [], "age_s": None}
     return {"uptime_s": 12.5, "totals": totals, "policy": policy, "relays": [], "certificates": []} | empty | changes
@@ -45,6 +46,8 @@ def test_every_number_is_a_series():
 
     assert series(document) == {
         ("waystation_uptime_seconds", ()): 12.5,
+        ("waystation_clock_steps_total", ()): 2,
+        ("waystation_clock_shift_seconds", ()): -3.5,
         ("waystation_size", (("protocol", "bhumi"), ("thing", "connections"))): 3,
         ("waystation_size", (("protocol", "node"), ("thing", "bans"))): 1,
         ("waystation_deliveries_total", (("outcome", "ok"), ("protocol", "bhumi"))): 7,
@@ -84,7 +87,12 @@ def test_published_policy_is_shown():
 
 def test_fresh_node_has_no_counters():
     """Before anything happened only the uptime, and that there is no rule, have a sample."""
-    assert series(status()) == {("waystation_uptime_seconds", ()): 12.5, ("waystation_policy_rules", ()): 0}
+    assert {name for name, _ in series(status())} == {
+        "waystation_uptime_seconds",
+        "waystation_clock_steps_total",
+        "waystation_clock_shift_seconds",
+        "waystation_policy_rules",
+    }
 
 
 def test_status_is_asked_at_each_rendering():

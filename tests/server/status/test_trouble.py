@@ -19,9 +19,9 @@ def certificate(left_s, *, soon=True):
     return view | {"ends_soon": soon}
 
 
-def said(clock=(), *, failed=False, **changes):
+def said(clock=(), *, fault=None, **changes):
     """Return the sentences of a sound status with these changes."""
-    return troubles(SOUND | changes, list(clock), NOW_S, failed=failed)
+    return troubles(SOUND | changes, list(clock), NOW_S, fault=fault)
 
 
 def test_sound_node_has_no_trouble():
@@ -33,7 +33,7 @@ def test_each_trouble_has_its_sentence():
     """The gravest come first."""
     sentences = said(
         ["the clock is off"],
-        failed=True,
+        fault={"kind": "full", "error": "the disk is full", "since": NOW_S},
         draining=True,
         disk={"free_bytes": 0},
         certificates=[certificate(60), certificate(60)],
@@ -43,7 +43,7 @@ def test_each_trouble_has_its_sentence():
     )
 
     assert sentences == [
-        "the store refused a write, so the node is ending; look at the disk and the log",
+        "since 1970-01-12 13:46:40 UTC nothing is stored, and what needs it is refused: the disk is full",
         "the node is draining: it takes no new connection and ends soon",
         *disk_trouble({"free_bytes": 0}),
         "the certificate c.pem ends on 1970-01-12; renew it, and the node takes it over",
@@ -70,14 +70,11 @@ def test_certificate_that_is_over_is_said_so():
 
 def test_refused_reload_is_a_trouble():
     """The operator believes that the new file is in force."""
-    (sentence,) = troubles(SOUND, [], NOW_S, failed=False, reload_refused="node.drain_ms: -1 is too small")
+    (sentence,) = troubles(SOUND, [], NOW_S, fault=None, reload_refused="node.drain_ms: -1 is too small")
 
     assert sentence.endswith("in force: node.drain_ms: -1 is too small")
 
 
-def test_proxy_without_header_is_a_trouble():
-    """The sentence names the setting."""
-    (sentence,) = troubles(SOUND, [], NOW_S, failed=False, without_header=["bhumi"])
-
-    assert sentence.startswith("bhumi refused connections of a trusted proxy")
-    assert "node.proxy_protocol" in sentence
+def test_fault_of_a_proxy_is_a_trouble():
+    """Its sentence comes from who counts them."""
+    assert troubles(SOUND, [], NOW_S, fault=None, proxies=["bhumi is lost"]) == ["bhumi is lost"]

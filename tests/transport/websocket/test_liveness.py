@@ -60,10 +60,10 @@ def test_client_that_only_reads_slowly_stays():
         for _ in range(5):
             async with asyncio.timeout(PATIENCE_S):
                 await reader.readexactly(400_000)
-            later += 25
+                later += 9
             dead.append(is_dead(pipe, later))
         writer.transport.pause_reading()
-        dead += [is_dead(pipe, later + silence) for silence in (10, 31, 62)]
+        dead += [is_dead(pipe, later + silence) for silence in (5, 13, 26)]
         writer.close()
         return dead
 

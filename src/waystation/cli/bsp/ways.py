@@ -16,6 +16,7 @@ from waystation.cli.bsp.carriers import (
 )
 from waystation.cli.bsp.options import HomeOption, ModeOption, listen_address, names_of, peer_of, run
 from waystation.cli.bsp.place import DEFAULT_HOME, open_home
+from waystation.cli.bsp.relays import RelayOption, introduced, local_relay, relays_of
 from waystation.cli.bsp.show import (
     content_of,
     describe_export,
@@ -55,6 +56,7 @@ def sync(
         float, typer.Option("--timeout", min=0, help="Without --follow: give up after so many seconds; 0 never.")
     ] = 60.0,
     mode: ModeOption = Mode.AUTO,
+    relay: RelayOption = None,
     merk: MerkOption = None,
     lprp: LprpOption = None,
     authority: AuthorityOption = None,
@@ -65,14 +67,22 @@ def sync(
 
     Example: waystation bsp sync
 
+    Example: waystation bsp sync --relay bsp+tls://8a1f…64 digits…@relay.example:7443
+
     Example: waystation bsp sync --listen 0.0.0.0:7443 --follow
     """
     with open_home(home, makes=False) as opened:
         names = names_of(opened)
         chosen = [opened.peer(each) for each in peers or []] or [peer for peer in opened.peers() if peer.url]
     wanted = {peer.key: peer.url for peer in chosen if peer.url}
-    if not wanted and not (listen or merk or lprp):
-        raise LocalError("nobody to connect with: `waystation bsp peers add bsp+tls://KEY@host:port`, or --listen")
+    relays = relays_of(relay or ())
+    if not (wanted or relays or listen or merk or lprp):
+        relays = local_relay()
+        if not relays:
+            raise LocalError(
+                "nobody to connect with: --relay or `bsp peers add` with bsp+tls://KEY@host:port, or --listen"
+            )
+    wanted |= relays
 
     async def work() -> dict[str, Any]:
         async with peer_of(home, mode=mode) as peer:
@@ -96,7 +106,9 @@ def sync(
                             in_time = True
                 return _result(peer, syncing, set(wanted), unreached(), in_time=in_time)
 
-    result = run(work(), ended_exit_code=0 if follow else EXIT_FAILURE)
+    with introduced(home, relays) as answered:
+        result = run(work(), ended_exit_code=0 if follow else EXIT_FAILURE)
+        answered |= {key for key in relays if key.hex() in result["connected"]}
     if as_json:
         print_json(result)
     else:

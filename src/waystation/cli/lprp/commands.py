@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from waystation.cli.local_node import local_home, local_url
+from waystation.cli.local_node import local_key, local_url
 from waystation.cli.loop import run as run_loop
 from waystation.cli.lprp.show import (
     HostNews,
@@ -34,7 +34,6 @@ from waystation.cli.progress import ProgressLines
 from waystation.cli.signals import until_signal
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey, encode_id52
-from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.sdk.errors import HomeBusyError
 from waystation.sdk.lprp import (
     KEY_FILE,
@@ -320,13 +319,10 @@ def find_host(given: str | None, state: LprpState) -> HostUrl:
     last = state.last_host()
     if last is not None:
         return HostUrl.parse(last)
-    key_path = local_home() / "node.key"
-    if key_path.exists():
-        with contextlib.suppress(OSError, ValueError):
-            seed = bytes.fromhex(key_path.read_text().strip())
-            if len(seed) == SEED_BYTES:
-                place = RelayUrl.parse(local_url("lprp") or f"udp://127.0.0.1:{DEFAULT_UDP_PORT}", DATAGRAM_SCHEMES)
-                return HostUrl(KeyPair.from_seed(seed).public, place.host, place.port)
+    key = local_key()
+    if key is not None:
+        place = RelayUrl.parse(local_url("lprp") or f"udp://127.0.0.1:{DEFAULT_UDP_PORT}", DATAGRAM_SCHEMES)
+        return HostUrl(key, place.host, place.port)
     raise LocalError(
         f"name the host once: --host lprp://KEY@host:port (its operator finds KEY with `waystation id`); "
         f"{state.home} has used none yet, and there is no node in this folder"

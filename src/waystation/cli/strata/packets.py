@@ -29,6 +29,7 @@ from waystation.protocols.strata.settings import StrataSettings
 from waystation.server.config.load import load_config
 from waystation.server.config.values import Config
 from waystation.server.home import Home
+from waystation.server.home.mark import prepare_home
 from waystation.server.strata.operator_keys import read_operator_keys
 from waystation.store.sqlite import SqliteStore
 
@@ -93,7 +94,7 @@ def import_packets(
     loaded = _config_of(home, config, settings)
     place = Home(loaded.node.home)
     _refuse_absent(place)
-    place.ensure()
+    prepare_home(place)
     settings_in_force = loaded.of(StrataSettings)
     strata = dataclasses.replace(settings_in_force, max_backfill_s=_FOR_EVER_S, upstreams=[], public_url="")
     with place.lock(), _store_of(place) as store, _opened(file, "rb") as lines, _progress("import") as bar:

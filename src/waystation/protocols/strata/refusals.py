@@ -50,6 +50,7 @@ class End(Enum):
     IDENTITY_BANNED = "identity_banned"
     INTEGRITY_VIOLATION = "integrity_violation"
     UPSTREAM_FAILED = "upstream_failed"
+    NOT_STORED = "not_stored"
 
     @property
     def status(self) -> int:
@@ -58,7 +59,13 @@ class End(Enum):
 
 
 # Spec 24.12: a text frame that is no UTF-8 closes with 1007; 13.3: shutdown with 1001, a stuck reader with 1013.
-_STATUSES: Final = {End.SHUTDOWN: 1001, End.INVALID_TEXT: 1007, End.NOT_READING: 1013, End.UPSTREAM_FAILED: 1000}
+_STATUSES: Final = {
+    End.SHUTDOWN: 1001,
+    End.INVALID_TEXT: 1007,
+    End.NOT_READING: 1013,
+    End.UPSTREAM_FAILED: 1000,
+    End.NOT_STORED: 1000,
+}
 
 
 class Refusal(NamedTuple):
@@ -71,6 +78,10 @@ class Refusal(NamedTuple):
     """A sentence for display; empty takes a standard one."""
     extra: tuple[tuple[str, int | str], ...] = ()
     """Fields that the code demands, such as ``max_bytes`` or ``retry_after``."""
+
+
+NOT_STORED: Final = Refusal(Code.INTERNAL_ERROR, "not_stored", "the relay cannot store packets now")
+"""The disk refused. Nothing is kept, so the same packet may be published again (STRATA-REFUSED)."""
 
 
 class RefusedError(RemoteError):

@@ -93,7 +93,7 @@ class BhumiClient(Client):
             dialect: What the peers speak; None for bhumi-v1 with new ones, and for each other one its own.
             admit: Called with key and alias of a peer that uses an invite; None admits every peer.
             timeouts: How long ``send`` goes on trying.
-            keep_trying: Begin although no relay can be reached yet.
+            keep_trying: Begin although no relay can be reached yet, and listen although one refuses us.
 
         Raises:
             LocalError: An address cannot be read, or no relay is known (on entering).
@@ -114,6 +114,7 @@ class BhumiClient(Client):
             dialect=dialect or Dialect.E2E,
             admit=admit,
             on_event=on_event,
+            gives_up=not keep_trying,
         )
         self._choice = RelayChoice(relays, book, quality, random.SystemRandom())
         self._tls = tls
@@ -230,6 +231,7 @@ class BhumiClient(Client):
 
         Raises:
             HomeBusyError: Another program listens for this identity.
+            RelayUnreachableError: The only relay refuses this identity, and ``keep_trying`` is false.
             LocalError: An address cannot be read.
         """
         reading = self._life.read("requests()", self._requests)

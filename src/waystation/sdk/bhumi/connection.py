@@ -8,12 +8,15 @@ from typing import Any, Final
 from waystation.core.errors import HostError
 from waystation.protocols.bhumi.client.base import Client, Greeted
 from waystation.sdk.connection import Connection
-from waystation.transport.dial import RelayUrl, dial
+from waystation.transport.dial import RelayUrl, dial, speaks_tls
 from waystation.transport.tls import TlsContext
 
 __all__ = ["CONNECT_TIMEOUT_S", "RelayConnection", "no_hello"]
 
 CONNECT_TIMEOUT_S: Final = 10.0
+SILENT_S: Final = 1.0
+"""A relay says HELLO first; a plain connection that is silent for so long may be one to a TLS port."""
+TRY_TLS_S: Final = 1.0
 
 
 class RelayConnection(Connection):
@@ -36,6 +39,8 @@ class RelayConnection(Connection):
         """Seconds from dialling to HELLO."""
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         """Done when the relay has said HELLO; never when the connection ends before."""
+        self._looking: asyncio.Task[None] | None = None
+        self._is_tls_port = False
 
     async def dial(
         self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
@@ -43,6 +48,8 @@ class RelayConnection(Connection):
         """Connect; raises HostError. See ``transport.dial`` for the arguments."""
         self._began_s = self._loop.time()
         await dial(self.relay, self, context=tls, timeout_s=timeout_s, only_public=only_public)
+        if self.relay.scheme == "tcp" and not only_public:
+            self._looking = self._loop.create_task(self._look_for_tls())
 
     async def reach(
         self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
@@ -69,8 +76,28 @@ class RelayConnection(Connection):
         """Whether the connection is over."""
         return self.ended.done()
 
+    async def wait_closed(self) -> None:
+        """Return once nothing of it is left."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await super().wait_closed()
+
+    async def _look_for_tls(self) -> None:
+        """End a connection that gets no HELLO because the port speaks TLS, long before HELLO is overdue."""
+        either: list[asyncio.Future[Any]] = [self.greeted, self.ended]
+        await asyncio.wait(either, timeout=SILENT_S, return_when=asyncio.FIRST_COMPLETED)
+        if self.greeted.done() or self.ended.done():
+            return
+        self._is_tls_port = await speaks_tls(self.relay, TRY_TLS_S) and not self.greeted.done()
+        if self._is_tls_port:
+            self.close()
+
     def reason(self) -> str:
         """Return why the connection ended, for people."""
+        if self._is_tls_port:
+            tls = RelayUrl("tls", self.relay.host, self.relay.port)
+            return f"{self.relay} did not greet us: it is a TLS port; try {tls}"
         reason = self.ended.result().reason
         return reason if self.greeted.done() else no_hello(self.relay, reason)
 

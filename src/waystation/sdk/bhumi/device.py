@@ -40,6 +40,7 @@ from waystation.sdk.bhumi.probe import Prober
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.state import BhumiState
+from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import TlsContext
@@ -74,6 +75,7 @@ class Device:
         on_event: Callable[[DeviceEvent], None] | None = None,
         rng: random.Random | None = None,
         backoff: Backoff | None = None,
+        gives_up: bool = False,
         poll_s: float = 0.5,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -94,6 +96,7 @@ class Device:
             on_event: Gets what happens.
             rng: Source of secrets; the system's by default.
             backoff: Delays between connections; half a second up to 30 s by default.
+            gives_up: End when the only relay refuses this identity before any has taken it.
             poll_s: How soon an invite made by another program can be used.
             clock: Unix seconds, for what is signed with a date.
 
@@ -120,6 +123,8 @@ class Device:
         self._connection: Listener | None = None
         self._runs = False
         self._failure: Exception | None = None
+        self._gives_up = gives_up
+        self._was_refused = False
         self._placing = asyncio.Lock()
         self._placed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,6 +134,7 @@ class Device:
 
         Raises:
             HomeBusyError: Another program listens for this identity.
+            RelayUnreachableError: The relay refuses this identity, and the device ``gives_up``.
             Exception: What ``on_event`` raised, or a fault of ours; the device has left its relay.
         """
         busy = f"another program listens for the identity in {self._state.home}; stop it first"
@@ -137,6 +143,8 @@ class Device:
             try:
                 while True:
                     relay, reason = await self._stay_connected()
+                    if self._gives_up and self._was_refused and not self._choice.has_others:
+                        raise RelayUnreachableError(reason)
                     await self._pause(relay, reason)
             finally:
                 self._runs = False
@@ -217,6 +225,7 @@ class Device:
                 self._renew_presence(current)
         assert connection is not None
         self._connection = None
+        self._was_refused = connection.is_refused
         await connection.wait_closed()
         self._note_end(connection)
         return str(connection.relay), connection.reason()
@@ -270,6 +279,7 @@ class Device:
             self._on_probe_asked(connection, event)
 
     def _on_registered(self, connection: Listener, event: Registered) -> None:
+        self._gives_up = False
         self._on_event(Listening(str(connection.relay), event.confirmed))
         if connection is self._connection:  # while moving, ``move`` does it in its own order
             self._start(self._assert_presence(connection))

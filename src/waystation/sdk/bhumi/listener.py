@@ -31,6 +31,7 @@ from waystation.protocols.bhumi.messages import Feature, RecentResponse
 from waystation.protocols.bhumi.signed_records import is_signed, untimely
 from waystation.sdk.bhumi.connection import RelayConnection
 from waystation.sdk.bhumi.moves import PRESENCE_EVERY_S, Presences
+from waystation.sdk.connection import NOT_ADMITTED
 from waystation.transport.dial import RelayUrl
 
 __all__ = ["Introduction", "Listener"]
@@ -107,6 +108,19 @@ class Listener(RelayConnection):
     def is_open(self) -> bool:
         """Whether the relay has said HELLO and the connection is established."""
         return self.machine.is_open
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the relay ended the connection when it learnt who we are; that is all it says to who is refused."""
+        if not (self.ended.done() and self.greeted.done()) or self.registered.done():
+            return False
+        return self.ended.result().is_by_relay
+
+    def reason(self) -> str:
+        """Return why the connection ended, for people."""
+        if self.is_refused:
+            return f"{self.relay} {NOT_ADMITTED}: it closed the connection as soon as it knew our key"
+        return super().reason()
 
     def stood_s(self) -> float:
         """Return for how many seconds the relay has had us; 0 when it has not taken us."""

@@ -18,7 +18,7 @@ from waystation.protocols.merk.messages import DeliveryCode, Feature, KeyAdvert
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.wire import frame_hash
 from waystation.sdk.backoff import Backoff
-from waystation.sdk.connection import Connection, Ended, now
+from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import HostileRelayError, RelayUnreachableError
 from waystation.sdk.merk.servers import Servers
 from waystation.sdk.relay_list import RelayList
@@ -242,7 +242,7 @@ _STATUSES: Final = {
     1008: "was closed by the relay: too many frames that break its rules",
     1009: "was closed by the relay: a message was too large",
     1013: "was closed by the relay: it has no room, or we read too slowly",
-    4401: "was closed by the relay: it did not accept our key",
+    4401: f"was closed by the relay: it did not accept our key, and {NOT_ADMITTED}",
     4408: "was closed by the relay: the handshake took too long",
     4409: "was taken over: another program connected with the same key",
 }

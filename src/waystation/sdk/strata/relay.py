@@ -18,13 +18,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from waystation.core.errors import LocalError
+from waystation.core.errors import LocalError, WaystationError
 from waystation.protocols.strata.client.events import (
+    Authenticated,
+    AuthFailed,
     HistoryEnded,
     PacketArrived,
+    ProtocolFault,
     Published,
     PublishRefused,
     PublishUnknown,
+    ServerNamed,
     SubscriptionRefused,
     Violation,
 )
@@ -35,8 +39,8 @@ from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet
 from waystation.protocols.strata.wire import LIMIT_MAX
 from waystation.sdk.backoff import Backoff
-from waystation.sdk.connection import Connection, Ended, now
-from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RequestRefusedError
+from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
+from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RelayUnreachableError, RequestRefusedError
 from waystation.sdk.relay_list import RelayList
 from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packet
 from waystation.sdk.strata.keys import Identity
@@ -50,6 +54,9 @@ __all__ = ["Receipt", "RelayClient"]
 MESSAGE_BYTES_MAX: Final = 2 * 1_048_576 + 65_536  # the largest packet twice, as `mutate` may carry its header again
 KEYS_WAIT_S: Final = 10.0  # for the key events of the authors, before a subscription begins without them
 KEY_READINGS_MAX: Final = 8  # sets of authors whose key events are followed at a time
+_BANNED: Final = "banned"  # specs/strata.md 12: the detail of an AUTH whose signer may not use the relay
+_NO_STRATA: Final = "does not say what a Strata relay says; is the path right?"
+_NO_TEXT: Final = 1003  # RFC 6455 7.4.1
 _Outcome = Published | PublishRefused | PublishUnknown
 
 
@@ -132,6 +139,10 @@ class RelayClient(RelayList):
             deliver_unverified=deliver_unverified,
         )
         self._is_full = False
+        self._refused: WaystationError | None = None
+        """Why it is of no use to ask this relay; None once it serves us."""
+        self._is_known = False
+        """Whether it has ever said what a Strata relay says."""
         self._numbers = 0
         self._publishes: dict[str, asyncio.Future[_Outcome]] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -159,6 +170,16 @@ class RelayClient(RelayList):
         for waiting in self._publishes.values():
             if not waiting.done():
                 waiting.set_exception(OutcomeUnknownError("the client was closed before the relay answered"))
+
+    @property
+    def _is_barred(self) -> bool:
+        """Whether this relay does not admit our identity."""
+        return isinstance(self._refused, RequestRefusedError)
+
+    def _refuse(self, error: WaystationError) -> None:
+        """End what waits for this relay, and what is asked until it serves us."""
+        self._refused = error
+        self._on_fatal(error)
 
     def _on_fatal(self, error: Exception) -> None:
         for subscription in list(self._subscriptions.values()):
@@ -225,6 +246,8 @@ class RelayClient(RelayList):
         raise OutcomeUnknownError(f"{self.url} did not say whether it has stored the packet")
 
     async def _publish_once(self, packet: Packet) -> _Outcome:
+        if self._refused is not None:
+            raise self._refused
         msg_id = self._machine.publish(packet, now())
         waiting: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         self._publishes[msg_id] = waiting
@@ -304,6 +327,9 @@ class RelayClient(RelayList):
     # What subscriptions call
 
     async def _begin(self, subscription: Subscription) -> None:
+        if self._refused is not None:
+            subscription.fail(self._refused)
+            return
         self._subscriptions[subscription.id] = subscription
         filters = subscription.filters
         if not filters.types or not set(filters.types) <= set(KEY_EVENT_TYPES):
@@ -369,9 +395,22 @@ class RelayClient(RelayList):
     def _why_ended(self, ended: Ended) -> str:
         if ended.refusal is not None:
             return str(ended.refusal.value)
+        if self._is_barred:
+            return f"{self.url} {NOT_ADMITTED}"
+        if ended.status == _NO_TEXT:
+            sentence = f"{self.url} {_NO_STRATA}"
+            self._refuse(RelayUnreachableError(sentence))
+            return sentence
         return f"the connection to {self.url} ended (status {ended.status})"
 
     def _handle(self, event: object) -> None:
+        if isinstance(event, AuthFailed) and event.detail == _BANNED:
+            self._refuse(RequestRefusedError(self.url, event.code, event.detail, reason=f"it {NOT_ADMITTED}"))
+        elif isinstance(event, ProtocolFault) and not self._is_known:
+            self._refuse(RelayUnreachableError(f"{self.url} {_NO_STRATA}"))
+        elif isinstance(event, Authenticated) or (isinstance(event, ServerNamed) and not self._is_barred):
+            self._refused = None
+        self._is_known = self._is_known or not isinstance(event, ProtocolFault)
         if isinstance(event, PacketArrived):
             self._on_packet(event)
         elif isinstance(event, Published | PublishRefused | PublishUnknown):

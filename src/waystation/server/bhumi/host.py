@@ -60,7 +60,7 @@ class BhumiHost(ProtocolHost):
 
     def outlet(self) -> Outlet:
         """Return what dials other relays."""
-        return BhumiOutlet(self._settings.peers_ca)
+        return BhumiOutlet(self._settings.peers_ca, self.context.silence)
 
     def start(self, hub: Hub, urls: Mapping[str, str]) -> None:
         """Announce the relay on the local network, where that is switched on."""

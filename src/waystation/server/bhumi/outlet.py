@@ -6,7 +6,7 @@ certificate authority for relays under common control; then certificates and nam
 A lost or rejected link is logged at debug level, because relays redial each other. The admin port lists the links.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from waystation.server.hub import Hub
 from waystation.server.sinks import DialledSink
 from waystation.transport.dial import STREAM_SCHEMES, RelayUrl, dial
 from waystation.transport.pipe import Pipe, Sink
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import client_context
 
 __all__ = ["BhumiOutlet"]
@@ -28,16 +29,18 @@ ADDRESSES_MAX: Final = 4
 class BhumiOutlet:
     """Dials other relays."""
 
-    def __init__(self, peers_ca: str = "") -> None:
+    def __init__(self, peers_ca: str = "", silence: Callable[[], SilencePolicy] = SilencePolicy) -> None:
         """Prepare to dial.
 
         Args:
             peers_ca: PEM file of an authority that relays must have; empty takes any certificate.
+            silence: Returns how long a relay may be silent.
 
         Raises:
             HostError: The file cannot be read.
         """
         self._context = client_context(Path(peers_ca)) if peers_ca else client_context(verify=False)
+        self._silence = silence
 
     async def connect(self, dialler: Dialler, hub: Hub, protocol: str, effect: Dial) -> None:
         """Connect, as ``Outlet.connect`` of the dialler."""
@@ -69,7 +72,9 @@ class BhumiOutlet:
         failure: HostError | None = None
         for place in places:
             try:
-                return await dial(target, sink, self._context, timeout_s / len(places), place=place)
+                return await dial(
+                    target, sink, self._context, timeout_s / len(places), place=place, silence=self._silence()
+                )
             except HostError as error:
                 failure = failure or error
         assert failure is not None

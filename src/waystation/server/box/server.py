@@ -43,7 +43,7 @@ from waystation.server.box.refusals import BoxRefusal, BoxRefusedError
 from waystation.server.box.store import FILE_BYTES_MAX, Action, BoxStore, Holder
 from waystation.server.http.connection import HttpLimits, LateAnswer
 from waystation.server.http.port import HttpPort
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 
 __all__ = ["box_application", "box_port"]
 

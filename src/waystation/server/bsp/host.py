@@ -109,7 +109,7 @@ class BspHost(ProtocolHost):
 
     def outlet(self) -> Outlet:
         """Return what dials other peers."""
-        return BspOutlet()
+        return BspOutlet(self.context.silence)
 
     async def close(self) -> None:
         """Close the box."""

@@ -4,6 +4,7 @@ The connection uses TLS 1.3 and accepts any certificate. The peer authenticates 
 certificate with its key (specs/bsp.md 5). Addresses are configured by the operator only.
 """
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from waystation.server.hub import Hub
 from waystation.server.sinks import DialledSink
 from waystation.transport.dial import RelayUrl, dial
 from waystation.transport.pipe import Pipe, Sink
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import client_context
 from waystation.transport.websocket.dial import WebSocketDialler
 
@@ -28,8 +30,9 @@ _MESSAGE_BYTES_MAX: Final = 2_097_152  # borders of frames mean nothing; ours ha
 class BspOutlet:
     """Dials BSP peers."""
 
-    def __init__(self) -> None:
-        """Prepare to dial."""
+    def __init__(self, silence: Callable[[], SilencePolicy] = SilencePolicy) -> None:
+        """Prepare to dial peers that may be silent for as long as ``silence`` returns."""
+        self._silence = silence
         self._tls = client_context(verify=False, only_tls13=True, protocols=(BSP_ALPN,))
         self._wss: WebSocketDialler | None = None
 
@@ -61,11 +64,11 @@ class BspOutlet:
             expected = "bsp+tls://host:port or bsp+wss://host:port/path"
             raise LocalError(f"not a BSP peer's address: {url!r}; expected {expected}") from error
         target = target if has_port else RelayUrl(target.scheme, target.host, DEFAULT_PORT)
-        return await dial(target, sink, self._tls, timeout_s)
+        return await dial(target, sink, self._tls, timeout_s, silence=self._silence())
 
     def _over_websocket(self) -> WebSocketDialler:
         """Return what dials WebSockets, with a timer of its own from the first on."""
         if self._wss is None:
             context = client_context(verify=False, only_tls13=True)
-            self._wss = WebSocketDialler(message_bytes_max=_MESSAGE_BYTES_MAX, context=context)
+            self._wss = WebSocketDialler(message_bytes_max=_MESSAGE_BYTES_MAX, context=context, silence=self._silence)
         return self._wss

@@ -13,6 +13,7 @@ from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, limit, setting
 from waystation.engine.admission import AdmissionRefusal
 from waystation.transport.proxies import FORWARDED, X_FORWARDED_FOR
+from waystation.transport.silence import SILENCE_MS
 
 __all__ = [
     "ADMIN_SOCKET",
@@ -118,6 +119,14 @@ class NodeSettings:
         reload=True,
     )
     key: str = setting("", "Key of the certificate in PEM; empty takes tls/key.pem of the home.", reload=True)
+    silence_ms: int = setting(
+        SILENCE_MS,
+        "A connection on which nothing arrives any more ends within this time; for new connections.",
+        unit="ms",
+        at_least=1_000,
+        at_most=3_600_000,
+        reload=True,
+    )
     drain_ms: int = setting(
         5_000, "How long SIGTERM waits for exchanges in flight.", unit="ms", at_least=0, at_most=600_000, reload=True
     )

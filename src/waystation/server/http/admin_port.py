@@ -15,7 +15,7 @@ from waystation.server.http.port import HttpPort
 from waystation.server.http.unix_socket import check_path
 from waystation.server.hub import monotonic_now
 from waystation.server.operations import Operations
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 
 __all__ = ["AdminPort"]
 
@@ -50,7 +50,9 @@ class AdminPort:
             clock=monotonic_now,
         )
         application = self._authorisation.before(admin_application(operations, self._authorisation))
-        self._port = HttpPort(application, _LATE, HttpLimits(per_address=False), proxies, "admin.listen")
+        limits = HttpLimits(per_address=False)
+        # The commands of a proxy's own machine name no client either, and are the operator's.
+        self._port = HttpPort(application, _LATE, limits, proxies, "admin.listen", reports_unnamed=False)
         self.socket = ""
         """Once open: the absolute path of the unix socket, "" for none."""
 

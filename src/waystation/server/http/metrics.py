@@ -40,6 +40,7 @@ class _NodeCollector(Collector):
         """Yield all metric families; called by the registry."""
         counts = self._counts()
         yield GaugeMetricFamily("waystation_uptime_seconds", "Since the node started.", value=counts["uptime_s"])
+        yield from _clock_metrics(counts["clock"])
         sizes = GaugeMetricFamily(
             "waystation_size", "How much of each bounded thing there is.", labels=["protocol", "thing"]
         )
@@ -74,6 +75,12 @@ class _NodeCollector(Collector):
             for fate in ("written", "dropped", "lost"):
                 rows.add_metric([name, fate], rows_of[f"rows_{fate}"])
         yield rows
+
+
+def _clock_metrics(clock: dict[str, Any]) -> Iterator[Metric]:
+    yield CounterMetricFamily("waystation_clock_steps", "How often the wall clock stepped.", value=clock["steps"])
+    shift = "How far the wall clock is ahead of where the one at the start would be now."
+    yield GaugeMetricFamily("waystation_clock_shift_seconds", shift, value=clock["shift_s"])
 
 
 def _limit_metrics(limits: list[dict[str, Any]]) -> Iterator[Metric]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,13 +10,12 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from waystation.server.bursts import Bursts
 from waystation.server.config.settings import Address
 from waystation.server.http.connection import HttpAdmission, HttpConnection, HttpLimits, LateAnswer
 from waystation.server.http.unix_socket import BoundSocket, bind_unix
-from waystation.server.hub import monotonic_now
-from waystation.server.proxy_rules import ProxyRules
+from waystation.server.proxies.rules import ProxyRules
 from waystation.transport.listen import BehindProxies, Listener
+from waystation.transport.proxies import ProxyFault
 from waystation.transport.tls import TlsContext
 
 __all__ = ["HttpPort"]
@@ -37,6 +36,8 @@ class HttpPort:
         limits: HttpLimits | None = None,
         proxies: ProxyRules | None = None,
         setting: str = "",
+        *,
+        reports_unnamed: bool = True,
     ) -> None:
         """Serve ``application`` once opened.
 
@@ -45,14 +46,15 @@ class HttpPort:
             late: The answer to a client whose request head does not come.
             limits: How many connections there may be; None for the usual number.
             proxies: Who may name the client of a request; None for nobody.
-            setting: That names the address, as "table.key".
+            setting: That names the address, as "table.key"; faults of proxies count under its table.
+            reports_unnamed: False where programs of a proxy's machine, too, send requests without a client.
         """
         self._application = application
         self._late = late
         self._admission = HttpAdmission(limits or HttpLimits())
         self._proxies = proxies
         self._setting = setting
-        self._proxy_faults = Bursts(monotonic_now())
+        self._reports_unnamed = reports_unnamed
         self._server: _QuietServer | None = None
         self._listener: Listener | None = None
         self._unix: asyncio.Server | None = None
@@ -80,8 +82,11 @@ class HttpPort:
 
         proxies = BehindProxies()
         if self._proxies is not None:
-            proxies = self._proxies.before((self._setting,), self._report, arrive_unnamed)
-        listener = Listener(None, self._admission.admit, self._admission.release, context, arrive, proxies)
+            proxies = self._proxies.before(self._protocol, (self._setting,), arrive_unnamed)
+        # Without a limit of silence: requests and the time between them have limits of their own.
+        listener = Listener(
+            None, self._admission.admit, self._admission.release, context, arrive, proxies, silence=None
+        )
         await listener.open(address.host, address.port)
         self._listener = listener
         self.url = f"{'http' if context is None else 'https'}://{Address(listener.host, listener.port)}"
@@ -131,15 +136,15 @@ class HttpPort:
             self._server = server
             self._task = asyncio.get_running_loop().create_task(server.serve(sockets=[]))  # it accepts nothing itself
 
-    def _report(self, host: str) -> None:
-        if self._proxy_faults.begins(host, monotonic_now()):
-            why = "no PROXY header, or too many connections"
-            _log.warning("http.proxy_header", url=self.url, proxy=host, error=why)
+    @property
+    def _protocol(self) -> str:
+        return self._setting.partition(".")[0]
 
     def _config(self) -> uvicorn.Config:
         application: Any = self._application
         if self._proxies is not None:
-            application = _NamesClient(application, self._proxies)
+            report = self._proxies.reporter(self._protocol) if self._reports_unnamed else None
+            application = _NamesClient(application, self._proxies, report)
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -157,9 +162,10 @@ class HttpPort:
 class _NamesClient:
     """An ASGI application whose requests have the address of the client that a trusted proxy names."""
 
-    def __init__(self, application: Any, proxies: ProxyRules) -> None:
+    def __init__(self, application: Any, proxies: ProxyRules, report: Callable[[str, ProxyFault], None] | None) -> None:
         self._application = application
         self._proxies = proxies
+        self._report = report
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -168,7 +174,10 @@ class _NamesClient:
             trusted = self._proxies.trusted
             name = trusted.header.encode()
             values = [value.decode("latin-1") for header, value in scope["headers"] if header == name]
-            scope["client"] = (trusted.client_of(host, values), port)
+            client = trusted.client_of(host, values)
+            if client == host and self._report is not None and trusted.trusts(host):
+                self._report(host, ProxyFault.NO_CLIENT)
+            scope["client"] = (client, port)
         await self._application(scope, receive, send)
 
 

@@ -16,14 +16,12 @@ from waystation.server.merk.outlet import MerkOutlet
 from waystation.server.merk.tables import MerkListenSettings
 from waystation.transport.tls import client_context
 from waystation.transport.websocket.dial import WebSocketDialler
-from waystation.transport.websocket.liveness import LivenessTimeouts
 from waystation.transport.websocket.site import Endpoint
 
-__all__ = ["HOST", "MERK_TIMEOUTS", "MESH_ENDPOINT", "MESH_PATH", "MerkHost"]
+__all__ = ["HOST", "MESH_ENDPOINT", "MESH_PATH", "MerkHost"]
 
 MESH_ENDPOINT: Final = "mesh"
 MESH_PATH: Final = "/.well-known/merk-mesh.json"
-MERK_TIMEOUTS: Final = LivenessTimeouts(ping_after_s=30.0, pong_within_s=10.0)  # specs/merk.md 8
 ENVELOPE_BYTES: Final = 256  # specs/merk.md 10.5: what nodes put around a frame
 _FEATURES: Final = ("delivery_notices", "key_directory", "header_signatures", "mesh")  # specs/merk.md 10.1
 
@@ -58,7 +56,7 @@ class MerkHost(ProtocolHost):
 
     def endpoints(self, sink: MakeSink, has_page: Callable[[str], bool]) -> dict[str, Endpoint]:
         """Return the relay's paths, and the one for nodes of the original."""
-        found = Endpoint(sink(""), text=False, message_bytes_max=self._message_bytes_max, timeouts=MERK_TIMEOUTS)
+        found = Endpoint(sink(""), text=False, message_bytes_max=self._message_bytes_max)
         endpoints = {path: found._replace(has_page=has_page(path)) for path in self._listen.paths}
         if self._listen.mesh_path:
             endpoints[self._listen.mesh_path] = found._replace(sink=sink(MESH_ENDPOINT))
@@ -73,7 +71,7 @@ class MerkHost(ProtocolHost):
         authority = self._settings.peers_ca
         websockets = WebSocketDialler(
             message_bytes_max=self._message_bytes_max,
-            timeouts=MERK_TIMEOUTS,
+            silence=self.context.silence,
             context=client_context(Path(authority)) if authority else None,
             authority="merk.peers_ca",
         )

@@ -1,5 +1,6 @@
 """What needs an operator's attention, in sentences, from what the node's status says."""
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,23 +20,26 @@ def troubles(
     clock: list[str],
     wall_s: float,
     *,
-    failed: bool,
+    fault: Mapping[str, Any] | None,
     reload_refused: str = "",
-    without_header: Sequence[str] = (),
+    proxies: Sequence[str] = (),
 ) -> list[str]:
     """Return a sentence for each thing that is wrong, the gravest first; none when all is well.
 
     Args:
         status: What ``Operations.status`` has gathered.
-        clock: What ``wall_clock.clock_trouble`` returned.
+        clock: What ``ClockWatch.trouble`` or ``wall_clock.clock_trouble`` returned.
         wall_s: Unix time.
-        failed: Whether the store refused a write.
+        fault: What ``StoreHealth.view`` returned.
         reload_refused: Why the last reload was refused, "" when it was not.
-        without_header: Protocols that refused a trusted proxy without a PROXY header lately.
+        proxies: Sentences of ``ProxyFaults.troubles``.
     """
     found: list[str] = []
-    if failed:
-        found.append("the store refused a write, so the node is ending; look at the disk and the log")
+    if fault is not None:
+        since = datetime.datetime.fromtimestamp(fault["since"], datetime.UTC)
+        found.append(
+            f"since {since:%Y-%m-%d %H:%M:%S} UTC nothing is stored, and what needs it is refused: {fault['error']}"
+        )
     if status["draining"]:
         found.append("the node is draining: it takes no new connection and ends soon")
     if reload_refused:
@@ -43,11 +47,7 @@ def troubles(
     found += disk_trouble(status["disk"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
-    found += [
-        f"{name} refused connections of a trusted proxy in the last hour, because they named no client (proxy_header); "
-        "have the proxy send the PROXY header, or take the listener out of node.proxy_protocol"
-        for name in without_header
-    ]
+    found += proxies
     if status["policy"]["trouble"]:
         found.append(f"the published policy is not in force: {status['policy']['trouble']}")
     found += [_upstream(name, view) for name, view in status["upstreams"].items() if _hurts(view)]

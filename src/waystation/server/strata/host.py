@@ -42,7 +42,7 @@ class StrataHost(ProtocolHost):
     def start(self, hub: Hub, urls: Mapping[str, str]) -> None:  # noqa: ARG002 - upstreams do not ask for them
         """Dial the upstreams."""
         upstreams, context = read_upstreams(self._settings.upstreams), self.context
-        self._upstreams = Upstreams(hub, self.relay, upstreams, context.rng, context.policy)
+        self._upstreams = Upstreams(hub, self.relay, upstreams, context.rng, context.policy, context.silence)
         self._upstreams.start()
 
     def reload(self, config: Config) -> None:

@@ -5,7 +5,7 @@ A relay is not dialled while it is banned, or while a valid publication of the p
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from waystation.protocols.strata.settings import Upstream
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.sinks import DialledSink
 from waystation.transport.pipe import Pipe
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import client_context
 from waystation.transport.websocket.dial import WebSocketDialler
 from waystation.transport.websocket.site import MESSAGE_BYTES_MAX
@@ -59,6 +60,7 @@ class Upstreams:
         upstreams: Sequence[Upstream],
         rng: random.Random,
         policy: Policy | None = None,
+        silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
         """Prepare; ``start`` dials.
 
@@ -68,12 +70,14 @@ class Upstreams:
             upstreams: Whom to dial.
             rng: Source of jitter.
             policy: Knows which relays are published as blacklisted; None for none.
+            silence: Returns how long a relay may be silent.
         """
         self._hub = hub
         self._relay = relay
         self._upstreams = upstreams
         self._rng = rng
         self._policy = policy if policy is not None else Policy()
+        self._silence = silence
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -114,7 +118,11 @@ class Upstreams:
         try:
             context = client_context(Path(upstream.ca)) if upstream.ca else None
             dialler = WebSocketDialler(
-                message_bytes_max=MESSAGE_BYTES_MAX, text=True, context=context, authority="ca in strata.upstreams"
+                message_bytes_max=MESSAGE_BYTES_MAX,
+                text=True,
+                context=context,
+                authority="ca in strata.upstreams",
+                silence=self._silence,
             )
             sink = _UpstreamSink(self._hub, upstream.relay_id)
             await dialler.dial(upstream.url, sink)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, Protocol
 
-from waystation.core.errors import HostError
+from waystation.core.commits import Commits
+from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.records import Change, Store
@@ -24,7 +25,7 @@ from waystation.protocols.bsp.wire import read_all
 from waystation.sim.bsp import observations as seen
 from waystation.sim.bsp.connection import Connection
 from waystation.sim.bsp.records import REQUEST, SeenRecord, read_records
-from waystation.sim.disk import TRY_AGAIN_US, FaultyStore, Promises
+from waystation.sim.disk import FaultyStore, Promises
 from waystation.sim.invariants import ViolationError
 from waystation.sim.observations import DiskLost, Sized
 from waystation.sim.schedule import Schedule
@@ -97,8 +98,7 @@ class Host:
         self._promises = Promises()
         self._under_way: Sequence[Change] = ()
         """Changes that have not reached the disk."""
-        self._commit_at = Instant(0)
-        """Until when nothing is committed, because the store refused."""
+        self._commits = Commits()
         self._make = make
         self._commit_us = commit_us
         self._groups: dict[bytes, Group] = {}
@@ -109,7 +109,6 @@ class Host:
         self._timer = Timer(self._schedule, self._on_timer)
         self._life = 0
         self._is_turn_planned = False
-        self._is_committing = False
         self.is_up = False
         self.delivered_at: dict[bytes, Instant] = {}
         """By message, the first time."""
@@ -127,8 +126,8 @@ class Host:
         now = self._schedule.now
         self._life += 1
         self.is_up = True
-        self._is_turn_planned = self._is_committing = False
-        self._commit_at = now
+        self._is_turn_planned = False
+        self._commits = Commits()
         if broken := self._promises.broken(self.store):
             raise ViolationError("kept", f"{self.name} finds {len(broken)} rows otherwise, as in {broken[0]}")
         device = self.device = self._make(self.store, self.mode)
@@ -272,20 +271,19 @@ class Host:
         for event in self.device.take_events():
             self._on_event(event)
         self._timer.ring_by(self.device.deadline())
-        if self.device.must_commit and not self._is_committing:
-            self._timer.ring_by(self._commit_at)
+        self._timer.ring_by(self._commits.again_at)
 
     def _on_timer(self) -> None:
         self.device.wake(self._schedule.now)
+        self._commits.wake(self._schedule.now)
         self.plan_turn()
 
     def _commit(self) -> bool:
         """Begin a commit if there is need, and return whether one has ended."""
-        if self._is_committing or not self.device.must_commit or self._schedule.now < self._commit_at:
+        if not self._commits.may_begin or not (self.device.must_commit or self._commits.is_refused):
             return False
-        self._is_committing = True
-        self._save(self.device.changes(), self._on_saved)
-        return not self._is_committing
+        self._save(self._commits.begin(0, self.device.changes()).changes, self._on_saved)
+        return self._commits.may_begin
 
     def _save(self, changes: Sequence[Change], then: Callable[[bool], None]) -> None:
         """Write to the disk, and call ``then`` when it has answered, with whether it took the changes."""
@@ -306,17 +304,17 @@ class Host:
         """Return whether the disk took changes."""
         try:
             self.store.commit(changes)
-        except HostError:
+        except StoreFault:
             return False
         self._promises.made(changes)
         return True
 
     def _on_saved(self, is_kept: bool) -> None:
-        self._is_committing = False
         if is_kept:
+            self._commits.committed()
             self.device.committed(self._schedule.now)
         else:
-            self._commit_at = Instant(self._schedule.now + TRY_AGAIN_US)
+            self._commits.not_committed(self._schedule.now)
             self.device.not_committed()
         if self._commit_us:
             self.plan_turn()

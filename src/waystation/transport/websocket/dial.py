@@ -12,7 +12,7 @@ import base64
 import hashlib
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.transport.connect import connect_tcp
 from waystation.transport.dial import REFUSES_ADDRESSES
 from waystation.transport.pipe import Sink
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import system_context
 from waystation.transport.websocket.cutter import Cutter, FrameListener
 from waystation.transport.websocket.liveness import LivenessSweep, LivenessTimeouts
@@ -33,7 +34,7 @@ __all__ = ["WebSocketDialler", "host_of", "why_unreachable"]
 ADDRESSES_MAX: Final = 4
 """Most addresses of one host that are tried, where the caller names them."""
 
-_NOT_ADMITTED: Final = "the relay does not admit this address: banned, or too many connections of it"
+_NOT_ADMITTED: Final = "the relay does not admit this address: not on its list, banned, or too many connections of it"
 _PORTS: Final = {"ws": 80, "wss": 443}
 _KEY: Final = b"\r\nSec-WebSocket-Key: "
 _KEY_SUFFIX: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 1.3
@@ -50,22 +51,29 @@ class WebSocketDialler:
         timeouts: LivenessTimeouts | None = None,
         context: ssl.SSLContext | None = None,
         authority: str = "--ca FILE",
+        silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
         """Prepare to dial.
 
         Args:
             message_bytes_max: A larger message from the other side closes with 1009.
             text: Whether messages are sent as text and taken whatever their type; else both ways are binary.
-            timeouts: How long the other side may be silent.
+            timeouts: How long the other side may take to answer pings; None for those of ``silence``.
             context: TLS context for ``wss``; None means the system's authorities.
             authority: As for ``why_unreachable``.
+            silence: Returns how long the other side of a new connection may be silent.
         """
         self.message_bytes_max = message_bytes_max
         self._text = text
-        self._timeouts = timeouts or LivenessTimeouts()
+        self._given_timeouts = timeouts
+        self._silence = silence
         self._context = context
         self._authority = authority
         self.sweep = LivenessSweep([self._timeouts])
+
+    @property
+    def _timeouts(self) -> LivenessTimeouts:
+        return self._given_timeouts or LivenessTimeouts.of(self._silence())
 
     async def dial(
         self, url: str, sink: Sink, *, addresses: Sequence[str] = (), timeout_s: float = 10.0
@@ -113,6 +121,7 @@ class WebSocketDialler:
             tls=(self._context or system_context()) if secure else None,
             tls_name=parts.hostname or "",
             tls_within_s=timeout_s,
+            silence=self._silence(),
         )
         try:
             await dialled.wait_until_handshake_complete()

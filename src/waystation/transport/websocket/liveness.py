@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
+from waystation.transport.silence import SILENCE_MS, SilencePolicy
+
 __all__ = [
     "CLOSE_WITHIN_S",
     "LARGE_BYTES",
@@ -25,8 +27,8 @@ __all__ = [
     "is_dead",
 ]
 
-PING_AFTER_S: Final = 20.0
-PONG_WITHIN_S: Final = 30.0
+PING_AFTER_S: Final = SILENCE_MS / 3_000
+PONG_WITHIN_S: Final = SILENCE_MS / 2_500  # with the looks between, all is over within SILENCE_MS
 CLOSE_WITHIN_S: Final = 10.0  # as long as the hub lets a closed pipe linger
 UNREAD_BYTES_MAX: Final = 268_435_456  # looked at in each round, so a fast line may go beyond it for seconds
 LARGE_BYTES: Final = 65_536
@@ -47,6 +49,12 @@ class LivenessTimeouts(NamedTuple):
     """Who was asked, says nothing and takes nothing for so long is cut."""
     close_within_s: float = CLOSE_WITHIN_S
     """Who does not answer a Close frame for so long is cut."""
+
+    @classmethod
+    def of(cls, silence: SilencePolicy) -> "LivenessTimeouts":
+        """Return those with which a silent peer is cut within the policy's limit, also one whose host answers TCP."""
+        limit_s = silence.limit_ms / 1_000
+        return cls(limit_s / 3, limit_s / 2.5)
 
 
 class Watch:
@@ -114,7 +122,7 @@ class LivenessSweep:
         """Make rounds often enough for pipes with any of these.
 
         Args:
-            all_timeouts: Of the pipes that may join.
+            all_timeouts: Of the pipes that may join; one with shorter ones makes the looks more frequent.
             unread_bytes_max: For the messages that are not whole, of all pipes.
         """
         self._unread_bytes_max = unread_bytes_max
@@ -129,6 +137,7 @@ class LivenessSweep:
     def joined(self, pipe: Watched) -> None:
         """Watch an established pipe."""
         self._pipes[pipe] = None
+        self._look_s = min(self._look_s, min(pipe.watch.timeouts) / _LOOKS_PER_PERIOD)
         if self._timer is None:
             self._timer = self._loop.call_later(self._look_s, self._look)
 

@@ -20,7 +20,9 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined] # public, but
 
 from waystation.core.answers import HttpAnswer
 from waystation.transport.pipe import Sink
-from waystation.transport.proxies import Proxies
+from waystation.transport.proxies import Proxies, ProxyFault
+from waystation.transport.proxy_header import PEEKED_BYTES, is_header
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.websocket.cutter import Cutter, FrameListener
 from waystation.transport.websocket.liveness import LivenessSweep, LivenessTimeouts
 from waystation.transport.websocket.pipe import WebSocketPipe
@@ -60,7 +62,8 @@ class Endpoint(NamedTuple):
     """Whether its messages are text; ``WebSocketPipe`` says what becomes of a message of the other type."""
     message_bytes_max: int = MESSAGE_BYTES_MAX
     """A larger message closes with 1009."""
-    timeouts: LivenessTimeouts = LivenessTimeouts()
+    timeouts: LivenessTimeouts | None = None
+    """How long the other side may take; None for the policy of the site."""
     has_page: bool = False
     """Whether a plain GET of its path is answered as that of any other; else it gets 426."""
 
@@ -74,6 +77,8 @@ class WebSocketSite:
         answer: Callable[[str, str], HttpAnswer],
         proxies: Callable[[], Proxies] = Proxies,
         admit: Callable[[str], bool] = bool,
+        report: Callable[[str, ProxyFault], None] = lambda _host, _fault: None,
+        silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
         """Describe a site; give ``arrive`` to its listener, and ``arrive_unnamed`` for connections of proxies.
 
@@ -82,14 +87,18 @@ class WebSocketSite:
             answer: Gets path (percent-encoded, with its query, as Latin-1) and remote host of a GET of any other path.
             proxies: Returns those whose requests name their clients.
             admit: Asked about each client that a proxy names.
+            report: Called with the address of a connection and what its proxy does wrong.
+            silence: Returns how long the other side of a new connection may be silent.
         """
         self._endpoints = dict(endpoints)
         self._answer = answer
         self._proxies = proxies
         self._admit = admit
+        self.report = report
+        self._silence = silence
         self.frame_bytes_max = max(endpoint.message_bytes_max for endpoint in endpoints.values())
         """Larger frames are refused before anybody knows which endpoint they are for."""
-        self.sweep = LivenessSweep(endpoint.timeouts for endpoint in endpoints.values())
+        self.sweep = LivenessSweep(self._timeouts(endpoint) for endpoint in endpoints.values())
         self._loop = asyncio.get_running_loop()
 
     def arrive(self, address: str) -> "_Upgrade":
@@ -104,10 +113,10 @@ class WebSocketSite:
 
     def route(self, request: WSUpgradeRequest, arrival: "_Upgrade") -> WSUpgradeResponseWithListener:
         """Return what a request gets: a pipe, or an answer; called by picows."""
-        if arrival.admitted is None and not self._admits_client(request, arrival):
+        upgrades = _wants(request, "upgrade", "websocket") and not arrival.is_head
+        if arrival.admitted is None and not self._admits_client(request, arrival, upgrades=upgrades):
             return _response(_NOT_ADMITTED)
         endpoint = self._endpoints.get(request.path.partition(b"?")[0].decode("latin-1"))
-        upgrades = _wants(request, "upgrade", "websocket") and not arrival.is_head
         if endpoint is None or (endpoint.has_page and not upgrades):
             answer = self._answered(request.path.decode("latin-1"), arrival.address)
             return _response(answer, has_body=not arrival.is_head)
@@ -124,14 +133,19 @@ class WebSocketSite:
             arrival.address,
             text=endpoint.text,
             message_bytes_max=endpoint.message_bytes_max,
-            timeouts=endpoint.timeouts,
+            timeouts=self._timeouts(endpoint),
         )
         return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(), _Arrived(arrival))
 
-    def _admits_client(self, request: WSUpgradeRequest, arrival: "_Upgrade") -> bool:
+    def _timeouts(self, endpoint: Endpoint) -> LivenessTimeouts:
+        return endpoint.timeouts or LivenessTimeouts.of(self._silence())
+
+    def _admits_client(self, request: WSUpgradeRequest, arrival: "_Upgrade", *, upgrades: bool) -> bool:
         """Admit the client that the request of a proxy names; the connection has that client's address from then on."""
-        proxies = self._proxies()
-        arrival.address = proxies.client_of(arrival.address, request.headers.getall(proxies.header, []))
+        proxies, proxy = self._proxies(), arrival.address
+        arrival.address = proxies.client_of(proxy, request.headers.getall(proxies.header, []))
+        if upgrades and arrival.address == proxy:  # a plain GET may be the proxy's own, to see whether we are there
+            self.report(proxy, ProxyFault.NO_CLIENT)
         if not self._admit(arrival.address):
             return False
         arrival.admitted = arrival.address
@@ -190,7 +204,9 @@ class _Upgrade(Cutter):
         if self._is_silent:
             self._is_silent = False
             said = WSProtocol.get_buffer(self, -1)[:nbytes]
-            method = bytes(said[:8])
+            method = bytes(said[:PEEKED_BYTES])
+            if is_header(method):
+                self._site.report(self.address, ProxyFault.HEADER_NOT_READ)
             refusal = _PLAIN_HERE if method.startswith(_TLS_RECORD) else _NOT_ALLOWED
             if refusal is _PLAIN_HERE or method.startswith(_OTHER_METHODS):
                 transport = self.transport.underlying_transport

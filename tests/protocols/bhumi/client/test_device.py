@@ -27,11 +27,10 @@ from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
 from waystation.protocols.bhumi.client.device import (
     CONFIRM_MS,
     DELIVERIES_MAX,
-    KEEPALIVE_MS,
-    SILENCE_MS,
     Delivered,
     Registered,
 )
+from waystation.protocols.bhumi.client.keepalive import KEEPALIVE_MS, SILENCE_MS
 from waystation.protocols.bhumi.refusals import Refusal
 
 
@@ -178,24 +177,44 @@ def test_carried_responses_stay_within_quota():
 
 
 def test_keepalive_comes_on_time():
-    """A device says KEEPALIVE every 45 seconds, and its deadline is never later than that."""
+    """A device asks a silent relay after 20 seconds, and its deadline is never later than that."""
     machine = open_device()
     machine.receive(RELAY, KEEPALIVE, START)
-    due = after_ms(START, KEEPALIVE_MS)
+    due = after_ms(START, 20_000)
 
     assert machine.deadline() == due
     machine.wake(Instant(due - 1))
     assert sent(machine) == b""
     machine.wake(due)
     assert sent(machine) == KEEPALIVE
-    assert machine.deadline() == after_ms(START, SILENCE_MS)
+    assert machine.deadline() == after_ms(START, SILENCE_MS - 1_000)
+
+
+def test_relay_that_talks_gets_keepalive_all_the_same():
+    """BHUMI-L: whatever comes from the relay, it gets KEEPALIVE every 45 seconds, and no more often then."""
+    machine = open_device()
+    asked = []
+    for at_ms in range(0, 100_000, 5_000):
+        machine.receive(RELAY, OPTIONS_YES if at_ms else KEEPALIVE, after_ms(START, at_ms))
+        machine.wake(after_ms(START, at_ms))
+        asked += [at_ms] * sent(machine).count(KEEPALIVE)
+
+    assert asked == [45_000, 90_000]
+
+
+def test_relay_that_never_echoes_is_not_asked_more_often():
+    """The original relay logs each KEEPALIVE as unknown: it gets one every 45 seconds."""
+    machine = open_device()
+    machine.wake(after_ms(START, CONFIRM_MS))
+
+    assert machine.deadline() == after_ms(START, KEEPALIVE_MS)
 
 
 def test_silence_after_echo_is_death():
-    """A relay that echoed once and then says nothing for 90 seconds is given up, not a moment before."""
+    """NODE-SILENCE: a relay that echoed once and then says nothing is given up within 30 s, not a moment before."""
     machine = open_device()
     machine.receive(RELAY, KEEPALIVE, START)
-    dead_at = after_ms(START, SILENCE_MS)
+    dead_at = after_ms(START, SILENCE_MS - 1_000)
 
     machine.wake(Instant(dead_at - 1))
     before = [effect for effect in machine.take() if isinstance(effect, Close)]

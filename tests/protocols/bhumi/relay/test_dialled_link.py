@@ -10,7 +10,7 @@ from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.extension_messages import BindChallenge, Gossip, IAmOk
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import Refusal
-from waystation.protocols.bhumi.relay.dialled_link import KEEPALIVE_MS, SILENCE_MS, GossipReceived, Linked, RelayLink
+from waystation.protocols.bhumi.relay.dialled_link import GossipReceived, Linked, RelayLink
 from waystation.protocols.bhumi.signed_records import binding_bytes
 from waystation.protocols.bhumi.wire import FRAME_HEADER_BYTES
 
@@ -160,14 +160,15 @@ def test_one_end_only_whatever_follows():
 
 
 def test_link_keeps_itself_alive_and_notices_silence():
-    """KEEPALIVE every 45 s; 90 s without a byte close."""
+    """NODE-SILENCE: KEEPALIVE after 20 s without a byte; 29 s without one close."""
     rig = Rig()
     rig.hear(HELLO, BOTH, CHALLENGE)
-    assert [kind for kind, _ in rig.at(KEEPALIVE_MS)] == [FrameType.KEEPALIVE]
+    assert [kind for kind, _ in rig.at(20_000)] == [FrameType.KEEPALIVE]
     rig.hear(messages.Keepalive())
-    assert [kind for kind, _ in rig.at(2 * KEEPALIVE_MS)] == [FrameType.KEEPALIVE]
+    assert [kind for kind, _ in rig.at(40_000)] == [FrameType.KEEPALIVE]
 
-    assert rig.at(KEEPALIVE_MS + SILENCE_MS) == [Refusal.IDLE_TIMEOUT]
+    assert rig.at(48_999) == []
+    assert rig.at(49_000) == [Refusal.IDLE_TIMEOUT]
 
 
 def test_other_side_that_takes_nothing_is_cut():
@@ -179,10 +180,11 @@ def test_other_side_that_takes_nothing_is_cut():
     rig.link.congested(Peer(3), Instant(NOW + 9 * SECOND))
     assert rig.at(18_999) == []
     rig.link.drained(Peer(3), rig.now)
+    rig.hear(messages.Keepalive())
     assert rig.at(30_000) == []
     rig.link.congested(Peer(3), rig.now)
 
-    assert rig.at(40_000) == [Refusal.WRITE_TIMEOUT]
+    assert rig.at(40_000)[-1:] == [Refusal.WRITE_TIMEOUT]
 
 
 def test_relay_that_says_nothing_at_all_is_closed():

@@ -17,12 +17,14 @@ from waystation.protocols.lprp.client.events import (
     WorkWanted,
 )
 from waystation.protocols.lprp.client.settings import ClientSettings
-from waystation.protocols.lprp.client.tenancy import ASK_AGAIN_MS_MAX, EXTRA_HEARTBEAT_MS
+from waystation.protocols.lprp.client.tenancy import ASK_AGAIN_MS_MAX, EXTRA_HEARTBEAT_MS, PROBES_MAX
 from waystation.protocols.lprp.messages import Command, Kind
 from waystation.protocols.lprp.refusals import Refusal
 
 LEASE_MS = EASY.lease_ms
 BEAT_MS = EASY.heartbeat_ms
+DOUBT_MS = BEAT_MS + 4_500
+PROBE_MS = 5_000
 SHORT = ClientSettings(work_first_bits=2, lease_ms=400_000, bits_max=8)
 
 
@@ -44,6 +46,17 @@ def tenant(settings=EASY):
     stage.reply(Command.LEASE_GRANTED, ask)
     stage.told()
     return stage
+
+
+def with_host(stage, duration_ms):
+    """Let time pass while the host answers each heartbeat within half a second; return what was said."""
+    said = []
+    for _ in range(0, duration_ms, 500):
+        new = stage.pass_ms(500)
+        if Command.HEARTBEAT in [packet.command for _, packet in new]:
+            stage.reply(Command.HEARTBEAT_ANSWER, None)
+        said += new
+    return said
 
 
 def commands(said):
@@ -92,11 +105,11 @@ def test_heartbeats_begin_with_the_lease():
 
 
 def test_heartbeat_without_an_answer_is_repeated():
-    """The same bytes go again after 1 and 3 s; with an answer they do not."""
+    """The same bytes go again after 1, 2, 3 and 4 s."""
     stage = tenant()
-    (first, *again) = stage.pass_ms(BEAT_MS + 10_000)
+    (first, *again) = stage.pass_ms(DOUBT_MS - 1)
 
-    assert [at for at, _ in again] == [26_000, 28_000]
+    assert [at for at, _ in again] == [26_000, 27_000, 28_000, 29_000]
     assert {packet.data for _, packet in again} == {first[1].data}
 
 
@@ -109,23 +122,24 @@ def test_answer_stops_the_repeats():
     assert stage.pass_ms(BEAT_MS - 1) == []
 
 
-def test_three_missed_answers_raise_doubt():
-    """At the time of the fourth heartbeat three have gone unanswered: the lease is asked for again."""
+def test_five_missed_answers_raise_doubt():
+    """NODE-SILENCE: within 30 s of its last answer a host that is gone is doubted, and the lease is asked for again."""
     stage = tenant()
-    stage.pass_ms(4 * BEAT_MS - 1)
+    stage.pass_ms(DOUBT_MS - 1)
     assert stage.told() == []
     said = stage.pass_ms(1)
 
+    assert DOUBT_MS < 30_000
     assert stage.told() == [LeaseDoubted()]
-    assert commands(said) == [(100_000, Command.HEARTBEAT), (100_000, Command.ASK_LEASE)]
+    assert commands(said) == [(DOUBT_MS, Command.ASK_LEASE)]
     assert stage.client.is_doubted
 
 
-def test_two_missed_and_one_answered_raise_none():
-    """Any answer begins the count anew."""
+def test_four_missed_and_one_answered_raise_none():
+    """Any answer ends the wait, however late it is."""
     stage = tenant()
     for _ in range(4):
-        stage.pass_ms(3 * BEAT_MS)
+        stage.pass_ms(DOUBT_MS - 4_500 + EXTRA_HEARTBEAT_MS)
         stage.reply(Command.HEARTBEAT_ANSWER, None)
 
     assert stage.told(LeaseDoubted) == []
@@ -134,14 +148,14 @@ def test_two_missed_and_one_answered_raise_none():
 def test_heartbeat_answered_after_all_ends_the_doubt():
     """The host is back and knows us: the request for a new lease and its work are dropped."""
     stage = tenant()
-    said = stage.pass_ms(4 * BEAT_MS)
+    said = stage.pass_ms(DOUBT_MS)
     demand = stage.reply(Command.LEASE_DEMANDS_WORK, said[-1][1])
     stage.told()
     stage.reply(Command.HEARTBEAT_ANSWER, None)
 
-    assert stage.told() == [HostAnswered(WALL_MS + 4 * BEAT_MS), WorkOver(demand.signature)]
+    assert stage.told() == [HostAnswered(WALL_MS + DOUBT_MS), WorkOver(demand.signature)]
     assert not stage.client.is_doubted
-    assert Command.ASK_LEASE not in [command for _, command in commands(stage.pass_ms(60_000))]
+    assert Command.ASK_LEASE not in [command for _, command in commands(with_host(stage, 60_000))]
 
 
 def test_doubt_that_ended_before_its_turn_asks_for_nothing():
@@ -163,12 +177,12 @@ def test_doubt_that_ended_plans_no_further_asking():
     """A 404 had put the next 104 off; with the heartbeat answered there is none."""
     stage = Stage()
     stage.client.hold_lease(stage.now)
-    said = stage.pass_ms(3 * BEAT_MS)
+    said = stage.pass_ms(DOUBT_MS - BEAT_MS)
     stage.reply(Command.LEASE_REFUSED, said[-1][1])
     stage.reply(Command.HEARTBEAT_ANSWER, None)
 
-    assert commands(stage.pass_ms(EXTRA_HEARTBEAT_MS)) == [(3 * BEAT_MS + EXTRA_HEARTBEAT_MS, Command.HEARTBEAT)]
-    assert {command for _, command in commands(stage.pass_ms(BEAT_MS))} == {Command.HEARTBEAT}
+    assert commands(stage.pass_ms(EXTRA_HEARTBEAT_MS)) == [(4_500 + EXTRA_HEARTBEAT_MS, Command.HEARTBEAT)]
+    assert {command for _, command in commands(with_host(stage, BEAT_MS))} == {Command.HEARTBEAT}
 
 
 def test_doubt_may_come_again():
@@ -183,22 +197,33 @@ def test_doubt_may_come_again():
 
 
 def test_doubt_goes_on_beating_and_is_told_once():
-    """While the host is away heartbeats go every 25 s, and doubt is told once."""
+    """While the host is away heartbeats go every 5 s, after ten minutes every 25 s; doubt is told once."""
     stage = tenant()
-    stage.pass_ms(4 * BEAT_MS)
-    fresh = {packet.signature for _, packet in stage.pass_ms(4 * BEAT_MS) if packet.command is Command.HEARTBEAT}
+    stage.pass_ms(DOUBT_MS)
+    beats = [at for at, packet in stage.pass_ms(700_000) if packet.command is Command.HEARTBEAT]
 
-    assert len(fresh) == 5  # the one of 100 s goes again, and four more
+    assert beats[:3] == [DOUBT_MS + PROBE_MS * number for number in (1, 2, 3)]
+    assert {later - at for at, later in pairwise(beats)} == {PROBE_MS, BEAT_MS}
+    assert beats.index(DOUBT_MS + 600_000) == PROBES_MAX - 1
     assert len(stage.told(LeaseDoubted)) == 1
 
 
-def test_new_lease_ends_the_doubt():
-    """204 after doubt: we are a tenant again, and the next three misses would be needed for another doubt."""
+def test_host_that_is_back_gets_the_usual_heartbeats():
+    """An answer in doubt ends the questions every 5 s."""
     stage = tenant()
-    said = stage.pass_ms(4 * BEAT_MS)
+    stage.pass_ms(DOUBT_MS + PROBE_MS)
+    stage.reply(Command.HEARTBEAT_ANSWER, None)
+
+    assert [at for at, _ in stage.pass_ms(BEAT_MS)] == [DOUBT_MS + PROBE_MS + BEAT_MS]
+
+
+def test_new_lease_ends_the_doubt():
+    """204 after doubt: we are a tenant again, and the next heartbeat would have to go unanswered for another doubt."""
+    stage = tenant()
+    said = stage.pass_ms(DOUBT_MS)
     stage.reply(Command.LEASE_GRANTED, said[-1][1])
     stage.told()
-    stage.pass_ms(3 * BEAT_MS - 1)
+    stage.pass_ms(DOUBT_MS - 1)
 
     assert not stage.client.is_doubted
     assert stage.told() == []
@@ -208,9 +233,7 @@ def test_lease_is_renewed_at_three_quarters():
     """With a quarter of the lease left it is asked for again, while heartbeats go on."""
     stage = tenant(SHORT)
     asks = []
-    for _ in range(40):
-        asks += [(at, p) for at, p in stage.pass_ms(10_000) if p.command is Command.ASK_LEASE]
-        stage.reply(Command.HEARTBEAT_ANSWER, None)
+    asks += [(at, p) for at, p in with_host(stage, 400_000) if p.command is Command.ASK_LEASE]
 
     assert asks[0][0] == 300_000
     assert len({packet.signature for _, packet in asks[:8]}) == 1
@@ -224,8 +247,7 @@ def test_renewal_moves_the_end():
     for _ in range(2):
         asks = []
         while not asks:
-            asks = [p for _, p in stage.pass_ms(10_000) if p.command is Command.ASK_LEASE]
-            stage.reply(Command.HEARTBEAT_ANSWER, None)
+            asks = [p for _, p in with_host(stage, 1_000) if p.command is Command.ASK_LEASE]
         stage.reply(Command.LEASE_GRANTED, asks[0])
         expected.append(LeaseGranted(asks[0].time_ms, asks[0].time_ms + SHORT.lease_ms))
 
@@ -323,9 +345,7 @@ def test_greetings_wait_for_answers():
     stage = Stage()
     stage.client.hold_lease(stage.now)
 
-    assert (
-        len({packet.data for packet in stage.sent()} | {packet.data for _, packet in stage.pass_ms(BEAT_MS - 1)}) == 1
-    )
+    assert len({packet.data for packet in stage.sent()} | {packet.data for _, packet in stage.pass_ms(4_499)}) == 1
 
 
 def test_new_way_to_the_host_is_unproved_again():
@@ -346,7 +366,9 @@ def test_hold_knows_when_to_renew(left_ms, at):
     """With the end given, the lease is renewed when a quarter of its length is left, at once if that is past."""
     stage = Stage(SHORT)
     stage.client.hold_lease(stage.now, WALL_MS + left_ms)
-    said = [(0, packet) for packet in stage.sent()] + stage.pass_ms(60_000)
+    said = [(0, packet) for packet in stage.sent()]
+    stage.reply(Command.HEARTBEAT_ANSWER, None)
+    said += with_host(stage, 60_000)
 
     assert next(when for when, packet in said if packet.command is Command.ASK_LEASE) == at
 
@@ -360,7 +382,8 @@ def test_hold_of_a_held_lease_only_learns_its_end():
 
     assert stage.client.lease_until_ms == WALL_MS + 110_000
     assert stage.sent() == []
-    assert (10_000, Command.ASK_LEASE) in commands(stage.pass_ms(10_000))
+    stage.reply(Command.HEARTBEAT_ANSWER, None)
+    assert (10_000, Command.ASK_LEASE) in commands(with_host(stage, 10_000))
 
 
 def test_doubt_of_a_lease_whose_end_nobody_knows_ends_too():
@@ -371,7 +394,7 @@ def test_doubt_of_a_lease_whose_end_nobody_knows_ends_too():
     assert stage.client.is_doubted
     stage.reply(Command.HEARTBEAT_ANSWER, None)
 
-    assert {command for _, command in commands(stage.pass_ms(BEAT_MS))} == {Command.HEARTBEAT}
+    assert {command for _, command in commands(with_host(stage, BEAT_MS))} == {Command.HEARTBEAT}
 
 
 @pytest.mark.parametrize("prepare", [asked, lambda: (tenant(), None)])

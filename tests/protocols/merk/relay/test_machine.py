@@ -39,7 +39,6 @@ def test_what_nobody_sent_changes_nothing():
     for act in (relay.disconnect, relay.congested, relay.drained):
         act(Peer(99), net.now)
     relay.receive(Peer(99), b"x", net.now)
-    relay.committed(1, net.now)
     relay.upstream_failed("ws://nobody", net.now)
 
     assert relay.take() == []

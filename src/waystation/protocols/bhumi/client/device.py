@@ -18,6 +18,7 @@ from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi import extension_wire, messages, signed_records, wire
 from waystation.protocols.bhumi.client.base import Client, Greeted, State, Unsent
+from waystation.protocols.bhumi.client.keepalive import SILENCE_MS, KeepaliveTimer
 from waystation.protocols.bhumi.extension_messages import (
     BindProof,
     ExtensionMessage,
@@ -36,10 +37,8 @@ __all__ = [
     "DELIVERIES_MAX",
     "DEVICE_FEATURES",
     "I_AM_OK_MS",
-    "KEEPALIVE_MS",
     "PROBES_MAX",
     "PROBES_WINDOW_MS",
-    "SILENCE_MS",
     "Delivered",
     "DeviceClient",
     "ProbeAsked",
@@ -48,8 +47,6 @@ __all__ = [
     "RelaysReceived",
 ]
 
-KEEPALIVE_MS: Final = 45_000  # twice within the 120 s after which the relay drops an idle device, BHUMI-L
-SILENCE_MS: Final = 90_000  # two keepalives without any echo
 CONFIRM_MS: Final = 1_000  # ours: longer than any round trip on which the 30 s of an ACK make sense
 I_AM_OK_MS: Final = 15_000  # ours: a relay gives a proof 10 s (BHUMI-X), and its answer has to travel
 DELIVERIES_MAX: Final = 1_024  # ours; the relay holds back after 32 without ACK (BHUMI-A12), other relays may not
@@ -140,6 +137,7 @@ class DeviceClient(Client):
         always_preimage: bool = False,
         features: Feature = _NO_FEATURES,
         relay_id: PublicKey | None = None,
+        silence_ms: int = SILENCE_MS,
     ) -> None:
         """Describe a device's connection.
 
@@ -152,6 +150,7 @@ class DeviceClient(Client):
             features: What to ask for besides the preimage, see ``DEVICE_FEATURES``; nothing by default.
             relay_id: Key that the relay is known by. One that names another in BIND gets no proof, and is left:
                 otherwise a relay in the middle could register as this device elsewhere (BHUMI-MIDDLE).
+            silence_ms: A relay that echoes KEEPALIVE and then says nothing for so long is left.
         """
         super().__init__(_TYPES_IN_OPEN)
         self._key_pair = key_pair
@@ -169,7 +168,7 @@ class DeviceClient(Client):
         self._registered = False
         self._echoes = False
         self._confirm_by = Instant(0)
-        self._keepalive_at = Instant(0)
+        self._keepalive = KeepaliveTimer(silence_ms)
         self._probes: set[int] = set()
         self._probes_until = Instant(0)
         self._probes_count = 0
@@ -255,7 +254,7 @@ class DeviceClient(Client):
         self._send(messages.Keepalive())
         # BHUMI-M: I_AM has no answer; the echo of KEEPALIVE after it, or silence, says that it was taken.
         self._confirm_by = after_ms(now, CONFIRM_MS)
-        self._keepalive_at = after_ms(now, KEEPALIVE_MS)
+        self._keepalive.sent(now)
 
     def _on_options(self, options: messages.Options) -> None:
         # A relay cannot switch on what was not asked for.
@@ -336,7 +335,7 @@ class DeviceClient(Client):
 
     def _on_due(self, now: Instant) -> None:
         # Only a relay that echoes KEEPALIVE can be missed; the original never does.
-        if self._echoes and now >= after_ms(self._received_at, SILENCE_MS):
+        if self._echoes and now >= self._keepalive.gone_at(self._received_at):
             self._close(Refusal.IDLE_TIMEOUT)
             return
         if not self._registered and now >= self._due_for_registration():
@@ -344,14 +343,14 @@ class DeviceClient(Client):
                 self._close(Refusal.IDLE_TIMEOUT)
                 return
             self._register(Registered(confirmed=False, with_preimage=self._with_preimage))
-        if now >= self._keepalive_at:
+        if now >= self._keepalive.due_at(self._received_at, echoes=self._echoes):
             self._send(messages.Keepalive())
-            self._keepalive_at = after_ms(now, KEEPALIVE_MS)
+            self._keepalive.sent(now)
 
     def _next_due(self) -> Instant | None:
-        due = self._keepalive_at
+        due = self._keepalive.due_at(self._received_at, echoes=self._echoes)
         if self._echoes:
-            due = min(due, after_ms(self._received_at, SILENCE_MS))
+            due = min(due, self._keepalive.gone_at(self._received_at))
         return due if self._registered else min(due, self._due_for_registration())
 
     def _due_for_registration(self) -> Instant:

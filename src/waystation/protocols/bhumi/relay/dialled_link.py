@@ -19,16 +19,15 @@ from waystation.core.instant import Instant, after_ms
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.client.base import Client, State
+from waystation.protocols.bhumi.client.keepalive import KeepaliveTimer
 from waystation.protocols.bhumi.extension_messages import BindChallenge, BindProof
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 from waystation.protocols.bhumi.session import WRITE_TIMEOUT_MS
 from waystation.protocols.bhumi.signed_records import sign_binding
 
-__all__ = ["KEEPALIVE_MS", "SILENCE_MS", "STANDS_WITHIN_MS", "GossipReceived", "Linked", "RelayLink"]
+__all__ = ["STANDS_WITHIN_MS", "GossipReceived", "Linked", "RelayLink"]
 
-KEEPALIVE_MS: Final = 45_000  # twice within the 120 s after which a relay drops an idle identity, BHUMI-L
-SILENCE_MS: Final = 90_000  # two KEEPALIVE without an echo
 STANDS_WITHIN_MS: Final = 10_000  # from HELLO until the link stands, as long as a frame may take (BHUMI-L)
 _TYPES_IN_OPEN: Final = (
     FrameType.KEEPALIVE,
@@ -72,7 +71,7 @@ class RelayLink(Client):
         self._judge = judge
         self._nonce = 0
         self._stands_by: Instant | None = None
-        self._keepalive_at = Instant(0)
+        self._keepalive = KeepaliveTimer()
         self._is_answered = False
         self.stands = False
         self.connected_at = Instant(0)
@@ -125,7 +124,7 @@ class RelayLink(Client):
     def _on_open(self, relay_nonce: int, now: Instant) -> None:
         self._nonce = relay_nonce
         self._stands_by = after_ms(now, STANDS_WITHIN_MS)
-        self._keepalive_at = after_ms(now, KEEPALIVE_MS)
+        self._keepalive.sent(now)
         self._send(messages.Options(_WANTED))
 
     def _on_options(self, options: messages.Options) -> None:
@@ -172,15 +171,15 @@ class RelayLink(Client):
     def _on_due(self, now: Instant) -> None:
         if self._stands_by is not None and now >= self._stands_by:
             self._close(Refusal.NO_GOSSIP)
-        # Two KEEPALIVE without an echo: the link is dead.
-        elif now >= after_ms(self._received_at, SILENCE_MS):
+        # A KEEPALIVE without an echo: the link is dead.
+        elif now >= self._keepalive.gone_at(self._received_at):
             self._close(Refusal.IDLE_TIMEOUT)
-        elif now >= self._keepalive_at:
+        elif now >= self._keepalive.due_at(self._received_at, echoes=True):
             self._send(messages.Keepalive())
-            self._keepalive_at = after_ms(now, KEEPALIVE_MS)
+            self._keepalive.sent(now)
 
     def _next_due(self) -> Instant | None:
-        due = min(self._keepalive_at, after_ms(self._received_at, SILENCE_MS))
+        due = min(self._keepalive.due_at(self._received_at, echoes=True), self._keepalive.gone_at(self._received_at))
         return due if self._stands_by is None else min(due, self._stands_by)
 
     def _on_end(self) -> None:

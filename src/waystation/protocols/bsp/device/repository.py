@@ -16,7 +16,7 @@ from waystation.protocols.bsp.device.flags import ACK, HOLD, PeerState, Row, Sha
 from waystation.protocols.bsp.device.ledger import CHUNK_MESSAGES, KeptCopy, KeptFlags, Ledger
 from waystation.protocols.bsp.device.links import Visibility
 from waystation.protocols.bsp.device.member import Membership
-from waystation.protocols.bsp.device.uncommitted import Unsaved
+from waystation.protocols.bsp.device.uncommitted import Unsaved, Writing
 from waystation.protocols.bsp.graph.order import Changes, State, Vertex
 from waystation.protocols.bsp.profile import Profile
 from waystation.protocols.bsp.refusals import Refusal
@@ -50,7 +50,7 @@ class Repository:
         """When rows of peers may go out next, by the peer's number."""
         self._shares_delivered = shares_delivered
         self._gathering = Unsaved()
-        self._in_flight: Unsaved | None = None
+        self._writing = Writing()
         self._recent: dict[bytes, bytes] = {}
         self._events: list[DeviceEvent] = []
         self._lazy_at: Instant | None = None
@@ -263,10 +263,7 @@ class Repository:
 
     def _unsaved_with(self, message_id: bytes) -> Unsaved | None:
         """Return the changes with which a message reaches the disk, None when it is there."""
-        if message_id in self._gathering.fresh:
-            return self._gathering
-        in_flight = self._in_flight
-        return in_flight if in_flight is not None and message_id in in_flight.fresh else None
+        return self._gathering if message_id in self._gathering.fresh else self._writing.with_message(message_id)
 
     def read_body(self, group_id: bytes, vertex: Vertex) -> bytes | None:
         """Return the body of a message, None when it is gone."""
@@ -294,10 +291,10 @@ class Repository:
 
     def _body_at_hand(self, message_id: bytes) -> bytes | None:
         """Return a body that is still in memory."""
-        body = self._gathering.bodies.get(message_id)
-        if body is None and self._in_flight is not None:
-            body = self._in_flight.bodies.get(message_id)
-        return body if body is not None else self._recent.get(message_id)
+        for bodies in (self._gathering.bodies, self._writing.bodies, self._recent):
+            if (body := bodies.get(message_id)) is not None:
+                return body
+        return None
 
     # Commits
 
@@ -309,8 +306,7 @@ class Repository:
     @property
     def unsaved_bytes(self) -> int:
         """Bodies that are not on disk yet."""
-        in_flight = self._in_flight.body_bytes if self._in_flight is not None else 0
-        return self._gathering.body_bytes + in_flight
+        return self._gathering.body_bytes + self._writing.body_bytes
 
     @property
     def lazy_at(self) -> Instant | None:
@@ -329,10 +325,8 @@ class Repository:
             self._lazy_at = None
 
     def changes(self) -> tuple[Change, ...]:
-        """Return what is to be written in one group; ``committed`` must follow before this is called again."""
-        assert self._in_flight is None, "one commit at a time"
-        unsaved = self._in_flight = self._gathering
-        self._gathering = Unsaved()
+        """Return what is to be written in one group; an answer must follow before this is called again."""
+        unsaved, self._gathering = self._gathering, Unsaved()
         self._lazy_at = None
         # Removals come first: a group that was left and joined again in one commit must keep its new rows.
         records: list[Change] = [*unsaved.removals]
@@ -340,12 +334,16 @@ class Repository:
             records += self._message_rows(unsaved, member.group.group_id, vertex)
         records += [self._flags_record(sharing, chunk) for sharing, chunk in unsaved.chunks]
         records += unsaved.records
+        self._writing.begin(unsaved)
         return tuple(records)
+
+    def not_committed(self) -> None:
+        """Note that the store refused: what waits for the last ``changes`` waits for the next as well."""
+        self._writing.refuse()
 
     def committed(self, now: Instant) -> None:
         """Release what waited for the last ``changes``, which are on disk."""
-        unsaved, self._in_flight = self._in_flight, None
-        assert unsaved is not None, "nothing was to be committed"
+        unsaved = self._writing.end()
         self._recent = unsaved.bodies
         for sharing, vertex in unsaved.acks:
             peer = sharing.peer
@@ -431,8 +429,7 @@ class Repository:
 
     def _is_kept(self, removal: Record) -> bool:
         """Return whether a row that the store still has is to stay: we may have left a moment ago."""
-        in_flight = self._in_flight
-        return removal not in self._gathering.removals and (in_flight is None or removal not in in_flight.removals)
+        return removal not in self._gathering.removals and removal not in self._writing.removals
 
     def open_sharing(self, member: Membership, peer: PeerState, visibility: Visibility, now: Instant) -> None:
         """Enter that a group is shared with a peer, with what the store has of its flags."""

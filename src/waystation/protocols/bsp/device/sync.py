@@ -445,12 +445,19 @@ class BspDevice:
         self._repository.keep(record)
 
     def changes(self) -> tuple[Change, ...]:
-        """Return what is to be made durable in one group; ``committed`` must follow before the next call."""
+        """Return what is to be made durable in one group; ``committed`` or ``not_committed`` must follow.
+
+        Changes that were refused are to be written ahead of these (``core.commits``).
+        """
         return self._repository.changes()
 
     def committed(self, now: Instant) -> None:
         """Release what waited for the last ``changes``, which are on disk."""
         self._repository.committed(now)
+
+    def not_committed(self) -> None:
+        """Note that the store refused the last ``changes``: what waits for them waits for the next (BSP-REFUSED)."""
+        self._repository.not_committed()
 
     def take_events(self) -> list[DeviceEvent]:
         """Return and forget what has happened; what an event is about is on disk."""

@@ -4,6 +4,7 @@ All changes between two commits are in one ``Unsaved`` and are written together.
 commit: acknowledgements, events, and the first copies of new messages.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from waystation.core.records import Record
@@ -13,7 +14,7 @@ from waystation.protocols.bsp.device.ledger import CHUNK_MESSAGES
 from waystation.protocols.bsp.device.member import Membership
 from waystation.protocols.bsp.graph.order import Vertex
 
-__all__ = ["MESSAGE_BYTES", "Unsaved"]
+__all__ = ["MESSAGE_BYTES", "Unsaved", "Writing"]
 
 MESSAGE_BYTES: Final = 1_024
 """Bytes that a message takes here besides its body: its row, flags and events."""
@@ -79,6 +80,16 @@ class Unsaved:
         # BSP-ROWS: the flags of 256 messages are one row, so they change together.
         self.chunks[sharing, seq // CHUNK_MESSAGES] = None
 
+    def follow(self, refused: "Unsaved") -> None:
+        """Take over what waits for changes that the store refused, and that are written together with these."""
+        self.bodies = {**refused.bodies, **self.bodies}
+        self.body_bytes += refused.body_bytes
+        self.fresh |= refused.fresh
+        self.removals = {**refused.removals, **self.removals}
+        self.acks = [*refused.acks, *self.acks]
+        self.rows = {**refused.rows, **self.rows}
+        self.events = [*refused.events, *self.events]
+
     def forget(self, member: Membership) -> None:
         """Drop the changes of a group that we leave."""
         for message_id in [each for each, (owner, _) in self.vertices.items() if owner is member]:
@@ -90,3 +101,53 @@ class Unsaved:
         """Drop the changes of a group and a peer that share it no more."""
         self.chunks = {key: None for key in self.chunks if key[0] is not sharing}
         self.acks = [ack for ack in self.acks if ack[0] is not sharing]
+
+
+class Writing:
+    """What waits for a commit under way, or for the one after a commit that the store refused (BSP-REFUSED).
+
+    A device undoes nothing: what nobody was told of is as if its commit took longer.
+    """
+
+    __slots__ = ("_is_refused", "_unsaved")
+
+    def __init__(self) -> None:
+        self._unsaved: Unsaved | None = None
+        self._is_refused = False
+
+    @property
+    def bodies(self) -> Mapping[bytes, bytes]:
+        """The new bodies, by identifier."""
+        return self._unsaved.bodies if self._unsaved is not None else {}
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of new bodies."""
+        return self._unsaved.body_bytes if self._unsaved is not None else 0
+
+    @property
+    def removals(self) -> Mapping[Record, None]:
+        """The removals."""
+        return self._unsaved.removals if self._unsaved is not None else {}
+
+    def with_message(self, message_id: bytes) -> Unsaved | None:
+        """Return what is written, if this message reaches the disk with it."""
+        return self._unsaved if self._unsaved is not None and message_id in self._unsaved.fresh else None
+
+    def begin(self, unsaved: Unsaved) -> None:
+        """Begin to write these changes, and what was refused with them."""
+        assert self._unsaved is None or self._is_refused, "one commit at a time"
+        if self._unsaved is not None:
+            unsaved.follow(self._unsaved)
+        self._unsaved, self._is_refused = unsaved, False
+
+    def refuse(self) -> None:
+        """Note that the store did not take what was to be written."""
+        assert self._unsaved is not None, "nothing was to be committed"
+        self._is_refused = True
+
+    def end(self) -> Unsaved:
+        """Return what was written, and forget it."""
+        unsaved, self._unsaved = self._unsaved, None
+        assert unsaved is not None, "nothing was to be committed"
+        return unsaved

@@ -164,6 +164,11 @@ class BspRelay:
         self._now = now
         self._machine.committed(ticket, now)
 
+    def not_committed(self, ticket: int, now: Instant) -> None:
+        """Take the report that the store refused the changes of a ``Commit``."""
+        self._now = now
+        self._machine.not_committed(ticket, now)
+
     def wake(self, now: Instant) -> None:
         """Carry out orders, then the mailbox's work, then timeouts and due records of connections."""
         self._now = now

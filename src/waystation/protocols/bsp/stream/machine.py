@@ -15,7 +15,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from waystation.core.effects import Commit, Effect, Hold, Peer, Send
+from waystation.core.commits import Commits
+from waystation.core.effects import Effect, Hold, Peer, Send
 from waystation.core.ids import PublicKey, decode_key_hex
 from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
@@ -95,7 +96,9 @@ class BspMachine:
         self._retiring = False
         self._ticket = 0
         """Of the last commit that was asked for."""
-        self._is_saving = False
+        self._saved = 0
+        """Of the last one that is on disk."""
+        self._commits = Commits()
 
     # Inputs
 
@@ -210,14 +213,20 @@ class BspMachine:
 
     def committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the device's changes are on disk."""
-        assert self._is_saving
         assert ticket == self._ticket
         self._now = now
-        self._is_saving = False
+        self._commits.committed()
+        self._saved = ticket
         self.device.committed(now)
         # BSP-HOLD: the disk has caught up.
         if self.device.unsaved_bytes <= self._limits.now.unsaved_bytes:
             self._release()
+
+    def not_committed(self, ticket: int, now: Instant) -> None:
+        """Take the report that the store refused: nothing is acknowledged, and all of it is asked for again."""
+        assert ticket == self._ticket
+        self._commits.not_committed(now)
+        self.device.not_committed()
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Refuse an answer without a question; see ``Machine.verified``."""
@@ -234,12 +243,13 @@ class BspMachine:
             else:
                 self._sessions.close(session, refusal, self._now)
         self.device.wake(now)
+        self._commits.wake(now)
         if not self._retiring:
             self._sessions.effects += self._dials.begin(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
-        times = [self._sessions.alarms.next_at(), self.device.deadline()]
+        times = [self._sessions.alarms.next_at(), self.device.deadline(), self._commits.again_at]
         if not self._retiring:
             times.append(self._dials.deadline())
         return min((at for at in times if at is not None), default=None)
@@ -247,11 +257,10 @@ class BspMachine:
     def take(self) -> list[Effect]:
         """Return and forget the effects gathered since the last call: a commit, then due records, then closes."""
         device = self.device
-        if device.must_commit and not self._is_saving:
+        # One commit at a time; what changes meanwhile gathers for the next.
+        if self._commits.may_begin and (device.must_commit or self._commits.is_refused):
             self._ticket += 1
-            self._is_saving = True
-            # One commit at a time; what changes meanwhile gathers for the next.
-            self._sessions.effects.append(Commit(self._ticket, device.changes()))
+            self._sessions.effects.append(self._commits.begin(self._ticket, device.changes()))
         for key in device.take_dirty():
             self._may_be_due[key] = None
         if self._may_be_due:
@@ -311,7 +320,7 @@ class BspMachine:
 
     def settled(self) -> bool:
         """Return whether everything received is on disk and no connection is ending."""
-        return not (self._is_saving or self.device.must_commit or self._sessions.ending)
+        return not (self.device.must_commit or not self._commits.is_settled or self._sessions.ending)
 
     def shut(self, now: Instant) -> None:
         """Close every connection, and accept no more."""
@@ -491,5 +500,4 @@ class BspMachine:
 
     def _has_sent_all(self, session: Session) -> bool:
         """Return whether the last records of a connection are on disk, and their answers have left."""
-        saved = self._ticket - 1 if self._is_saving else self._ticket
-        return session.saved_by <= saved and session.is_free
+        return session.saved_by <= self._saved and session.is_free

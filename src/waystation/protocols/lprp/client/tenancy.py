@@ -4,12 +4,13 @@
 
     OFF       nothing is wanted
     ASKING    a lease is wanted and none is known     granted -> HELD
-    HELD      heartbeats are answered                 three missed -> DOUBTED, renewal granted -> HELD
+    HELD      heartbeats are answered                 one unanswered -> DOUBTED, renewal granted -> HELD
     DOUBTED   the lease may be gone, and is asked for  granted, or a heartbeat answered -> HELD
 
 A 200 does not name its heartbeat. It counts only if it is newer than the last one and a heartbeat is unanswered. An
-unanswered heartbeat is retransmitted unchanged, so that packet loss does not look like a lost lease. A refused lease
-request is repeated at growing intervals. Spec: LPRP-D4, LPRP-D8, LPRP-D19.
+unanswered heartbeat is retransmitted unchanged four times, so that packet loss does not look like a lost lease. With
+its last answer 30 s ago a lease is in doubt (NODE-SILENCE), and the host is asked more often for a while, so that we
+are there soon after it. A refused lease request is repeated at growing intervals. Spec: LPRP-D4, LPRP-D8, LPRP-D19.
 """
 
 from enum import Enum, auto
@@ -28,12 +29,21 @@ from waystation.protocols.lprp.client.settings import ClientSettings
 from waystation.protocols.lprp.messages import Command, Packet
 from waystation.protocols.lprp.refusals import Refusal
 
-__all__ = ["ASK_AGAIN_MS_MAX", "EXTRA_HEARTBEATS", "EXTRA_HEARTBEAT_MS", "HEARTBEAT_TRIES", "MISSED_MAX", "Tenancy"]
+__all__ = [
+    "ASK_AGAIN_MS_MAX",
+    "EXTRA_HEARTBEATS",
+    "EXTRA_HEARTBEAT_MS",
+    "HEARTBEAT_TRIES",
+    "PROBES_MAX",
+    "PROBE_TRIES",
+    "Tenancy",
+]
 
 EXTRA_HEARTBEATS: Final = 2  # LPRP-GREETING: with the first heartbeat three, which pay for two full packets
 EXTRA_HEARTBEAT_MS: Final = 20  # apart, so that the host's answers have times of their own
-MISSED_MAX: Final = 3  # LPRP-D4
-HEARTBEAT_TRIES: Final = 3  # ours: at 0, 1 and 3 s
+HEARTBEAT_TRIES: Final = 5  # ours: at 0, 1, 2, 3 and 4 s; one in ten lost both ways doubts once in a day
+PROBE_TRIES: Final = 5  # in doubt, the time of five tries lies between two heartbeats
+PROBES_MAX: Final = 120  # ours: so many of these, which is ten minutes
 ASK_AGAIN_MS_MAX: Final = 3_600_000  # ours; a lease is worth a minute of work, not one every minute
 
 
@@ -52,7 +62,10 @@ class Tenancy:
         self._settings = settings
         self._state = _State.OFF
         self._failures_count = 0
-        self._missed_count = 0
+        self._unanswered_since: Instant | None = None
+        """When the first heartbeat went that has no answer, while there is one."""
+        self._probes_count = 0
+        """Heartbeats since the lease is in doubt."""
         self._newest_answer_ms = -1
         self._heartbeat: Packet | None = None
         """The newest one, while it has no answer."""
@@ -75,7 +88,7 @@ class Tenancy:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether three heartbeats in a row went unanswered, and none was answered since."""
+        """Whether a heartbeat and its repeats went unanswered, and none was answered since."""
         return self._state is _State.DOUBTED
 
     def is_certain(self, now: Instant) -> bool:
@@ -159,10 +172,10 @@ class Tenancy:
         self._ask_at = after_ms(now, max(0, left_ms))
 
     def _become_held(self, now: Instant) -> None:
-        self._state = _State.HELD
-        self._missed_count = 0
-        if self._next_heartbeat is None:
+        if self._next_heartbeat is None or self.is_doubted:
             self._next_heartbeat = after_ms(now, self._settings.heartbeat_ms)
+        self._state = _State.HELD
+        self._unanswered_since = None
 
     # Heartbeats
 
@@ -177,13 +190,14 @@ class Tenancy:
         """Note a 200 of the host and return whether it ended a doubt."""
         was_doubted = self.is_doubted
         self._newest_answer_ms = packet.time_ms
-        self._heartbeat = self._next_try = None
-        self._missed_count = 0
+        self._heartbeat = self._next_try = self._unanswered_since = None
         self._context.emit(HostAnswered(packet.time_ms))
         if self._beats_left:
             self._beats_left -= 1
             self._next_heartbeat = after_ms(now, EXTRA_HEARTBEAT_MS)
             self._is_extra = True
+        elif was_doubted:
+            self._next_heartbeat = after_ms(now, self._settings.heartbeat_ms)
         if was_doubted:
             self._state = _State.HELD
             self._failures_count = 0
@@ -197,6 +211,8 @@ class Tenancy:
         """Send the heartbeats that are due, and request a lease when it is time to."""
         if self._ask_at is not None and now >= self._ask_at:
             self._want()
+        if (doubt_at := self._doubt_at()) is not None and now >= doubt_at:
+            self._doubt(now)
         if self._next_heartbeat is not None and now >= self._next_heartbeat:
             if not self._is_extra:
                 # Spec 10: two heartbeats each time while we have not worked from where we are.
@@ -209,29 +225,43 @@ class Tenancy:
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` must be called next, or None."""
-        due = [at for at in (self._ask_at, self._next_heartbeat, self._next_try) if at is not None]
-        return min(due, default=None)
+        times = (self._ask_at, self._next_heartbeat, self._next_try, self._doubt_at())
+        return min((at for at in times if at is not None), default=None)
+
+    def _doubt_at(self) -> Instant | None:
+        """Return when the lease is in doubt if nothing comes until then, or None."""
+        if self._state is not _State.HELD or self._unanswered_since is None:
+            return None
+        # Spec 10: half a second after the last of five tries.
+        return after_ms(self._unanswered_since, self._settings.retry_ms * (2 * HEARTBEAT_TRIES - 1) // 2)
 
     def _beat(self, now: Instant) -> None:
-        if self._heartbeat is not None:
-            self._missed_count += 1
-            # Spec 10: after three without an answer the lease is doubted and requested again.
-            if self._missed_count >= MISSED_MAX and self._state is _State.HELD:
-                self._doubt()
+        self._unanswered_since = self._unanswered_since or now
         self._heartbeat = self._context.seal(Command.HEARTBEAT, b"", now)
         self._tries = 0
-        self._next_heartbeat = after_ms(now, self._settings.heartbeat_ms)
+        self._next_heartbeat = after_ms(now, self._beat_ms())
         self._try(self._heartbeat, now)
+
+    def _beat_ms(self) -> int:
+        """Return how long after a heartbeat the next one goes."""
+        if not self.is_doubted or self._probes_count >= PROBES_MAX:
+            return self._settings.heartbeat_ms
+        # Spec 10: every 5 s for ten minutes.
+        self._probes_count += 1
+        return min(self._settings.retry_ms * PROBE_TRIES, self._settings.heartbeat_ms)
 
     def _try(self, heartbeat: Packet, now: Instant) -> None:
         self._context.send(heartbeat)
-        wait_ms = self._settings.retry_ms << self._tries
         self._tries += 1
-        # Spec 10: a heartbeat is repeated after 1 and 3 s.
-        self._next_try = after_ms(now, wait_ms) if self._tries < HEARTBEAT_TRIES else None
+        # Spec 10: a heartbeat is repeated after 1, 2, 3 and 4 s; in doubt, the next one comes soon.
+        repeats = self._tries < HEARTBEAT_TRIES and not self.is_doubted
+        self._next_try = after_ms(now, self._settings.retry_ms) if repeats else None
 
-    def _doubt(self) -> None:
+    def _doubt(self, now: Instant) -> None:
         self._state = _State.DOUBTED
+        self._probes_count = 0
+        self._next_try = None
+        self._next_heartbeat = after_ms(now, self._beat_ms())
         self._context.emit(LeaseDoubted())
         self._want()
 

@@ -2,14 +2,16 @@
 
 A datagram passes the cheap checks, then gets a stored answer or waits for its signature check in a batch. Only verified
 packets change state. All changes of one event-loop iteration form one commit, one commit at a time. An answer is sent
-after the commit that it depends on. Spec: lprp 4 to 8.
+after the commit that it depends on. While the store refuses, the host keeps what it has verified, is silent, and asks
+again each second; senders repeat, and the checks that may wait bound what is kept (LPRP-REFUSED). Spec: lprp 4 to 8.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from waystation.core.effects import Address, Commit, Datagram, Effect, Verify, make_send_to
+from waystation.core.commits import Commits
+from waystation.core.effects import Address, Datagram, Effect, Verify, make_send_to
 from waystation.core.facts import Fact
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
@@ -125,7 +127,9 @@ class LprpRelay:
         """Packets between their arrival and their answer; a copy that arrives meanwhile changes nothing."""
         self._to_pump: dict[int, Tenant] = {}
         self._promises: list[Promise] = []
-        self._committing: list[Promise] | None = None
+        self._committing: list[Promise] = []
+        """The answers that wait for the commit under way, or for one that was refused."""
+        self._commits = Commits()
         self._tickets = 0
         self._wall_offset_us = 0
         self._retiring = False
@@ -173,10 +177,15 @@ class LprpRelay:
 
     def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
         """Take the report of a commit: send the answers that waited for it."""
-        promises, self._committing = self._committing, None
-        assert promises is not None
+        self._commits.committed()
+        promises, self._committing = self._committing, []
         for promise in promises:
             self._keep_promise(promise, now)
+
+    def not_committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
+        """Take the report that the store refused: nothing is answered, and all of it is asked for again."""
+        # The tenants, mail and times in memory stay, as if the commit were still under way: nothing was said of them.
+        self._commits.not_committed(now)
 
     def wake(self, now: Instant) -> None:
         """End leases, send mail again, and drop old challenges."""
@@ -184,6 +193,7 @@ class LprpRelay:
             self._relaying.drop(tenant)
         self._delivery.wake(now)
         self._challenges.expire(now)
+        self._commits.wake(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
@@ -191,7 +201,7 @@ class LprpRelay:
         end_at = self._at_wall(end_ms) if end_ms is not None else None
         forgetting = self._tenants.next_forgetting()
         forget_at = max(self._at_wall(forgetting[0]), forgetting[1]) if forgetting is not None else None
-        times = (end_at, forget_at, self._delivery.deadline(), self._challenges.next_expiry())
+        times = (end_at, forget_at, self._delivery.deadline(), self._challenges.next_expiry(), self._commits.again_at)
         return min((at for at in times if at is not None), default=None)
 
     def take(self) -> list[Effect]:
@@ -201,10 +211,12 @@ class LprpRelay:
             self._asked[self._tickets], self._gathered = self._gathered, []
             checks = tuple([arrival.check() for arrival in self._asked[self._tickets]])
             self._effects.append(Verify(self._tickets, checks))
-        if self._committing is None and (self._promises or self._ledger.is_dirty):  # LPRP-COMMIT: one at a time
+        must_commit = self._promises or self._ledger.is_dirty or self._commits.is_refused
+        if must_commit and self._commits.may_begin:  # LPRP-COMMIT: one at a time
             self._tickets += 1
-            self._committing, self._promises = self._promises, []
-            self._effects.append(Commit(self._tickets, self._ledger.changes()))
+            self._committing += self._promises
+            self._promises = []
+            self._effects.append(self._commits.begin(self._tickets, self._ledger.changes()))
         effects, self._effects = self._effects + self._refused.take(), []
         return effects
 
@@ -217,7 +229,7 @@ class LprpRelay:
     def settled(self) -> bool:
         """Return whether every received packet has its answer."""
         waits = self._gathered or self._asked or self._promises or self._ledger.is_dirty
-        return not waits and self._committing is None
+        return not waits and self._commits.is_settled
 
     def shut(self, now: Instant) -> None:
         """Do nothing: there is no connection to close, and mail waits on disk."""
@@ -414,7 +426,7 @@ class LprpRelay:
 
     def _waits_for_disk(self, tenant: Tenant | None) -> bool:
         """Return whether an answer must wait: changes of a tenant's packets are not on disk yet."""
-        return tenant is not None and (self._committing is not None or self._ledger.is_dirty)
+        return tenant is not None and (self._ledger.is_dirty or not self._commits.is_settled)
 
     def _reply(self, reply: Reply, arrival: Arrival, tenant: Tenant | None, now: Instant, wall_ms: int) -> bool:
         """Sign an answer and send it, or promise it for after the commit; return whether it was promised."""

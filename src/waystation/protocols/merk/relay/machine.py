@@ -14,7 +14,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from waystation.core.effects import Commit, Effect, Peer
+from waystation.core.commits import Commits
+from waystation.core.effects import Effect, Peer
 from waystation.core.facts import MeshLinkEnded
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant, after_ms
@@ -120,6 +121,7 @@ class MerkRelay:
         )
         self._sweep_at: Instant | None = None
         self._tickets = 0
+        self._commits = Commits()
         self._retiring = False
         self._on_info: Mapping[type, Callable[[Session, Any, Instant], None]] = {
             RequestServers: self._on_request_servers,
@@ -229,8 +231,13 @@ class MerkRelay:
             self._outbox.on_drained(session)
             self._routing.release(session, now)
 
-    def committed(self, ticket: int, now: Instant) -> None:
+    def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
         """The table of nodes is on disk; nobody waits for that."""
+        self._commits.committed()
+
+    def not_committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - as above
+        """The table of nodes is not on disk: it is asked for again a second later; nobody waits for that."""
+        self._commits.not_committed(now)
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Refuse an answer that nobody asked for; see ``Machine.verified``."""
@@ -251,6 +258,7 @@ class MerkRelay:
             left = self._routing.sweep(now)
             self._sweep_at = after_ms(now, SWEEP_MS) if left or len(self._sessions) else None
         self._close_doomed(now)
+        self._commits.wake(now)
         if not self._retiring:
             for dial in self._mesh.dials(now):
                 self._outbox.add(dial)
@@ -258,6 +266,7 @@ class MerkRelay:
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
         times = [self._sessions.alarms.next_at(), self._routing.deadline(), self._keys.deadline(), self._sweep_at]
+        times.append(self._commits.again_at)
         if self._outbox.doomed:
             times.append(Instant(0))
         if not self._retiring:
@@ -267,10 +276,9 @@ class MerkRelay:
     def take(self) -> list[Effect]:
         """Return and forget the effects gathered since the last call, in their order."""
         # The table of nodes is durable, but no answer waits for it.
-        changes = self._mesh.take_changes()
-        if changes:
+        if self._commits.may_begin and (self._mesh.has_changed or self._commits.is_refused):
             self._tickets += 1
-            self._outbox.add(Commit(self._tickets, changes))
+            self._outbox.add(self._commits.begin(self._tickets, self._mesh.take_changes()))
         return self._outbox.take()
 
     # Commands

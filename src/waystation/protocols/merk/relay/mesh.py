@@ -153,6 +153,11 @@ class Mesh:
         """Return how many addresses other nodes have named, in this life or the last."""
         return sum(not address.configured for address in self._addresses.values())
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are changes for the peer table."""
+        return bool(self._changes)
+
     def take_changes(self) -> tuple[Change, ...]:
         """Return and forget changes for the peer table."""
         changes, self._changes = tuple(self._changes), []

@@ -31,6 +31,7 @@ from waystation.core.machine import AsksNothing, IgnoresPressure
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
 from waystation.protocols.strata.client.auth import AUTH_ATTEMPTS_MAX, Authentication
+from waystation.protocols.strata.client.bad_packets import BadPackets
 from waystation.protocols.strata.client.events import (
     Authenticated,
     AuthFailed,
@@ -106,7 +107,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
             deliver_unverified: Deliver packets of authors whom ``keys_of`` does not know, with ``verified`` false,
                 instead of dropping them. Neither is a violation.
             unsolicited: Take packets that belong to no subscription (D29).
-            close_on_violation: Ask to close at the first violation of a connection.
+            close_on_violation: Ask to close at the first bad packet, and at the twentieth of a later connection.
         """
         self._rng = rng
         self._key_pair = key_pair
@@ -128,6 +129,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
         self._readings: dict[str, Reading] = {}
         self._by_number: dict[int, Reading] = {}
         self._seen = SeenPackets()
+        self._bad = BadPackets()
         self._effects: list[Effect] = []
         self._events: list[Event] = []
         self._publishing = Publishing(rng, self._send, self._events, self._alarms, self._next_number)
@@ -146,6 +148,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
         self._state = _State.ANONYMOUS
         self._peer = peer
         self._faults = 0
+        self._bad.begin()
         self._auth.begin()
         if self._key_pair is None:
             self._release(now)
@@ -363,29 +366,26 @@ class StrataClient(AsksNothing, IgnoresPressure):
         if received_at is None:
             self._on_fault("received_at")
             return
-        filters = reading.filters if reading is not None else None
+        filters, number = (reading.filters, reading.number) if reading is not None else (None, 0)
         wall_s = (now + self._wall_offset_us) // MICROSECONDS_PER_SECOND
         inspected = inspect_packet(body, filters, received_at, wall_s, self._keys_of)
-        if isinstance(inspected, Fault):
-            self._on_bad_packet(inspected)
-            return
-        number = reading.number if reading is not None else 0
-        new = self._seen.is_new(number, inspected.packet.packet_id)
+        new = not isinstance(inspected, Fault) and self._seen.is_new(number, inspected.packet.packet_id)
         cursor = text_in(body, "cursor", CURSOR_MAX) or None
         if reading is not None:
+            # STRATA-BAD: the position moves past a bad packet too, or every connection would end at it.
             reading.took(received_at, cursor, wall_s, now, new=new)
-        if new and (inspected.verified or self._deliver_unverified or self._keys_of is None):
+        if isinstance(inspected, Fault):
+            self._on_bad_packet(inspected, body)
+        elif new and (inspected.verified or self._deliver_unverified or self._keys_of is None):
             packet, origin_type, downgrade, verified = inspected
-            self._events.append(
-                PacketArrived(subscription_id, packet, received_at, cursor, origin_type, downgrade, verified)
-            )
+            arrived = PacketArrived(subscription_id, packet, received_at, cursor, origin_type, downgrade, verified)
+            self._events.append(arrived)
 
-    def _on_bad_packet(self, fault: Fault) -> None:
-        if not fault.blame:
-            return
-        self._events.append(Violation(fault.reason, fault.detail, fault.packet_id))
-        if self._close_on_violation:
-            self._close(ClientEnd[fault.reason.upper()])
+    def _on_bad_packet(self, fault: Fault, body: dict[str, Any]) -> None:
+        if fault.blame and self._bad.is_new(body.get("packet")):
+            self._events.append(Violation(fault.reason, fault.detail, fault.packet_id))
+            if self._close_on_violation and self._bad.ends_connection():
+                self._close(ClientEnd[fault.reason.upper()])
 
     # Subscriptions
 

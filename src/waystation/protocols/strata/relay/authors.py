@@ -94,6 +94,11 @@ class Authors:
         """Forget a pending packet that is in the store."""
         self._pending.pop(packet_id, None)
 
+    def not_committed(self, row: PacketRow) -> None:
+        """Undo a pending key event that the store refused."""
+        if self._pending.pop(row.packet_id, None) is not None:
+            self.directory.forget(row.author_id)
+
 
 def _signers_of(did: str) -> bytes:
     return did.encode() + b"\0"  # no DID holds a zero

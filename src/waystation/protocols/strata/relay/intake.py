@@ -2,8 +2,9 @@
 
 ``offer`` does the cheap checks and returns a verdict, or None for a packet that must wait for its signature. ``checks``
 returns the waiting signatures as one ``Verify``; ``answered`` takes the answers in order of arrival. ``rows`` returns
-accepted packets as one ``Commit``; ``committed`` then returns their verdicts. The first failed check decides, in the
-order of specs/strata.md 6. At most two ``Verify`` are in flight, so batches grow when the node is busy.
+accepted packets as one ``Commit``; ``committed`` or ``not_committed`` then returns their verdicts. The first failed
+check decides, in the order of specs/strata.md 6. At most two ``Verify`` are in flight, so batches grow when the node is
+busy.
 
 A packet that waits for its commit counts as known: its copies wait for the same commit and are then duplicates.
 
@@ -26,7 +27,7 @@ from waystation.protocols.strata.keys.keyring import Keyring, candidates, check_
 from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.packet import Packet, mark_of, read_packet
 from waystation.protocols.strata.provenance import Downgrade, assess
-from waystation.protocols.strata.refusals import Code, Refusal, RefusedError
+from waystation.protocols.strata.refusals import NOT_STORED, Code, Refusal, RefusedError
 from waystation.protocols.strata.relay.authors import KEY_EVENT_TYPES, Authors
 from waystation.protocols.strata.relay.policy import Policy, Throttle, never_waits
 from waystation.protocols.strata.relay.software_keys import ClientKeys
@@ -230,7 +231,7 @@ class Intake:
             return None
         # In the order of arrival, so that a KEY_EVENT is decided before the packets after it in the batch.
         batch = [self._unchecked.popleft() for _ in range(min(len(self._unchecked), CHECKS_PER_VERIFY_MAX))]
-        ticket = self._ticket()
+        ticket = self.new_ticket()
         self._checking[ticket] = batch
         return Verify(ticket, tuple([_check_of(candidate) for candidate in batch]))
 
@@ -254,18 +255,14 @@ class Intake:
                 decided.append((candidate, verdict))
         return decided
 
-    def rows(self, also: Sequence[Change] = ()) -> Commit | None:
-        """Return everything accepted since the last call as one group, or None when there is nothing.
-
-        Args:
-            also: Changes that belong to the same group, after the packets.
-        """
-        if not self._accepted and not self._changes and not also:
+    def rows(self) -> Commit | None:
+        """Return everything accepted since the last call as one group, or None when there is nothing."""
+        if not self._accepted and not self._changes:
             return None
-        ticket = self._ticket()
+        ticket = self.new_ticket()
         self._committing[ticket], self._accepted = self._accepted, []
         changes, self._changes = self._changes, []
-        return Commit(ticket, (*changes, *also))
+        return Commit(ticket, tuple(changes))
 
     def committed(self, ticket: int) -> list[tuple[Candidate, Verdict]]:
         """Return the verdicts of committed packets, in the order of acceptance."""
@@ -282,6 +279,26 @@ class Intake:
             self._authors.committed(row.packet_id)
             self._clients.committed(row)
             verdicts.append((candidate, Verdict(row=row)))
+        return verdicts
+
+    def not_committed(self, ticket: int) -> list[tuple[Candidate, Verdict]]:
+        """Forget the packets of a commit that the store refused, and those accepted since; return their verdicts.
+
+        A packet accepted since may repeat one of them, or be signed by a key that one of them added.
+        """
+        refused, self._accepted = self._committing.pop(ticket) + self._accepted, []
+        self._changes = []
+        verdicts = []
+        for candidate, row in refused:
+            if isinstance(row, PacketRow):
+                # Numbers are not used twice: one that is missing is as if its packet had been dropped.
+                self._pending_ids.discard(row.packet_id)
+                self._pending_marks.pop(row.mark, None)
+                self._authors.not_committed(row)
+                self._trust.forget(row.author_id)
+            # Spec 11: our trouble, not the publisher's: the same packet may be published again (STRATA-REFUSED).
+            verdict = row if isinstance(row, Verdict) and row.refusal is not None else Verdict(NOT_STORED)
+            verdicts.append((candidate, verdict))
         return verdicts
 
     # Checks
@@ -429,7 +446,8 @@ class Intake:
             self._changes.append(LowerWitness(stored.packet_id, received_at))
         return Verdict(duplicate=True)
 
-    def _ticket(self) -> int:
+    def new_ticket(self) -> int:
+        """Return a number for a ``Commit`` or ``Verify`` of this relay."""
         self._next_ticket += 1
         return self._next_ticket
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from waystation.core.answers import HttpAnswer
+from waystation.core.commits import Commits
 from waystation.core.dids import encode_did, identity_of, key_of_did
 from waystation.core.effects import Effect, Peer
 from waystation.core.facts import PeerIdentified, SubscriptionEnded, SubscriptionOpened
@@ -132,6 +133,9 @@ class StrataRelay:
         self._membership = Membership(frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}, admits, access)
         upstreams = read_upstreams(settings.upstreams)
         self._replication = Replication(upstreams, key_pair, store, rng, self._offer, in_force, settings.max_backfill_s)
+        self._chores = Commits()
+        """Writes what retention and replication change."""
+        self._chores_ticket = 0
         self._wall_offset = self._wall_s = 0
         self._retiring = False
 
@@ -218,6 +222,9 @@ class StrataRelay:
     def committed(self, ticket: int, now: Instant) -> None:
         """Packets are on the disk: answer their publishers, then serve their subscribers."""
         wall_s = self._tick(now)
+        if ticket == self._chores_ticket:
+            self._chores.committed()
+            return
         verdicts = self._intake.committed(ticket)
         for candidate, verdict in verdicts:
             self._report_verdict(candidate, verdict, now)
@@ -227,13 +234,24 @@ class StrataRelay:
                 self._delivery.publish(verdict.row, wall_s)
                 self._retention.stored(verdict.row, wall_s)
 
+    def not_committed(self, ticket: int, now: Instant) -> None:
+        """The store refused: packets are refused with ``NOT_STORED``; retention and cursors are asked for again."""
+        self._tick(now)
+        if ticket == self._chores_ticket:
+            self._chores.not_committed(now)
+            return
+        for candidate, verdict in self._intake.not_committed(ticket):
+            self._report_verdict(candidate, verdict, now)
+
     def wake(self, now: Instant) -> None:
         """Close readers that take nothing, and run the retention, replication and announcements that are due."""
         for session in list(self._outbox.congested):
             if now >= after_ms(session.progress_at, SILENT_READER_MS):
                 self._close(session, End.NOT_READING, now)
         wall_s = self._tick(now)
-        self._retention.wake(now, wall_s)
+        self._chores.wake(now)
+        if not self._chores.is_refused:
+            self._retention.wake(now, wall_s)
         self._replication.wake(now, wall_s)
         descriptor = self._announcer.due(now, wall_s)
         if descriptor is not None:
@@ -246,16 +264,24 @@ class StrataRelay:
         if self._delivery.has_readers:
             due.append(Instant(0))
         upstream = self._replication.deadlines()
-        return min([*due, *upstream, self._announcer.look_at, *self._retention.deadlines()])
+        again_at = self._chores.again_at
+        retention = self._retention.deadlines() if again_at is None else [again_at]
+        return min([*due, *upstream, self._announcer.look_at, *retention])
 
     def take(self) -> list[Effect]:
         """Return and forget the effects gathered since the last call, in their order."""
         self._delivery.pump(self._wall_s)
         while (verify := self._intake.checks()) is not None:
             self._outbox.add(verify)
-        commit = self._intake.rows([*self._retention.changes(), *self._replication.changes()])
+        commit = self._intake.rows()
         if commit is not None:
             self._outbox.add(commit)
+        # Behind the packets: a cursor is never on disk ahead of what it stands for (STRATA-REPLICA).
+        if self._chores.may_begin:
+            changes = [*self._retention.changes(), *self._replication.changes()]
+            if changes or self._chores.is_refused:
+                self._chores_ticket = self._intake.new_ticket()
+                self._outbox.add(self._chores.begin(self._chores_ticket, changes))
         return self._outbox.take() + self._replication.take()
 
     # Commands

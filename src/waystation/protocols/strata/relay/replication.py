@@ -44,7 +44,7 @@ from waystation.protocols.strata.client.events import (
 from waystation.protocols.strata.client.machine import StrataClient
 from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.messages import Filters
-from waystation.protocols.strata.refusals import Code, End
+from waystation.protocols.strata.refusals import NOT_STORED, Code, End
 from waystation.protocols.strata.relay.intake import Candidate, Verdict
 from waystation.protocols.strata.relay.upstream_score import INCIDENTS, Report, UpstreamScore, UpstreamView
 from waystation.protocols.strata.session import REPLICATE, SUBSCRIBE
@@ -185,6 +185,13 @@ class Replica:
     def lose_subscription(self) -> None:
         """Subscribe anew on the next connection, from the stored cursor."""
         self._subscribed = False
+
+    def rewind(self) -> None:
+        """Read on the next connection everything again that has no verdict, because a packet could not be stored."""
+        self.places.clear()
+        self.bytes_under_way = 0
+        self._subscribed = False
+        self.trouble = "our own store took a packet of it not"
 
     def lose_cursor(self) -> None:
         """Read by time from the next connection on: everything that may have come since, and would be accepted."""
@@ -334,8 +341,14 @@ class Replication:
     def on_verdict(self, place: Place, verdict: Verdict, wall_s: int, now: Instant) -> None:
         """Take the verdict on a packet of an upstream."""
         replica = place.replica
-        replica.decided(place)
         refusal = verdict.refusal
+        if refusal is NOT_STORED:
+            # The cursor must not pass what we could not store: everything after it is read again (STRATA-REFUSED).
+            replica.rewind()
+            if replica.peer is not None:
+                self._close(replica, End.NOT_STORED, now, wall_s)
+            return
+        replica.decided(place)
         if refusal is not None and refusal.code is Code.INVALID_SIGNATURE and refusal.detail in _TAMPERED:
             self._violated(replica, Incident.BAD_SIGNATURE, now, wall_s)
         if replica.held and replica.peer is not None and replica.may_resume():

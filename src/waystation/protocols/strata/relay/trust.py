@@ -76,6 +76,10 @@ class TrustBudget:
         if len(times) > EDGES_REMEMBERED_MAX:
             del times[0]
 
+    def forget(self, author_id: str) -> None:
+        """Count an author anew from the store: an edge that was accepted could not be stored."""
+        self._drawn.pop(author_id, None)
+
     def _times(self, author_id: str, *, strong: bool) -> _Times:
         """Return when edges of this strength were received, the oldest first."""
         drawn = self._drawn.get(author_id)

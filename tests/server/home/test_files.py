@@ -1,4 +1,4 @@
-"""Laws of server.home."""
+"""Laws of server.home.files."""
 
 import contextlib
 import datetime
@@ -8,14 +8,15 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.signing import KeyPair
-from waystation.server import home as home_module
 from waystation.server.home import Home, certificate_names, local_names
+from waystation.server.home import files as home_module
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)  # a Sunday; weeks turn on Thursdays
 NAMES = ["localhost", "127.0.0.1"]
@@ -333,3 +334,16 @@ def test_what_names_no_host_is_refused(name):
     """A name that no certificate can hold, or no client would ask for, is a sentence and not a useless certificate."""
     with pytest.raises(LocalError, match="neither a DNS name nor an IP address"):
         certificate_names([name])
+
+
+def test_folder_that_may_not_be_entered_is_a_sentence(tmp_path, monkeypatch):
+    """A home inside another user's folder is refused with its path and code 4, not with a traceback."""
+
+    def denied(_path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    for ask in (Home.make_folder, Home.ensure):
+        with pytest.raises(HostError, match=r"cannot make the folder .*: Permission denied") as caught:
+            ask(Home(tmp_path / "home"))
+        assert caught.value.exit_code == 4

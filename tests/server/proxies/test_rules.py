@@ -1,4 +1,4 @@
-"""Laws of server.proxy_rules: behind a trusted proxy each client has its own limits, and a ban bans one."""
+"""Laws of server.proxies.rules: behind a trusted proxy each client has its own limits, and a ban bans one."""
 
 import asyncio
 import contextlib
@@ -171,7 +171,7 @@ def test_header_of_a_proxy_that_is_missing_is_counted_and_named(tmp_path):
     assert refusals == {("merk", "proxy_header"): 1}
     assert len(troubles) == 1
     assert troubles[0].startswith("merk ")
-    assert [line["proxy"] for line in logged if line["event"] == "proxy.refused"] == ["127.0.0.1"]
+    assert [line["proxy"] for line in logged if line["event"] == "proxy.fault"] == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize(

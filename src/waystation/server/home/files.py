@@ -1,4 +1,4 @@
-"""The node's home: one folder with its key, certificates, store and journal.
+"""Files of the node's home, which is one folder.
 
 ::
 
@@ -9,6 +9,7 @@
       store.sqlite   durable records
       journal/       segments for the pipeline
       archive/       stored packets for the pipeline
+      home.json      0600  what the home remembers of itself (``server.home.mark``)
       admin.token    0600  required by the admin port; `waystation admin rotate` makes a new one
       admin.sock     0600  the admin port for programs of this user, while the node runs
       running.json   0600  process, version and addresses of the node, while it runs
@@ -46,6 +47,7 @@ __all__ = [
     "ReferenceKey",
     "TlsFiles",
     "certificate_names",
+    "host_errors",
     "local_names",
     "write_whole",
 ]
@@ -107,18 +109,17 @@ class Home:
             now: Aware UTC time at which certificates begin; the host's clock when None.
             names: DNS names and addresses the certificate is for; ``local_names()`` when empty.
         """
-        made: list[Path] = []
-        for folder in (self.path, self.journal_path, self.archive_path):
-            if not folder.is_dir():
-                with _host(f"cannot make the folder {folder}"):
-                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                made.append(folder)
+        made = [each for each in (self.path, self.journal_path, self.archive_path) if _make_folder(each)]
         if not self.key_path.exists() and self._make_key():
             made.append(self.key_path)
         if not (self.cert_path.exists() and self.tls_key_path.exists()):
             self._make_certificates(now or datetime.datetime.now(datetime.UTC), names or local_names())
             made += [self.ca_path, self.ca_key_path, self.cert_path, self.tls_key_path]
         return made
+
+    def make_folder(self) -> None:
+        """Make the home's folder alone, if it is missing, so that it can be locked."""
+        _make_folder(self.path)
 
     def key_pair(self) -> KeyPair:
         """Return the node's key; ``ensure`` makes it.
@@ -148,7 +149,7 @@ class Home:
                 return kept
         fresh = ReferenceKey(week, secrets.token_bytes(REFERENCE_KEY_BYTES))
         text = json.dumps({"week": fresh.week, "key": fresh.key.hex()}) + "\n"
-        with _host(f"cannot write {self.references_path}"):
+        with host_errors(f"cannot write {self.references_path}"):
             write_whole(self.references_path, text.encode())
         return fresh
 
@@ -176,7 +177,7 @@ class Home:
             HostError: The disk refused; the old one stays.
         """
         fresh = secrets.token_urlsafe(_TOKEN_BYTES)
-        with _host(f"cannot write {self.token_path}"):
+        with host_errors(f"cannot write {self.token_path}"):
             write_whole(self.token_path, f"{fresh}\n".encode())
         return fresh
 
@@ -187,7 +188,7 @@ class Home:
         Raises:
             HostError: Another node holds it, also a second later (exit code 1).
         """
-        with _host(f"cannot open {self.lock_path}"):
+        with host_errors(f"cannot open {self.lock_path}"):
             descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._take_lock(descriptor)
@@ -199,7 +200,7 @@ class Home:
         """Return the process id of the node that runs on this home, or None; 0 when it did not say."""
         if not self.lock_path.exists():
             return None
-        with _host(f"cannot open {self.lock_path}"):
+        with host_errors(f"cannot open {self.lock_path}"):
             descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CLOEXEC)
         try:
             return None if _locks(descriptor) else _pid_in(descriptor)
@@ -219,7 +220,7 @@ class Home:
     def _make_key(self) -> bool:
         """Make node.key unless another process just did; an existing key is never written over."""
         text = secrets.token_bytes(SEED_BYTES).hex() + "\n"
-        with _host(f"cannot write {self.key_path}"):
+        with host_errors(f"cannot write {self.key_path}"):
             temporary = _write_temporary(self.key_path, text.encode())
             try:
                 os.link(temporary, self.key_path)
@@ -232,7 +233,7 @@ class Home:
 
     def _make_certificates(self, now: datetime.datetime, names: Sequence[str]) -> None:
         fresh = make_local_certificates(names, now)
-        with _host(f"cannot write certificates into {self.tls_path}"):
+        with host_errors(f"cannot write certificates into {self.tls_path}"):
             folder = Path(tempfile.mkdtemp(prefix=".tls.", dir=self.path))
             try:
                 for path, pem, mode in (
@@ -258,7 +259,7 @@ class Home:
             _sync_folder(self.path)
 
     def _read_secret(self, path: Path) -> str:
-        with _host(f"cannot read {path}"):
+        with host_errors(f"cannot read {path}"):
             _check_private(path)
             return path.read_text(encoding="ascii", errors="replace")
 
@@ -277,7 +278,7 @@ class Home:
                 who = f"another node (process {pid})" if pid else "another node"
                 raise HostError(f"{who} runs on the home {self.path}; stop it, or give this one a --home of its own")
             time.sleep(_LOCK_RETRY_S)
-        with _host(f"cannot write {self.lock_path}"):
+        with host_errors(f"cannot write {self.lock_path}"):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
 
@@ -305,7 +306,8 @@ def certificate_names(given: Sequence[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _host(what: str) -> Iterator[None]:
+def host_errors(what: str) -> Iterator[None]:
+    """Turn an OSError into a HostError: what was tried and the reason, exit code 4 for permissions and else 1."""
     try:
         yield
     except OSError as error:
@@ -313,6 +315,15 @@ def _host(what: str) -> Iterator[None]:
         raise HostError(
             f"{what}: {error.strerror or error}", exit_code=_PERMISSION_EXIT_CODE if denied else 1
         ) from error
+
+
+def _make_folder(path: Path) -> bool:
+    """Make a folder for its owner only; return False when it is there."""
+    with host_errors(f"cannot make the folder {path}"):
+        if path.is_dir():
+            return False
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return True
 
 
 def _check_private(path: Path) -> None:

@@ -6,11 +6,13 @@ bytes: a client behind a proxy that only passes TCP on could send a header itsel
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from waystation.core.network_set import parse_network
 from waystation.server.config.settings import NodeSettings
+from waystation.server.proxies.faults import ProxyFaults
 from waystation.transport.listen import BehindProxies, Unnamed
-from waystation.transport.proxies import Proxies
+from waystation.transport.proxies import Proxies, ProxyFault
 
 __all__ = ["ProxyRules"]
 
@@ -18,8 +20,9 @@ __all__ = ["ProxyRules"]
 class ProxyRules:
     """Which proxies are trusted now, and on which listeners their connections begin with a header."""
 
-    def __init__(self, settings: NodeSettings) -> None:
-        """Begin with checked settings."""
+    def __init__(self, settings: NodeSettings, faults: ProxyFaults | None = None) -> None:
+        """Begin with checked settings; ``faults`` gets what proxies do wrong."""
+        self._faults = faults
         self.use(settings)
 
     def use(self, settings: NodeSettings) -> None:
@@ -28,21 +31,26 @@ class ProxyRules:
         self._with_header = frozenset(settings.proxy_protocol)
 
     def before(
-        self,
-        names: Collection[str],
-        refuse: Callable[[str], None],
-        arrive: Callable[[str], Unnamed | None] | None = None,
+        self, protocol: str, names: Collection[str], arrive: Callable[[str], Unnamed | None] | None = None
     ) -> BehindProxies:
         """Return what a listener needs.
 
         Args:
+            protocol: Whose listener it is; "admin" for the admin port.
             names: Of the settings that name its address, such as "bhumi.tls".
-            refuse: As in ``BehindProxies``.
-            arrive: As there; None for a listener that reads no requests.
+            arrive: As in ``BehindProxies``; None for a listener that reads no requests.
         """
         return BehindProxies(
             trusted=lambda: self.trusted,
             has_header=lambda: not self._with_header.isdisjoint(names),
             arrive=arrive,
-            refuse=refuse,
+            report=self.reporter(protocol),
         )
+
+    def reporter(self, protocol: str) -> Callable[[str, ProxyFault], None]:
+        """Return what a listener of a protocol calls for each fault of a connection."""
+        return partial(self._report, protocol)
+
+    def _report(self, protocol: str, host: str, fault: ProxyFault) -> None:
+        if self._faults is not None:
+            self._faults.note(protocol, host, fault, is_trusted=self.trusted.trusts(host))

@@ -1,0 +1,1 @@
+"""Long tests of Bhumi with real processes."""

@@ -1,0 +1,49 @@
+"""A Bhumi device that answers and a sender that asks it, over TLS."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import waystation
+from soak.load import Load
+from tools.served import ServedNode
+from waystation.sdk.bhumi import BhumiClient, Disconnected, Listening, PeerRecord, Request
+from waystation.sdk.outcome import Sent
+
+__all__ = ["BhumiLoad"]
+
+
+class BhumiLoad(Load):
+    """Requests to one device; an answer is the acknowledgement."""
+
+    protocol = "bhumi"
+
+    async def open(self, node: ServedNode) -> None:
+        """Open both, and pair them."""
+        self._listening = asyncio.Event()
+        url = f"tls://{node.address_of('bhumi').partition('://')[2]}"
+        tls = waystation.tls(node.home / "tls" / "ca.pem")
+        stack: AsyncExitStack = self._stack
+        device = await stack.enter_async_context(
+            waystation.bhumi.open(self.folder / "device", url, tls=tls, on_event=self._on_event)
+        )
+        self._sender: BhumiClient = await stack.enter_async_context(
+            waystation.bhumi.open(self.folder / "sender", url, tls=tls)
+        )
+        self.receive(device.serve(self._answer))
+        await self._listening.wait()
+        self._peer: PeerRecord = await self._sender.accept(device.invite("sender"), alias="device")
+
+    async def send(self, serial: str) -> Sent[Any]:
+        """Ask the device."""
+        return await self._sender.send(self._peer, serial)
+
+    async def _answer(self, request: Request) -> str:
+        self._ledger.arrive(request.text)
+        return "answer"
+
+    def _on_event(self, event: object) -> None:
+        if isinstance(event, Listening):
+            self._listening.set()
+        elif isinstance(event, Disconnected):
+            self._ledger.disconnect(self.protocol)

@@ -1,0 +1,247 @@
+"""The faults: each begins, lasts for a while, and ends; what it does to the node is undone by its end."""
+
+import errno
+import random
+import shutil
+import signal
+import socket
+import sqlite3
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from typing import ClassVar, Final
+
+from soak.faults.node import FaultyNode
+from soak.shims.power_cut import SHARES, cut_power
+from soak.shims.preload import Word
+
+__all__ = ["FAULTS", "Fault"]
+
+HOUR_US: Final = 3_600_000_000
+DAY_US: Final = 24 * HOUR_US
+
+
+class Fault(ABC):
+    """Something that goes wrong with a node from ``begin`` to ``end``; both may block for seconds."""
+
+    name: ClassVar[str]
+    what: ClassVar[str]
+    """For people who operate a node."""
+    lasts_s: ClassVar[tuple[float, float]]
+    """Least and most seconds between begin and end."""
+    stops_node: ClassVar[bool] = False
+    """Whether the node ends by it, and nobody wonders."""
+
+    def __init__(self, node: FaultyNode) -> None:
+        """Choose a node."""
+        self._node = node
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Let it go wrong."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Mend what is wrong."""
+
+    def draw_s(self, rng: random.Random) -> float:
+        """Return how long it lasts this time."""
+        return rng.uniform(*self.lasts_s)
+
+
+class Kill(Fault):
+    """SIGKILL, and a start."""
+
+    name = "kill"
+    stops_node = True
+    what = "the process is killed and started again"
+    lasts_s = (0.0, 3.0)
+
+    def begin(self) -> None:
+        self._node.kill()
+
+    def end(self) -> None:
+        self._node.start()
+
+
+class PowerCut(Kill):
+    """SIGKILL, the loss of what was not synced, and a start."""
+
+    name = "power-cut"
+    what = "the power is cut: what was not synced is lost"
+
+    def begin(self) -> None:
+        super().begin()
+        rng = random.Random(self._node.starts_count)
+        cut_power(self._node.home, self._node.shims.synced, rng, rng.choice(SHARES))
+
+
+class Stop(Fault):
+    """SIGSTOP, and SIGCONT."""
+
+    name = "stop"
+    what = "the process stands still (SIGSTOP, a suspended machine)"
+    lasts_s = (3.0, 15.0)
+
+    def begin(self) -> None:
+        self._node.signal(signal.SIGSTOP)
+
+    def end(self) -> None:
+        self._node.signal(signal.SIGCONT)
+
+
+class Lock(Fault):
+    """Another process writes to the store and does not come to an end."""
+
+    name = "lock"
+    what = "another program holds the lock of the store"
+    lasts_s = (10.0, 10.0)
+
+    def begin(self) -> None:
+        self._other = sqlite3.connect(self._node.store, isolation_level=None, timeout=20, check_same_thread=False)
+        self._other.execute("BEGIN IMMEDIATE")
+
+    def end(self) -> None:
+        self._other.execute("ROLLBACK")
+        self._other.close()
+
+
+class _Words(Fault):
+    """Sets words of the shims, and 0 in the end."""
+
+    words: ClassVar[dict[Word, int]]
+
+    def begin(self) -> None:
+        for word, value in self.words.items():
+            self._node.shims[word] = value
+
+    def end(self) -> None:
+        for word in self.words:
+            self._node.shims[word] = 0
+
+
+class Full(_Words):
+    """ENOSPC, and no free space."""
+
+    name = "full"
+    what = "the disk is full"
+    lasts_s = (5.0, 10.0)
+    words: ClassVar = {Word.FULL: 1}
+
+
+class FailingSync(_Words):
+    """One fsync fails."""
+
+    name = "failing-sync"
+    what = "one fsync fails (EIO)"
+    lasts_s = (3.0, 3.0)
+    words: ClassVar = {Word.FSYNC_FAILS: 1}
+
+
+class FailingWrites(_Words):
+    """One write in 50 fails."""
+
+    name = "failing-writes"
+    what = "one write in 50 fails (EIO)"
+    lasts_s = (5.0, 10.0)
+    words: ClassVar = {Word.WRITE_ERRNO: errno.EIO, Word.WRITE_ONE_IN: 50}
+
+
+class FailingReads(_Words):
+    """Every read fails."""
+
+    name = "failing-reads"
+    what = "every read of the disk fails (EIO)"
+    lasts_s = (6.0, 6.0)
+    words: ClassVar = {Word.READ_ERRNO: errno.EIO}
+
+
+class SlowSync(_Words):
+    """Every fsync takes 2 s."""
+
+    name = "slow-sync"
+    what = "every fsync takes 2 s"
+    lasts_s = (8.0, 15.0)
+    words: ClassVar = {Word.FSYNC_DELAY_MS: 2_000}
+
+
+class ClockAhead(_Words):
+    """The time of day is an hour ahead, and comes back."""
+
+    name = "clock-ahead"
+    what = "the clock steps an hour ahead, and back"
+    lasts_s = (5.0, 15.0)
+    words: ClassVar = {Word.CLOCK_STEP_US: HOUR_US}
+
+
+class ClockBehind(_Words):
+    """The time of day is an hour behind, and comes back."""
+
+    name = "clock-behind"
+    what = "the clock steps an hour back, and ahead"
+    lasts_s = (5.0, 15.0)
+    words: ClassVar = {Word.CLOCK_STEP_US: -HOUR_US}
+
+
+class ClockDays(_Words):
+    """The time of day is five days ahead, and comes back."""
+
+    name = "clock-days"
+    what = "the clock steps five days ahead, and back"
+    lasts_s = (5.0, 15.0)
+    words: ClassVar = {Word.CLOCK_STEP_US: 5 * DAY_US}
+
+
+class Descriptors(Fault):
+    """Idle connections take every descriptor that the node may have."""
+
+    name = "descriptors"
+    what = "idle connections take all file descriptors"
+    lasts_s = (5.0, 10.0)
+    spare: Final = 8
+
+    def begin(self) -> None:
+        self._stack = ExitStack()
+        host, _, port = self._node.address_of("bhumi").partition("://")[2].rpartition(":")
+        self._before = self._node.limit_files(self._node.files_count() + self.spare)
+        for _ in range(4 * self.spare):  # the kernel takes them all, and the node as many as it may
+            self._stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
+
+    def end(self) -> None:
+        self._stack.close()
+        self._node.limit_files(self._before)
+
+
+class HomeMoved(Fault):
+    """The home is moved away under the node, and comes back."""
+
+    name = "home-moved"
+    what = "the home is moved away, and back"
+    lasts_s = (5.0, 5.0)
+
+    def begin(self) -> None:
+        self._away = self._node.home.with_name("away")
+        self._node.home.rename(self._away)
+
+    def end(self) -> None:
+        if self._node.home.exists():  # the node has written something there
+            shutil.rmtree(self._node.home)
+        self._away.rename(self._node.home)
+
+
+FAULTS: Final[tuple[type[Fault], ...]] = (
+    Kill,
+    PowerCut,
+    Stop,
+    Lock,
+    Full,
+    FailingSync,
+    FailingWrites,
+    FailingReads,
+    SlowSync,
+    ClockAhead,
+    ClockBehind,
+    ClockDays,
+    Descriptors,
+    HomeMoved,
+)
+"""Every fault, in the order of the table in docs/operating.md."""

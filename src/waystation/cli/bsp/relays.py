@@ -1,0 +1,66 @@
+"""The nodes that a ``waystation bsp`` command exchanges with because it was told to, or finds in its folder."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waystation.cli.bsp.peers import read_peer
+from waystation.cli.bsp.place import open_home
+from waystation.cli.local_node import local_key, local_url
+from waystation.core.errors import LocalError
+from waystation.core.ids import PublicKey
+from waystation.sdk.bsp import BspUrl
+
+__all__ = ["RelayOption", "introduced", "local_relay", "relays_of"]
+
+RelayOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--relay",
+        help="Node to exchange with, as bsp+tls://KEY@host:port; may repeat, and is a peer from then on once it has"
+        " answered. Default, when no peer has an address: the node of this folder.",
+    ),
+]
+
+
+def relays_of(texts: Iterable[str]) -> dict[PublicKey, str]:
+    """Return the addresses of nodes by their keys.
+
+    Raises:
+        LocalError: One of them is no address, or has no key in it.
+    """
+    relays = dict(map(read_peer, texts))
+    for key, url in relays.items():
+        if not url:
+            raise LocalError(f"{key.hex()} is a key alone; expected bsp+tls://KEY@host:port")
+    return relays
+
+
+def local_relay() -> dict[PublicKey, str]:
+    """Return the node of this folder, if one runs that speaks BSP."""
+    key, url = local_key(), local_url("bsp")
+    return {key: BspUrl.parse(url).place} if key is not None and url is not None else {}
+
+
+@contextlib.contextmanager
+def introduced(home: Path, relays: Mapping[PublicKey, str]) -> Iterator[set[PublicKey]]:
+    """Make nodes known to a device while they are dialled, since it connects with nobody else.
+
+    Gives a set for those that have answered: their addresses are kept. Others that were unknown are forgotten.
+    """
+    with open_home(home, makes=False) as opened:
+        names = {peer.key: peer.name for peer in opened.peers()}
+        opened.commit([opened.put_peer("", key) for key in relays if key not in names])
+    answered: set[PublicKey] = set()
+    try:
+        yield answered
+    finally:
+        with open_home(home, makes=False) as opened:
+            for key, url in relays.items():
+                if key in answered:
+                    opened.commit([opened.put_peer(names.get(key, ""), key, url)])
+                elif key not in names:
+                    opened.commit(opened.remove_peer(key))

@@ -1,0 +1,64 @@
+"""Asks for one commit at a time, and asks again for what the store refused.
+
+For a machine that keeps in memory what a refused commit was to make durable: until the store has it, nobody is told.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from waystation.core.effects import Commit
+from waystation.core.instant import Instant, after_ms
+from waystation.core.records import Change, newest
+
+__all__ = ["COMMIT_AGAIN_MS", "Commits"]
+
+COMMIT_AGAIN_MS: Final = 1_000
+"""After this long a machine asks again for changes that the store refused: as often as the node tries its disk."""
+
+
+class Commits:
+    """The commit that is under way, or that was refused."""
+
+    __slots__ = ("_changes", "again_at", "is_refused", "is_under_way")
+
+    def __init__(self) -> None:
+        """Start with nothing under way."""
+        self._changes: tuple[Change, ...] = ()
+        self.is_under_way = False
+        self.is_refused = False
+        """Whether there are changes that the store refused and that it has not been asked for again."""
+        self.again_at: Instant | None = None
+        """Until when nothing is asked for, None when something may be: a deadline of the machine."""
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether a commit may be asked for now."""
+        return not self.is_under_way and self.again_at is None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was asked for is on disk."""
+        return not self.is_under_way and not self.is_refused
+
+    def begin(self, ticket: int, changes: Sequence[Change]) -> Commit:
+        """Return the commit of these changes, after those that were refused."""
+        assert self.may_begin
+        self._changes = newest((*self._changes, *changes)) if self.is_refused else tuple(changes)
+        self.is_under_way, self.is_refused = True, False
+        return Commit(ticket, self._changes)
+
+    def committed(self) -> None:
+        """Note that the changes are on disk."""
+        assert self.is_under_way
+        self.is_under_way, self._changes = False, ()
+
+    def not_committed(self, now: Instant) -> None:
+        """Note that the store refused the changes; they are part of the next commit, ``COMMIT_AGAIN_MS`` later."""
+        assert self.is_under_way
+        self.is_under_way, self.is_refused = False, True
+        self.again_at = after_ms(now, COMMIT_AGAIN_MS)
+
+    def wake(self, now: Instant) -> None:
+        """Let a commit be asked for again once its time has come."""
+        if self.again_at is not None and self.again_at <= now:
+            self.again_at = None

@@ -1,0 +1,106 @@
+"""Keeps ``home.json`` true while a node runs: how far the store has come, and that it is in use."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from waystation.core.errors import HostError
+from waystation.core.ids import encode_id52
+from waystation.core.records import StoreState
+from waystation.server.home.files import Home
+from waystation.server.home.mark import HomeState, PreparedHome, adopt_home, store_mark, write_mark
+
+__all__ = ["FOLD_S", "MarkKeeper", "log_prepared"]
+
+FOLD_S: Final = 60.0
+"""How long the store's log may hold what its file does not: about what a copy of the file alone lacks."""
+_LOOK_S: Final = 1.0
+
+_log = structlog.get_logger("waystation.server")
+
+
+def log_prepared(home: Home, prepared: PreparedHome) -> None:
+    """Say in the log what a node begins with, where that is not what it ended with."""
+    if home.key_path in prepared.made:
+        # A warning: it may be a wrong mount or a typo, and looks like health otherwise.
+        name = encode_id52(home.key_pair().public)
+        _log.warning("home.made", key=name, home=str(home.path.resolve()))
+    elif prepared.state is HomeState.UNMARKED:
+        _log.info("home.adopted", home=str(home.path.resolve()))
+    elif prepared.state is HomeState.LOG_FOLDED:
+        _log.warning(
+            "home.log_folded",
+            store=str(home.store_path),
+            why="the node did not end in order, and its log is gone; all that was remembered is there",
+        )
+
+
+class MarkKeeper:
+    """The mark of a home whose store this process has open."""
+
+    def __init__(self, home: Home, fold: Callable[[], Awaitable[StoreState]]) -> None:
+        """Remember nothing yet.
+
+        Args:
+            home: With its key and ``store.sqlite``.
+            fold: Folds the store's log in, on the thread that writes to it, and returns the state reached.
+        """
+        self._home = home
+        self._fold = fold
+        self._file_ns = 0
+        self._folded_at = 0.0
+        self._is_behind = False
+
+    async def begin(self) -> None:
+        """Try a first write, and say in the mark that the store is in use; nothing may be acknowledged before.
+
+        Raises:
+            HostError: The store or the home takes no write.
+        """
+        await self._note()
+
+    async def watch(self) -> None:
+        """Fold the log in once a minute, and bring the mark up to date whenever the file of the store has changed.
+
+        SQLite folds a long log in by itself. After that the file is as young as the mark remembers, and the loss of the
+        log would not show; so it is looked at each second.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if time.monotonic() - self._folded_at < FOLD_S and self._written_ns() == self._file_ns:
+                continue
+            try:
+                await self._note()
+            except HostError as error:
+                if not self._is_behind:
+                    _log.warning("home.mark_failed", error=str(error))
+                self._is_behind = True
+                self._folded_at = time.monotonic()
+            else:
+                self._is_behind = False
+
+    def end(self, state: StoreState) -> None:
+        """Remember the last state of a store that is about to be closed in order."""
+        try:
+            self._write(state, in_use=False)
+        except HostError as error:
+            _log.warning("home.mark_failed", error=str(error))
+
+    async def _note(self) -> None:
+        state = await self._fold()
+        self._folded_at = time.monotonic()
+        self._file_ns = self._written_ns()
+        await asyncio.get_running_loop().run_in_executor(None, lambda: self._write(state, in_use=True))
+
+    def _write(self, state: StoreState, *, in_use: bool) -> None:
+        write_mark(self._home, adopt_home(self._home)._replace(store=store_mark(state, in_use=in_use)))
+
+    def _written_ns(self) -> int:
+        """Return when the file itself was written last; commits go to the log."""
+        try:
+            return self._home.store_path.stat().st_mtime_ns
+        except OSError:
+            return 0

@@ -1,0 +1,316 @@
+"""What a home remembers of itself, so that a node never begins with less than it had without a word.
+
+``home.json`` (0600, written whole and synced)::
+
+    {"format": 1, "made_at": "2026-11-23T17:00:00Z", "written_at": "...", "version": "0.1.0",
+     "public_key": "<64 hex>", "store": {"store_id": "<32 hex>", "generation": 41, "layout": 3, ...}}
+
+It is written when a home is made, at the start after the first write, after each time the store's log was folded into
+its file, and at the orderly end. ``check_home`` compares it with what is there before anything is made. The file of
+the store without its log is always older than the generation remembered (``SqliteStore.fold``), so a lost log shows
+too. A whole home of an earlier day, with its mark, looks as it did on that day: nothing in it can say that it is old.
+"""
+
+import datetime
+import json
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from waystation.core.errors import HostError, LocalError
+from waystation.core.ids import decode_key_hex, encode_id52
+from waystation.core.records import STORE_ID_BYTES, StoreState
+from waystation.server.home.files import Home, host_errors, write_whole
+from waystation.store.sqlite_file import STORE_EXIT_CODE
+from waystation.store.sqlite_layout import SCHEMA_VERSION, look_at_file
+from waystation.version import __version__
+
+__all__ = [
+    "HomeMark",
+    "HomeState",
+    "PreparedHome",
+    "StoreMark",
+    "accept_home",
+    "adopt_home",
+    "begin_restore",
+    "check_home",
+    "losses",
+    "mark_path",
+    "prepare_home",
+    "read_mark",
+    "store_mark",
+    "write_mark",
+]
+
+_FORMAT: Final = 1
+_UNFINISHED: Final = "restore"
+
+
+class StoreMark(NamedTuple):
+    """What is remembered of the store."""
+
+    store_id: bytes
+    generation: int
+    """Reached at least."""
+    layout: int
+    in_use: bool
+    """Whether a node was using it, so that a log stands beside the file."""
+
+
+class HomeMark(NamedTuple):
+    """What ``home.json`` says."""
+
+    public_key: bytes | None
+    """Of the node, 32 bytes; None when ``accept_home`` found no key."""
+    store: StoreMark | None
+    """None as long as no node has used a store here."""
+    made_at: str
+    """UTC, when the home was made or first got a mark."""
+
+
+class HomeState(Enum):
+    """What ``check_home`` found."""
+
+    FRESH = "fresh"
+    """Nothing is there yet."""
+    UNMARKED = "unmarked"
+    """A home from before there were marks."""
+    KNOWN = "known"
+    """All that is remembered is there."""
+    LOG_FOLDED = "log folded"
+    """So it is, but the log of a node that did not end in order is gone; another program may have folded it in."""
+
+
+class PreparedHome(NamedTuple):
+    """A home that a node may use."""
+
+    state: HomeState
+    """As it was found."""
+    made: list[Path]
+    """What was missing."""
+
+
+def read_mark(home: Home) -> HomeMark | None:
+    """Return what the home remembers, None when it has no mark.
+
+    Raises:
+        HostError: It cannot be read, or says that a restore was not finished (exit code 5).
+    """
+    if not mark_path(home).exists():
+        return None
+    with host_errors(f"cannot read {mark_path(home)}"):
+        text = mark_path(home).read_bytes()
+    try:
+        return _parse(json.loads(text), home)
+    except (ValueError, KeyError, TypeError, LocalError) as error:
+        raise _refused(home, f"{mark_path(home)} is damaged") from error
+
+
+def write_mark(home: Home, mark: HomeMark) -> None:
+    """Remember ``mark``; the old one is in force until the new one is whole on the disk.
+
+    Raises:
+        HostError: The disk refused.
+    """
+    store = mark.store
+    document = {
+        "format": _FORMAT,
+        "made_at": mark.made_at,
+        "written_at": _now(),
+        "version": __version__,
+        "public_key": mark.public_key.hex() if mark.public_key is not None else None,
+        "store": store._asdict() | {"store_id": store.store_id.hex()} if store is not None else None,
+    }
+    _write(home, document)
+
+
+def begin_restore(home: Home) -> None:
+    """Say in an empty home that a restore is under way: no node starts on it until ``write_mark`` was called.
+
+    Raises:
+        HostError: The disk refused.
+    """
+    _write(home, {"format": _FORMAT, "unfinished": _UNFINISHED})
+
+
+def check_home(home: Home, *, uses_store: bool = True) -> HomeState:
+    """Compare a home with what it remembers; nothing is written.
+
+    Args:
+        home: Locked by this process, or used by no node.
+        uses_store: Whether the node keeps its records in the home.
+
+    Raises:
+        HostError: Something is lost, another one's, or older (exit code 5); the sentence names the way out.
+    """
+    with host_errors(f"cannot look into the home {home.path}"):
+        mark = read_mark(home)
+        if mark is None:
+            return _check_unmarked(home)
+        for sentence in losses(home, mark, uses_store=uses_store):
+            raise _refused(home, sentence)
+        store = mark.store
+        if uses_store and store is not None and store.in_use and not _log_path(home).exists():
+            return HomeState.LOG_FOLDED
+        return HomeState.KNOWN
+
+
+def prepare_home(home: Home, names: Sequence[str] = (), *, uses_store: bool = True) -> PreparedHome:
+    """Check a home, make what is missing in it, and see that it has a mark.
+
+    Args:
+        home: Locked by this process, if a node is to use it.
+        names: As for ``Home.ensure``.
+        uses_store: As for ``check_home``.
+
+    Raises:
+        HostError: As from ``check_home``; nothing was made.
+    """
+    state = check_home(home, uses_store=uses_store)
+    made = home.ensure(names=names)
+    adopt_home(home)
+    return PreparedHome(state, made)
+
+
+def losses(home: Home, mark: HomeMark, *, uses_store: bool = True) -> list[str]:
+    """Return a sentence for each thing that is not as ``mark`` remembers it; nothing is written.
+
+    Raises:
+        HostError: The disk refused.
+    """
+    found = [_key_loss(home, mark.public_key)] if mark.public_key is not None else []
+    if uses_store and mark.store is not None:
+        found.append(_store_loss(home, mark.store))
+    return [sentence for sentence in found if sentence]
+
+
+def adopt_home(home: Home) -> HomeMark:
+    """Give a home a mark for what is in it, and return it; one that has a mark keeps it.
+
+    Raises:
+        HostError: The disk refused.
+    """
+    mark = read_mark(home)
+    if mark is None or mark.public_key is None:
+        mark = HomeMark(
+            home.key_pair().public if home.key_path.exists() else None,
+            mark.store if mark is not None else None,
+            mark.made_at if mark is not None else _now(),
+        )
+        write_mark(home, mark)
+    return mark
+
+
+def accept_home(home: Home) -> HomeMark:
+    """Write a new mark for what is there, whatever the old one says, and return it.
+
+    Raises:
+        HostError: The key or the store that is there is damaged, or the disk refused.
+    """
+    public = home.key_pair().public if home.key_path.exists() else None
+    state = look_at_file(home.store_path) if _has_store(home) else None
+    store = StoreMark(*state, SCHEMA_VERSION, in_use=False) if state is not None else None
+    mark = HomeMark(public, store, _now())
+    write_mark(home, mark)
+    return mark
+
+
+def store_mark(state: StoreState, *, in_use: bool) -> StoreMark:
+    """Return what is to be remembered of an open store."""
+    return StoreMark(*state, SCHEMA_VERSION, in_use=in_use)
+
+
+def mark_path(home: Home) -> Path:
+    """Return where a home keeps its mark."""
+    return home.path / "home.json"
+
+
+def _check_unmarked(home: Home) -> HomeState:
+    if home.key_path.exists():
+        return HomeState.UNMARKED
+    if _has_store(home) and home.tls_path.exists():
+        sentence = f"{home.key_path} is missing, and without it the node here would get another name"
+        raise _refused(home, sentence)
+    return HomeState.UNMARKED if _has_store(home) else HomeState.FRESH
+
+
+def _key_loss(home: Home, public_key: bytes) -> str:
+    name = encode_id52(public_key)
+    if not home.key_path.exists():
+        return f"{home.key_path} is missing; the node of this home is {name}"
+    if home.key_pair().public != public_key:
+        return f"{home.key_path} is the key of another node; the node of this home is {name}"
+    return ""
+
+
+def _store_loss(home: Home, remembered: StoreMark) -> str:
+    path = home.store_path
+    if not path.exists():
+        return f"the store {path} is missing"
+    if not path.stat().st_size:
+        return f"the store {path} is empty"
+    found = look_at_file(path)
+    if found is None:
+        return f"the store {path} is a copy from before layout {remembered.layout}"
+    if found.store_id != remembered.store_id:
+        return f"{path} is the store of another home"
+    if found.generation >= remembered.generation:
+        return ""
+    if remembered.in_use and not _log_path(home).exists():
+        return f"{_log_path(home)} is missing: it holds what the node wrote last, because it did not end in order"
+    return (
+        f"the store {path} is older than this home remembers"
+        f" (generation {found.generation}, it had reached {remembered.generation})"
+    )
+
+
+def _has_store(home: Home) -> bool:
+    return home.store_path.exists() and home.store_path.stat().st_size > 0
+
+
+def _log_path(home: Home) -> Path:
+    return home.store_path.with_name(f"{home.store_path.name}-wal")
+
+
+def _refused(home: Home, sentence: str) -> HostError:
+    way_out = (
+        "put back what is missing, or run: waystation restore BACKUP --home NEW_HOME;"
+        f" to go on with what is there: waystation check --accept {home.path}"
+    )
+    return HostError(f"{sentence}; {way_out}", exit_code=STORE_EXIT_CODE)
+
+
+def _parse(document: Any, home: Home) -> HomeMark:
+    if not isinstance(document, dict):
+        raise TypeError("a mark is an object")
+    if document.get("unfinished") == _UNFINISHED:
+        raise HostError(
+            f"a restore into {home.path} was cut short; empty the folder and run `waystation restore` again",
+            exit_code=STORE_EXIT_CODE,
+        )
+    if document["format"] > _FORMAT:
+        raise HostError(
+            f"the home {home.path} was written by a newer waystation ({document.get('version')})",
+            exit_code=STORE_EXIT_CODE,
+        )
+    key, store = document["public_key"], document["store"]
+    return HomeMark(decode_key_hex(key) if key is not None else None, _parse_store(store), str(document["made_at"]))
+
+
+def _parse_store(store: Any) -> StoreMark | None:
+    if store is None:
+        return None
+    store_id = bytes.fromhex(store["store_id"])
+    if len(store_id) != STORE_ID_BYTES:
+        raise ValueError("a store's id has another length")
+    return StoreMark(store_id, int(store["generation"]), int(store["layout"]), in_use=bool(store["in_use"]))
+
+
+def _write(home: Home, document: dict[str, Any]) -> None:
+    with host_errors(f"cannot write {mark_path(home)}"):
+        write_whole(mark_path(home), (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,95 @@
+"""Whether the store takes writes: its fault, since when, and what is refused meanwhile (NODE-REFUSED).
+
+A fault begins with a write that the store refused, or with less free space than the floor. It ends when a probe was
+written. Both are one line in the log.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
+from waystation.core.packets import PutPacket
+from waystation.core.records import Change, Record
+
+__all__ = ["StoreHealth"]
+
+_MIB: Final = 1_048_576
+
+_log = structlog.get_logger("waystation.server")
+
+
+class StoreHealth:
+    """The fault of one store, if it has one."""
+
+    def __init__(
+        self,
+        free_bytes: Callable[[], int] | None = None,
+        free_bytes_least: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin without a fault.
+
+        Args:
+            free_bytes: Returns the free bytes of the store's file system, or raises HostError; None for no disk.
+            free_bytes_least: Below this, changes that store something new are refused.
+            clock: Unix seconds.
+        """
+        self._free_bytes = free_bytes
+        self.free_bytes_least = free_bytes_least
+        self._clock = clock
+        self._is_floor = False
+        self.fault: StoreFault | None = None
+        self.since = 0.0
+        """When the fault began, Unix seconds."""
+
+    def refuses(self, changes: Sequence[Change]) -> bool:
+        """Return whether these changes are refused without being tried."""
+        if self.fault is None:
+            return False
+        # Below the floor there still is room for what frees some.
+        return not self._is_floor or any(map(_stores_something, changes))
+
+    def look(self) -> StoreFault | None:
+        """Return the fault of a disk with less free space than the floor, None when there is enough or none to see."""
+        if self._free_bytes is None or not self.free_bytes_least:
+            return None
+        try:
+            free = self._free_bytes()
+        except HostError:
+            return None  # the next write says what is wrong
+        if free >= self.free_bytes_least:
+            return None
+        left, least = free // _MIB, self.free_bytes_least // _MIB
+        return _FloorFault(f"only {left} MiB are free, and store.free_mib_least keeps {least}", StoreFaultKind.FULL)
+
+    def begin(self, fault: StoreFault) -> None:
+        """Note that the store does not take writes, or why it still does not."""
+        if self.fault is None:
+            self.since = self._clock()
+        if self.fault is None or self.fault.kind is not fault.kind:
+            _log.error("store.failed", kind=fault.kind.value, error=str(fault))
+        self.fault, self._is_floor = fault, isinstance(fault, _FloorFault)
+
+    def end(self) -> None:
+        """Note that the store takes writes."""
+        if self.fault is not None:
+            kind, lasted_s = self.fault.kind.value, max(0.0, self._clock() - self.since)
+            _log.warning("store.recovered", kind=kind, seconds=round(lasted_s, 1))
+        self.fault, self._is_floor = None, False
+
+    def view(self) -> dict[str, Any] | None:
+        """Return the fault for an operator: kind, cause, and Unix seconds of its beginning; None without one."""
+        if self.fault is None:
+            return None
+        return {"kind": self.fault.kind.value, "error": str(self.fault), "since": self.since}
+
+
+class _FloorFault(StoreFault):
+    """There is room, but less than the operator keeps free."""
+
+
+def _stores_something(change: Change) -> bool:
+    return isinstance(change, PutPacket) or (isinstance(change, Record) and change.value is not None)
