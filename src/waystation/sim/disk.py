@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from waystation.core.errors import StoreFault
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.core.packets import DropPackets, PacketReader, PutPacket
-from waystation.core.records import Change, Record
+from waystation.core.records import Change, DamagedRow, Record, StoreState
 from waystation.store.memory import MemoryStore
 
 __all__ = ["PACKETS", "TRY_AGAIN_US", "DiskHabits", "FaultyStore", "Promises", "Row", "rows_of"]
@@ -64,6 +64,7 @@ class FaultyStore:
         self._state = MemoryStore(epoch)
         self._groups: list[tuple[Change, ...]] = []
         self._synced_count = 0
+        self._rotten: dict[Row, None] = {}
         self._habits = DiskHabits()
         self._rng: random.Random | None = None
         self.refuses = False
@@ -99,6 +100,18 @@ class FaultyStore:
     def scan(self, table: str, start: bytes = b"", count_max: int = 1_000) -> Iterator[tuple[bytes, bytes]]:
         """Yield pairs as ``MemoryStore.scan`` does."""
         return self._state.scan(table, start, count_max)
+
+    def damaged(self, table: str) -> Sequence[DamagedRow]:
+        """Return the rotten rows of a table that have not been written since."""
+        return [DamagedRow(*row, key_is_good=True) for row in self._rotten if row.table == table]
+
+    def state(self) -> StoreState:
+        """Return the state; ``MemoryStore`` counts."""
+        return self._state.state()
+
+    def fold(self) -> StoreState:
+        """Return the state; there is one place only."""
+        return self._state.state()
 
     def close(self) -> None:
         """Keep everything: the next life opens the same disk."""
@@ -153,6 +166,7 @@ class FaultyStore:
         lost = rng.sample(rows, min(len(rows), rng.randint(1, 3)))
         self._write([_loss_of(row) for row in lost])
         self._synced_count = len(self._groups)
+        self._rotten |= dict.fromkeys(lost)
         return frozenset(lost)
 
     def has(self, row: Row) -> bool:
@@ -165,6 +179,8 @@ class FaultyStore:
         self._state.commit(changes)
         if changes:
             self._groups.append(tuple(changes))
+        for row in rows_of(changes) if self._rotten else ():
+            self._rotten.pop(row, None)
 
     def _become(self, groups: Sequence[Sequence[Change]], epoch: bytes | None = None) -> None:
         """Be what these groups lead to."""
@@ -172,8 +188,11 @@ class FaultyStore:
         if epoch is not None or len(groups) < len(before):
             self._state, self._groups = MemoryStore(epoch or self.packets.epoch()), []
             kept_count = 0
+        rotten = self._rotten
+        self._rotten = {}
         for group in groups[kept_count:]:
             self._write(group)
+        self._rotten = {row: None for row in rotten if epoch is None and not self.has(row)}
 
 
 class Promises:
