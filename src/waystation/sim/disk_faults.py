@@ -35,19 +35,19 @@ class DiskPlan(Plan):
     habits: DiskHabits = field(default_factory=DiskHabits)
 
 
-def draw_disk_plan(rng: random.Random) -> DiskPlan:
-    """Draw a plan."""
+def draw_disk_plan(rng: random.Random, *, may_lose: bool) -> DiskPlan:
+    """Draw a plan, in which disks lose rows only if they may."""
     return DiskPlan(
         crashes=chance(rng, 240.0),
         refusals=chance(rng, 480.0),
         refusal_us=rng.choice(REFUSALS_US),
-        habits=_draw_habits(rng),
+        habits=_draw_habits(rng, may_lose=may_lose),
     )
 
 
-def _draw_habits(rng: random.Random) -> DiskHabits:
+def _draw_habits(rng: random.Random, *, may_lose: bool) -> DiskHabits:
     power_cuts = rng.choice((0.0, 0.5, 1.0))
-    if rng.random() >= LOSES_ROWS:
+    if not may_lose or rng.random() >= LOSES_ROWS:
         return DiskHabits(power_cuts)
     return DiskHabits(power_cuts, rot=rng.choice((0.0, 0.5)), restores=rng.choice((0.0, 0.3)))
 

@@ -120,7 +120,9 @@ def run_seed(
     scenario = (make or scenario_of(protocol, seed))(schedule, rng, trace)
     if disks:
         disk_rng = random.Random(f"{protocol}/{seed}/disks")  # noqa: S311 - a simulation must be repeatable
-        scenario.use_disks(draw_disk_plan(disk_rng) if disks is True else disks, disk_rng)
+        scenario.use_disks(
+            draw_disk_plan(disk_rng, may_lose=scenario.knows_losses) if disks is True else disks, disk_rng
+        )
     failure = None
     try:
         _run_phases(schedule, scenario, Instant(int(hours * HOUR_US)))

@@ -64,6 +64,8 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
         seen.Participants,
     )
 
+    knows_losses = True
+
     def __init__(
         self,
         schedule: Schedule,

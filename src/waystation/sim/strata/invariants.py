@@ -52,7 +52,7 @@ class _ExceptLostKeys(ExceptLost):
         self._key_events: dict[bytes, str] = {}
         """Authors by id of their key event."""
 
-    def _on_key_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
+    def _on_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
         if made.content_type == KEY_EVENT:
             self._key_events[made.packet_id] = made.author_id
 
@@ -140,7 +140,8 @@ class FairVerdict(_ExceptLostKeys):
     def _on_disk_refused(self, refused: DiskRefused, now: Instant) -> None:
         self._refused_at[refused.node] = now
 
-    def _on_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
+    def _on_made(self, made: seen.Made, now: Instant) -> None:
+        super()._on_made(made, now)
         self._expires[made.packet_id] = made.expires_at
         self._authors[made.packet_id] = made.author_id
 
@@ -331,7 +332,8 @@ class _Upstreams(_ExceptLostKeys, ABC):
         """What may have expired before an upstream could send it."""
         self._stored: dict[int, dict[bytes, PacketRow]] = {}
 
-    def _on_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
+    def _on_made(self, made: seen.Made, now: Instant) -> None:
+        super()._on_made(made, now)
         if made.expires_at is not None:
             self._mortal.add(made.packet_id)
 

@@ -38,6 +38,8 @@ EMPTY_US: Final = 150 * MICROSECONDS_PER_SECOND  # longer than any timer of a co
 class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
     """One network drawn from one generator."""
 
+    knows_losses = True
+
     def __init__(
         self,
         schedule: Schedule,
