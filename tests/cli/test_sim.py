@@ -65,6 +65,16 @@ def test_processes_share_seeds_without_changing_them(capsys):
     assert hashes[0] == hashes[1]
 
 
+def test_disks_fail_when_asked(capsys):
+    """With --disk the run is another one, and the same as the simulator's own."""
+    code, said = called(capsys, "--protocol", "strata", "--seed", "3", "--hours", "0.01", "--disk", "--json")
+    run = json.loads(said)
+
+    assert code == 0
+    assert run["trace_hash"] == run_seed("strata", 3, 0.01, disks=True).trace_hash
+    assert run["trace_hash"] != run_seed("strata", 3, 0.01).trace_hash
+
+
 def test_all_protocols_share_a_call(capsys):
     """Every protocol that has a scenario is run with every seed, each as it runs alone."""
     code, said = called(capsys, "--protocol", "all", "--seed", "3", "--hours", "0.01", "--json")
