@@ -114,6 +114,16 @@ class Ledger:
             each.began_s in window and each.ended_s in window for each in self.of(protocol) if _is_acknowledged(each)
         )
 
+    def acknowledged_after(self, protocol: str, window: Window) -> int:
+        """Return how many messages were sent within a window and acknowledged later."""
+        sent = [each for each in self.of(protocol) if each.began_s in window and each.ended_s not in window]
+        return sum(map(_is_acknowledged, sent))
+
+    def not_sent_in(self, protocol: str, window: Window) -> int:
+        """Return of how many messages their sender learned within the window of their beginning: not sent."""
+        ended = [each for each in self.of(protocol) if each.began_s in window and each.ended_s in window]
+        return sum(each.claim is Claim.NOT_SENT for each in ended)
+
     def words_in(self, protocol: str, window: Window) -> Counter[str]:
         """Return the ends other than acknowledgements of messages that were sent and ended within a window."""
         ended = [each for each in self.of(protocol) if each.began_s in window and each.ended_s in window]

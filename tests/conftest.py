@@ -1,5 +1,11 @@
-"""Gives all tests of Spark to one process, and says in the report what was not tried because the machine lacks it."""
+"""Gives all tests of Spark to one process, and says in the report what was not tried because the machine lacks it.
 
+A loop that is closed with sockets left is an error of the test that left them, not of the one that runs when they are
+collected.
+"""
+
+import warnings
+from asyncio.selector_events import BaseSelectorEventLoop
 from functools import cached_property
 
 import pytest
@@ -36,6 +42,23 @@ def pytest_runtest_teardown():
     """Undo what a test did to the logs of its process, such as the reload of a node: the next one captures them."""
     if structlog.is_configured():
         structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_socket_is_left():
+    """Warn, which is an error, when a loop closes while it still watches a socket besides its own."""
+    close = BaseSelectorEventLoop.close
+
+    def close_and_tell(loop):
+        watched = () if loop.is_closed() else tuple(loop._selector.get_map().values())
+        left = [key.data for key in watched if key.fileobj != loop._ssock.fileno()]
+        close(loop)
+        if left:
+            warnings.warn(f"the loop was closed while it watched {left}", ResourceWarning, stacklevel=2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseSelectorEventLoop, "close", close_and_tell)
+        yield
 
 
 def pytest_collection_modifyitems(config, items):

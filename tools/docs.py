@@ -18,6 +18,7 @@ from typing import Any, Final
 import typer.main
 from prometheus_client.parser import text_string_to_metric_families
 
+from soak.faults import table as faults
 from tools.refusals import refusals, table
 from waystation.cli import COMMANDS
 from waystation.core.facts import Outcome
@@ -118,6 +119,8 @@ def _metrics() -> str:
             },
             "traffic": {"lprp": {"in": 1, "out": 1}},
             "clock": {"steps": 0, "shift_s": 0.0},
+            "store": {"fault": None, "free_bytes": 0, "days_left": 1.0},
+            "damaged": {"met": {"packets": 1}},
             "certificates": [{"listener": "bhumi.tls", "ends_s": 1}],
             "datagrams": {"lprp": {"received": 1, "sent": 1, "dropped": 0, "failed": 0}},
             "written": {"journal": {"rows_written": 1, "rows_dropped": 0, "rows_lost": 0}},
@@ -141,10 +144,17 @@ def _metrics() -> str:
 
 
 def _journal() -> str:
-    """Return docs/journal.md with its generated part written anew."""
-    page = (ROOT / "docs" / "journal.md").read_text()
-    contract = re.compile(r"(<!-- contract -->\n).*(<!-- end of contract -->)", re.DOTALL)
-    return contract.sub(lambda found: found[1] + render_contract() + found[2], page)
+    return _with_part("journal.md", "contract", render_contract())
+
+
+def _operating() -> str:
+    return _with_part("operating.md", "faults", faults.render())
+
+
+def _with_part(page: str, name: str, text: str) -> str:
+    """Return a page of docs/ whose part of this name is written anew."""
+    part = re.compile(rf"(<!-- {name} -->\n).*(<!-- end of {name} -->)", re.DOTALL)
+    return part.sub(lambda found: found[1] + text + found[2], (ROOT / "docs" / page).read_text())
 
 
 def _cell(text: str) -> str:
@@ -270,6 +280,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "tables.md": tables,
     "metrics.md": _metrics,
     "abuse.md": _abuse,
+    "operating.md": _operating,
 }
 """File below docs/ and what writes it."""
 

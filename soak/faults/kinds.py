@@ -24,8 +24,7 @@ class Fault(ABC):
     """Something that goes wrong with a node from ``begin`` to ``end``; both may block for seconds."""
 
     name: ClassVar[str]
-    what: ClassVar[str]
-    """For people who operate a node."""
+    """As in ``soak.faults.table``."""
     lasts_s: ClassVar[tuple[float, float]]
     """Least and most seconds between begin and end."""
     stops_node: ClassVar[bool] = False
@@ -53,7 +52,6 @@ class Kill(Fault):
 
     name = "kill"
     stops_node = True
-    what = "the process is killed and started again"
     lasts_s = (0.0, 3.0)
 
     def begin(self) -> None:
@@ -67,7 +65,6 @@ class PowerCut(Kill):
     """SIGKILL, the loss of what was not synced, and a start."""
 
     name = "power-cut"
-    what = "the power is cut: what was not synced is lost"
 
     def begin(self) -> None:
         super().begin()
@@ -79,7 +76,6 @@ class Stop(Fault):
     """SIGSTOP, and SIGCONT."""
 
     name = "stop"
-    what = "the process stands still (SIGSTOP, a suspended machine)"
     lasts_s = (3.0, 15.0)
 
     def begin(self) -> None:
@@ -93,7 +89,6 @@ class Lock(Fault):
     """Another process writes to the store and does not come to an end."""
 
     name = "lock"
-    what = "another program holds the lock of the store"
     lasts_s = (10.0, 10.0)
 
     def begin(self) -> None:
@@ -123,7 +118,6 @@ class Full(_Words):
     """ENOSPC, and no free space."""
 
     name = "full"
-    what = "the disk is full"
     lasts_s = (5.0, 10.0)
     words: ClassVar = {Word.FULL: 1}
 
@@ -132,7 +126,6 @@ class FailingSync(_Words):
     """One fsync fails."""
 
     name = "failing-sync"
-    what = "one fsync fails (EIO)"
     lasts_s = (3.0, 3.0)
     words: ClassVar = {Word.FSYNC_FAILS: 1}
 
@@ -141,7 +134,6 @@ class FailingWrites(_Words):
     """One write in 50 fails."""
 
     name = "failing-writes"
-    what = "one write in 50 fails (EIO)"
     lasts_s = (5.0, 10.0)
     words: ClassVar = {Word.WRITE_ERRNO: errno.EIO, Word.WRITE_ONE_IN: 50}
 
@@ -150,7 +142,6 @@ class FailingReads(_Words):
     """Every read fails."""
 
     name = "failing-reads"
-    what = "every read of the disk fails (EIO)"
     lasts_s = (6.0, 6.0)
     words: ClassVar = {Word.READ_ERRNO: errno.EIO}
 
@@ -159,7 +150,6 @@ class SlowSync(_Words):
     """Every fsync takes 2 s."""
 
     name = "slow-sync"
-    what = "every fsync takes 2 s"
     lasts_s = (8.0, 15.0)
     words: ClassVar = {Word.FSYNC_DELAY_MS: 2_000}
 
@@ -168,7 +158,6 @@ class ClockAhead(_Words):
     """The time of day is an hour ahead, and comes back."""
 
     name = "clock-ahead"
-    what = "the clock steps an hour ahead, and back"
     lasts_s = (5.0, 15.0)
     words: ClassVar = {Word.CLOCK_STEP_US: HOUR_US}
 
@@ -177,7 +166,6 @@ class ClockBehind(_Words):
     """The time of day is an hour behind, and comes back."""
 
     name = "clock-behind"
-    what = "the clock steps an hour back, and ahead"
     lasts_s = (5.0, 15.0)
     words: ClassVar = {Word.CLOCK_STEP_US: -HOUR_US}
 
@@ -186,7 +174,6 @@ class ClockDays(_Words):
     """The time of day is five days ahead, and comes back."""
 
     name = "clock-days"
-    what = "the clock steps five days ahead, and back"
     lasts_s = (5.0, 15.0)
     words: ClassVar = {Word.CLOCK_STEP_US: 5 * DAY_US}
 
@@ -195,7 +182,6 @@ class Descriptors(Fault):
     """Idle connections take every descriptor that the node may have."""
 
     name = "descriptors"
-    what = "idle connections take all file descriptors"
     lasts_s = (5.0, 10.0)
     spare: Final = 8
 
@@ -215,7 +201,6 @@ class HomeMoved(Fault):
     """The home is moved away under the node, and comes back."""
 
     name = "home-moved"
-    what = "the home is moved away, and back"
     lasts_s = (5.0, 5.0)
 
     def begin(self) -> None:

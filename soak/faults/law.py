@@ -18,6 +18,7 @@ from soak.bsp.load import BspLoad
 from soak.faults.kinds import FAULTS, Fault
 from soak.faults.node import FaultyNode
 from soak.faults.report import Report, Seen, Trial
+from soak.faults.table import ROWS, Cell
 from soak.invariants import check_store, eventually
 from soak.ledger import Ledger, Window
 from soak.load import Load
@@ -37,6 +38,9 @@ QUIET_S: Final = (3.0, 10.0)
 SETTLED_S: Final = 90.0
 """For what is under way when the load ends."""
 PROGRESS_S: Final = 10.0
+LOOK_S: Final = 0.2
+NOTICED_S: Final = 2.0
+"""What is sent so soon after the beginning of a fault may still be answered as before: nothing is said of it."""
 GROWN_MAX_KIB: Final = 64 * 1_024
 FILES_GROWN_MAX: Final = 16
 
@@ -110,26 +114,27 @@ class Run:
 
     async def attempt(self, fault: Fault) -> Trial:
         """Let one fault come and go; return what was seen of it, and put that into the report."""
-        began_s = time.monotonic()
         lasts_s = fault.draw_s(self._rng)
         self._now = fault.name
         self.ledger.note("begin", fault.name)
         try:
             await asyncio.to_thread(fault.begin)
+            began_s = time.monotonic() + min(NOTICED_S, lasts_s)
             await asyncio.sleep(lasts_s)
+            window = Window(began_s, time.monotonic())
         finally:
             ended_by_itself = not self.node.running and not fault.stops_node
             await asyncio.to_thread(fault.end)
-        if not self.node.running:
-            await asyncio.to_thread(self.node.start)
-        window = Window(began_s, time.monotonic())
         self.ledger.note("end", fault.name)
-        backs = await self._back_since(window.end_s)
+        starts_count = self.node.starts_count
+        async with self._kept_running():
+            backs = await self._back_since(time.monotonic())
+        ended_by_itself = ended_by_itself or self.node.starts_count > starts_count
         self._now = "no fault"
         seen = {name: self._seen(name, window, back_s) for name, back_s in backs.items()}
-        trial = Trial(fault.name, window.end_s - window.begin_s, seen, ended_by_itself)
+        trial = Trial(fault.name, window, seen, ended_by_itself)
         self.report.trials.append(trial)
-        self._judge(trial)
+        self._judge_trial(trial)
         self._rss_kib.append(self.node.rss_kib())
         self._files.append(self.node.files_count())
         return trial
@@ -141,6 +146,7 @@ class Run:
             await eventually(lambda: not any(load.under_way_count for load in self.loads), "an end", SETTLED_S)
             await eventually(lambda: not self.ledger.owed(), "the arrival of what is owed", SETTLED_S)
         failures = self.report.failures
+        failures += [line for trial in self.report.trials for line in self._unlike_table(trial)]
         failures += [f"acknowledged and not arrived: {each}" for each in self.ledger.owed()[:10]]
         failures += [f"untrue: {each}" for each in self.ledger.untrue()[:10]]
         without = [each for each in self.ledger.entries.values() if each.claim is None]
@@ -166,6 +172,24 @@ class Run:
                 )
 
         task = asyncio.create_task(show())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def _kept_running(self) -> AsyncIterator[None]:
+        """Start the node again whenever it has ended, as a service manager would."""
+
+        async def watch() -> None:
+            while True:
+                if not self.node.running:
+                    self.node.wait()
+                    await asyncio.to_thread(self.node.start)
+                await asyncio.sleep(LOOK_S)
+
+        task = asyncio.create_task(watch())
         try:
             yield
         finally:
@@ -201,13 +225,31 @@ class Run:
             back_s,
         )
 
-    def _judge(self, trial: Trial) -> None:
+    def _judge_trial(self, trial: Trial) -> None:
         for name, seen in trial.seen.items():
             if seen.back_s is None or seen.back_s > self._back_s:
                 late = "not at all" if seen.back_s is None else f"{seen.back_s:.1f} s"
                 self.report.failures.append(f"{trial.fault}: {name} acknowledged again after {late}")
         if trial.node_ended:
-            self.report.failures.append(f"{trial.fault}: the node ended by itself: {self.node.log()[-600:]}")
+            self.report.failures.append(f"{trial.fault}: the node ended by itself: {self.node.errors()}")
+
+    def _unlike_table(self, trial: Trial) -> list[str]:
+        """Return each cell of a fault's row that is not what happened."""
+        row, window, ledger = ROWS[trial.fault].cells, trial.window, self.ledger
+        found = []
+        for name, cell in row.items():
+            meanwhile, later = ledger.acknowledged_in(name, window), ledger.acknowledged_after(name, window)
+            refused = ledger.not_sent_in(name, window)
+            holds = {
+                Cell.GOES_ON: meanwhile > 0,
+                Cell.WAITS: meanwhile == 0 and later > 0,
+                Cell.REFUSES: meanwhile == 0 and refused > 0,
+                Cell.DOWN: meanwhile == 0,
+            }[cell]
+            if not holds:
+                counts = f"{meanwhile} acknowledged meanwhile, {later} later, {refused} refused"
+                found.append(f"{trial.fault}: {name} {cell.value}: {counts}, {dict(trial.seen[name].words)}")
+        return found
 
     def _check_flat(self) -> None:
         rss, files = self._rss_kib, self._files
@@ -226,7 +268,7 @@ class Run:
         failures = self.report.failures
         code = self.node.stop() if self.node.running else 0
         if code:
-            failures.append(f"exit code {code}: {self.node.log()[-600:]}")
+            failures.append(f"exit code {code}: {self.node.errors()}")
         check_store(self.node.store)
         for load in self.loads:
             kept = load.kept_at_node(self.node.store)

@@ -57,6 +57,10 @@ class FaultyNode(ServedNode):
         """The file with everything it keeps."""
         return self.home / "store.sqlite"
 
+    def errors(self) -> list[str]:
+        """Return the last lines of its log that say what went wrong."""
+        return [line for line in self.log().splitlines() if '"level": "info"' not in line][-3:]
+
     def files_count(self) -> int:
         """Return how many descriptors it has."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from soak.ledger import Window
+
 __all__ = ["Report", "Seen", "Trial"]
 
 
@@ -27,7 +29,8 @@ class Trial:
     """One fault."""
 
     fault: str
-    lasted_s: float
+    window: Window
+    """While it lasted."""
     seen: dict[str, Seen]
     """By protocol."""
     node_ended: bool = False
@@ -50,7 +53,11 @@ class Report:
         """Return all of it in types that JSON has."""
         return {
             "trials": [
-                {"fault": each.fault, "lasted_s": round(each.lasted_s, 1), "node_ended": each.node_ended}
+                {
+                    "fault": each.fault,
+                    "lasted_s": round(each.window.end_s - each.window.begin_s, 1),
+                    "node_ended": each.node_ended,
+                }
                 | {name: _row(seen) for name, seen in each.seen.items()}
                 for each in self.trials
             ],
@@ -60,17 +67,14 @@ class Report:
         }
 
     def __str__(self) -> str:
-        faults = list(dict.fromkeys(each.fault for each in self.trials))
-        lines = ["  ".join(f"{text:<18}" for text in ("fault", "times", *self.protocols))]
-        for fault in faults:
+        lines = []
+        for fault in dict.fromkeys(each.fault for each in self.trials):
             tried = [each for each in self.trials if each.fault == fault]
-            cells = [_cell([each.seen[name] for each in tried if name in each.seen]) for name in self.protocols]
             ended = sum(each.node_ended for each in tried)
-            times = f"{len(tried)}, node ended {ended}" if ended else str(len(tried))
-            lines.append("  ".join(f"{text:<18}" for text in (fault, times, *cells)))
-        lines += [
-            f"{name}: " + ", ".join(f"{what} {n}" for what, n in row.items()) for name, row in self.counts.items()
-        ]
+            lines += [f"{fault}: {len(tried)} times" + (f", the node has ended {ended} times" if ended else "")]
+            lines += [f"    {name:<8} {_cell([each.seen[name] for each in tried])}" for name in self.protocols]
+        for name, row in self.counts.items():
+            lines += [f"{name}: " + ", ".join(f"{what} {count}" for what, count in row.items())]
         return "\n".join([*lines, self.figures, *(f"FAILED: {each}" for each in self.failures)])
 
 
@@ -85,8 +89,11 @@ def _row(seen: Seen) -> dict[str, Any]:
 
 
 def _cell(seen: Sequence[Seen]) -> str:
-    """Return how many were acknowledged meanwhile, and the longest time until it went on."""
-    acknowledged = sum(each.acknowledged for each in seen)
+    """Return how many were acknowledged meanwhile, other ends, and the longest time until it went on."""
+    words = sum((each.words for each in seen), Counter[str]())
+    ends = "".join(f", {count} {word}" for word, count in words.items())
     backs = [each.back_s for each in seen]
-    late = f"{max((each for each in backs if each is not None), default=0):.1f} s" if None not in backs else "not back"
-    return f"{acknowledged} meanwhile, {late}"
+    late = (
+        f"{max((each for each in backs if each is not None), default=0):.1f} s" if None not in backs else "not at all"
+    )
+    return f"{sum(each.acknowledged for each in seen)} acknowledged meanwhile{ends}; again after {late}"

@@ -16,14 +16,12 @@ import uvloop
 from soak.invariants import ended_well
 from soak.merk.nodes import MerkNode, mesh, start_all, until_meshed
 from waystation.protocols.merk.keys import Keys
+from waystation.sdk.backoff import CAP_S, FIRST_S, STABLE_S
 from waystation.sdk.merk import Connected, Disconnected, MerkClient, Mode
-from waystation.sdk.relay_list import STABLE_S
 
 CLIENTS: Final = 300
 ROUNDS: Final = 2
 DOWN_S: Final = (0.5, 4.0)
-RETRY_FIRST_S: Final = 0.5
-RETRY_CAP_S: Final = 30.0
 """Both as the SDK has them."""
 SLACK_S: Final = 8.0
 """For 300 handshakes on both sides of one processor."""
@@ -51,8 +49,8 @@ class _Client:
             only=True,
             on_event=self._on_event,
             rng=random.Random(seed),
-            retry_first_s=RETRY_FIRST_S,
-            retry_cap_s=RETRY_CAP_S,
+            retry_first_s=FIRST_S,
+            retry_cap_s=CAP_S,
         )
         self.back_at: float | None = None
         self.tries_count = 0
@@ -91,7 +89,7 @@ async def _kill(nodes: list[MerkNode], clients: list[_Client], down_s: float) ->
     await start_all(nodes)
     up_at = loop.time()
     # A pause is at most twice what all pauses before it took together, and begins before the node is up.
-    within_s = min(RETRY_CAP_S, 2 * (up_at - killed_at + RETRY_FIRST_S)) + SLACK_S
+    within_s = min(CAP_S, 2 * (up_at - killed_at + FIRST_S)) + SLACK_S
     async with asyncio.timeout(within_s):
         while True:
             back = [client.back_at for client in clients if client.back_at is not None and client.back_at > killed_at]

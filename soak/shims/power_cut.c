@@ -38,20 +38,31 @@ static int copy_of(const struct file *file, int flags)
     return open(path, O_WRONLY | O_CLOEXEC | flags, 0600);
 }
 
-/* Copy bytes, and cut the copy to the length of the file. The descriptor may be for writing only, so open it anew. */
-static void copy(int fd, const struct file *file, int flags, int64_t from, int64_t to)
+/* Copy bytes, and cut the copy to the length of the file. The descriptor may be for writing only, so open it anew.
+   Return 0 when the process has no descriptor left for that: what was not copied is then copied with the next sync. */
+static int copy(int fd, const struct file *file, int flags, int64_t from, int64_t to)
 {
+    static __typeof__(&pread) real_pread; /* that of the other shims may fail */
+    if (!real_pread)
+        real_pread = (__typeof__(&pread))dlsym(RTLD_NEXT, "pread");
     static char data[COPY_BYTES];
     char link[64];
     struct stat now;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     int source = open(link, O_RDONLY | O_CLOEXEC), target = copy_of(file, flags);
-    if (source < 0 || target < 0 || fstat(source, &now) != 0)
-        abort(); /* a law that cannot be tried must not seem to hold */
+    if (source < 0 || target < 0) {
+        if (errno != EMFILE)
+            abort(); /* a law that cannot be tried must not seem to hold */
+        if (source >= 0)
+            close(source);
+        return 0;
+    }
+    if (fstat(source, &now) != 0)
+        abort();
     to = to < now.st_size ? to : now.st_size;
     while (from < to) {
         size_t most = (size_t)(to - from < COPY_BYTES ? to - from : COPY_BYTES);
-        ssize_t size = pread(source, data, most, from);
+        ssize_t size = real_pread(source, data, most, from);
         if (size <= 0 || pwrite(target, data, (size_t)size, from) != size)
             abort();
         from += size;
@@ -60,6 +71,7 @@ static void copy(int fd, const struct file *file, int flags, int64_t from, int64
         abort();
     close(source);
     close(target);
+    return 1;
 }
 
 static int is_ours(int fd)
@@ -87,9 +99,11 @@ static struct file *file_of(int fd, int makes)
         return NULL;
     if (files_count == FILES_MAX)
         abort();
-    struct file *file = &files[files_count++];
+    struct file *file = &files[files_count];
     *file = (struct file){found.st_dev, found.st_ino, INT64_MAX, 0};
-    copy(fd, file, O_CREAT | O_TRUNC, 0, found.st_size);
+    if (!copy(fd, file, O_CREAT | O_TRUNC, 0, found.st_size))
+        return NULL;
+    files_count++;
     return file;
 }
 
@@ -116,8 +130,7 @@ static void synced(int fd)
     inside = 1;
     pthread_mutex_lock(&lock);
     struct file *file = file_of(fd, 0);
-    if (file) {
-        copy(fd, file, 0, file->from, file->to);
+    if (file && copy(fd, file, 0, file->from, file->to)) {
         file->from = INT64_MAX;
         file->to = 0;
     }

@@ -27,23 +27,21 @@ def caller(command: str, capfd: pytest.CaptureFixture[str]) -> Callable[..., tup
 @contextlib.contextmanager
 def in_a_thread(server: AbstractAsyncContextManager[Any]) -> Iterator[str]:
     """Run a relay in a thread of its own, and give its address."""
-    ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
-    urls: list[str] = []
+    ready, stop = threading.Event(), asyncio.Event()
+    started: list[tuple[str, asyncio.AbstractEventLoop]] = []
 
     async def serve() -> None:
         async with server as running:
-            urls.append(running.url)
+            started.append((running.url, asyncio.get_running_loop()))
             ready.set()
             await stop.wait()
 
-    def work() -> None:
-        loop.run_until_complete(serve())
-        loop.run_until_complete(asyncio.sleep(0))  # what the end of a connection still has to do
-        loop.close()
-
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))  # which ends whatever is under way
     thread.start()
-    ready.wait(5)
-    yield urls[0]
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(5)
+    ready.wait(20)
+    url, loop = started[0]
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(20)

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from tests.server.certificates.build import write_pair
 from waystation.cli import app
 from waystation.cli.doctor import check_certificates, check_home, check_java, check_ports
+from waystation.cli.home.check import check_store
 from waystation.cli.machine_checks import Finding
-from waystation.cli.serve_checks import check_store
 from waystation.core.records import Record
 from waystation.pipeline.java import choose_java
 from waystation.server.config.load import load_config
@@ -55,7 +55,7 @@ def test_healthy_machine_has_no_failure_and_exits_0(home):
 
     assert [finding for finding in document["findings"] if not finding["good"] and finding["name"] != "java"] == []
     assert {
-        *("python", "event loop", "sqlite", "home", "store", "certificate", "start", "port", "address", "disk"),
+        *("python", "event loop", "sqlite", "home", "mark", "store", "certificate", "start", "port", "address", "disk"),
         *("clock", "java"),
     } == {finding["name"] for finding in document["findings"]}
     assert result.exit_code == (0 if document["good"] else 1)

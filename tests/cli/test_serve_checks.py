@@ -6,7 +6,8 @@ import pytest
 
 from tests.server.build import run_serve
 from tests.server.build_node import OFF, configured
-from waystation.cli.serve_checks import check_start, check_store, check_writable, running_pid
+from waystation.cli.home.check import check_store
+from waystation.cli.serve_checks import check_start, check_writable, running_pid
 from waystation.server.home import Home
 from waystation.store.sqlite import SqliteStore
 from waystation.store.sqlite_layout import SCHEMA_VERSION

@@ -4,13 +4,14 @@ import contextlib
 
 import pytest
 
+from tests.store.build_rot import lose
 from waystation.core.dids import encode_did
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.core.network_set import place_of
 from waystation.crypto.signing import KeyPair
 from waystation.engine import bans
-from waystation.engine.bans import Ban, BanList, parse_subject, why_force
+from waystation.engine.bans import DAMAGED_REASON, TABLE, Ban, BanList, parse_subject, why_force
 from waystation.store.memory import MemoryStore
 
 KEY = KeyPair.from_seed(bytes(32)).public
@@ -194,3 +195,21 @@ def test_lifted_network_is_gone_whole():
 def test_bans_that_are_slips_ask_for_force(subject, asks):
     """Everybody, and this machine itself with the proxy on it."""
     assert (why_force(parse_subject(subject)) is not None) is asks
+
+
+def test_damaged_ban_goes_on():
+    """Who is banned is known, how long is not: it holds until the operator lifts it (NODE-ROT)."""
+    store = MemoryStore()
+    bans_kept = BanList(store)
+    store.commit([bans_kept.add(Ban(subject, "spam", 1, 2)) for subject in ("address:192.0.2.9", "address:192.0.2.10")])
+    lose(store, TABLE, b"address:192.0.2.9")
+    lose(store, TABLE, b"addrexx:192.0.2.10", key_is_good=False)
+    again = BanList(store)
+
+    assert again.refuses("address:192.0.2.9", 1 << 60)
+    assert again.refuses_place(place_of("192.0.2.9"), 1 << 60)
+    assert [(ban.subject, ban.reason) for ban in again if ban.expires_us is None] == [
+        ("address:192.0.2.9", DAMAGED_REASON)
+    ]
+    store.commit([again.lift("address:192.0.2.9")])
+    assert not again.refuses("address:192.0.2.9", 1 << 60)

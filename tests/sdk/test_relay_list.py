@@ -19,10 +19,10 @@ NOBODY = "ws://127.0.0.1:1/strata"
 class Relays(RelayList):
     """Anonymous Strata clients, established as soon as a connection is open."""
 
-    def __init__(self, *urls):
+    def __init__(self, *urls, pause_s=0.001):
         self.urls = list(urls)
         self.events = []
-        backoff = Backoff(random.Random(1), first_s=0.001, cap_s=0.002)
+        backoff = Backoff(random.Random(1), first_s=pause_s, cap_s=2 * pause_s)
         super().__init__(self.events.append, backoff, text=True, message_bytes_max=1_000_000, tls=None)
 
     def _candidates(self):
@@ -107,3 +107,22 @@ def test_empty_list_is_the_end():
     fatal, events = asyncio.run(scenario())
 
     assert events == [fatal]
+
+
+def test_reconnect_ends_a_pause():
+    """A client that waits for an hour is connected at once when its program says that the network is back."""
+
+    async def scenario():
+        async with RelayServer() as server:
+            relays = Relays(NOBODY, pause_s=3_600)
+            relays.start()
+            await eventually(lambda: relays.of(Disconnected), "the first failure")
+            relays.urls = [server.url]
+            relays.reconnect()
+            connection = await relays.established(5)
+            relays.reconnect()
+            still = await relays.established(5)
+            await relays.aclose()
+            return connection is still
+
+    assert asyncio.run(scenario())

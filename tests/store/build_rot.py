@@ -5,6 +5,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from waystation.core.records import Record
+from waystation.store.memory import MemoryStore
+
 PAGE_BYTES = 4_096  # SQLite's default
 
 
@@ -52,3 +55,9 @@ def columns_of(path: Path, table: str) -> list[str]:
     """Return the names of a table's columns."""
     with closing(sqlite3.connect(path)) as connection:
         return [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def lose(store: MemoryStore, table: str, key: bytes, *, key_is_good: bool = True) -> None:
+    """Have a store in memory answer as the one on disk does for a damaged row: absent, and told to who asks."""
+    store.commit([Record(table, key, None)])
+    store.damage.note(table, key, key_is_good=key_is_good)

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import errno
 import resource
 import socket
 import ssl
@@ -272,6 +273,29 @@ def test_oldest_handshakes_of_a_key_are_closed_one_after_the_other(folder):
     assert asyncio.run(story()) == ([True, True, False], [b"", b""], ["127.0.1.1", "127.0.1.2"], {})
 
 
+def test_handshakes_beyond_what_is_served_at_once_wait_in_the_queue(folder, monkeypatch):
+    """NODE-HERD: a further one is admitted when another is over or has taken its time, and not asked for before."""
+    monkeypatch.setattr(listen, "_YOUNG_MAX", 3)
+
+    async def story(young_s, frees):
+        monkeypatch.setattr(listen, "_YOUNG_S", young_s)
+        door = Door()
+        listener = await door.open(server_context(folder / "cert", folder / "key"))
+        silent = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(4)]
+        await door.until(lambda: len(door.asked) == 3)
+        if frees:
+            silent[0][1].close()
+        await door.until(lambda: len(door.asked) == 4)
+        listener.close()
+        for _, writer in silent:
+            writer.close()
+        await door.until(lambda: len(door.released) == 4)
+        return len(door.asked)
+
+    assert asyncio.run(story(60.0, frees=True)) == 4
+    assert asyncio.run(story(0.05, frees=False)) == 4
+
+
 def test_close_drops_handshakes_under_way(folder):
     """A handshake that is not finished when the listener closes ends, and is released."""
 
@@ -348,7 +372,9 @@ def test_no_descriptors_left_is_survived(monkeypatch):
         loop = asyncio.get_running_loop()
         resting = asyncio.Event()
         rest = listener._rest
-        monkeypatch.setattr(listener, "_rest", lambda listening: (rest(listening), resting.set()))
+        monkeypatch.setattr(listener, "_rest", lambda *about: (rest(*about), resting.set()))
+        reported = []
+        loop.set_exception_handler(lambda _, context: reported.append(context))
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket() as peer:
             peer.setblocking(False)
@@ -363,6 +389,26 @@ def test_no_descriptors_left_is_survived(monkeypatch):
             await door.until(lambda: door.pipes)
             door.pipes[0].abort()
         listener.close()
-        return before
+        return before, [(context["message"], context["exception"].errno) for context in reported]
 
-    assert asyncio.run(story()) == 0
+    assert asyncio.run(story()) == (0, [("new connections wait", errno.EMFILE)])
+
+
+def test_handshake_without_memory_costs_its_connection(monkeypatch):
+    """It is closed and released, and reported to the loop once, not as a task that nobody awaited."""
+
+    async def fail(*_, **__):
+        raise MemoryError
+
+    async def story():
+        monkeypatch.setattr(listen.aiofastnet, "connect_accepted_socket", fail)
+        door, reported = Door(), []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        listener = await door.open()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await door.until(lambda: door.released)
+        writer.close()
+        listener.close()
+        return [type(context["exception"]) for context in reported], door.released
+
+    assert asyncio.run(story()) == ([MemoryError], ["127.0.0.1"])

@@ -12,6 +12,7 @@ import pytest
 from waystation.crypto.certificates import make_local_certificates
 from waystation.transport.dial import dial
 from waystation.transport.listen import Listener
+from waystation.transport.pipe import Pipe
 from waystation.transport.tls import client_context, leaf_sha256, server_context
 
 CHUNK = b"x" * 262_144
@@ -343,3 +344,45 @@ def test_certificate_is_known_to_who_dialled(folder):
     assert shown == leaf_sha256(folder / "cert")
     assert asyncio.run(story(server_context(folder / "cert", folder / "key"))) == (shown, b"", True, True, b"")
     assert asyncio.run(story(None)) == (b"", b"", False, False, b"")
+
+
+class HastySink(Sink):
+    """One that changes a pipe in the call that gives it."""
+
+    def __init__(self, change):
+        super().__init__()
+        self._change = change
+
+    def connected(self, pipe):
+        super().connected(pipe)
+        self.descriptor = pipe._transport.get_extra_info("socket").fileno()
+        self._change(pipe)
+
+
+@pytest.mark.parametrize("end", [Pipe.close, Pipe.abort])
+def test_pipe_that_is_closed_at_once_leaves_no_descriptor_with_the_loop(end):
+    """Else the next connection that gets the same number is never read."""
+
+    async def story():
+        async with connection(sink=HastySink(end)) as (sink, _):
+            await sink.until(lambda: sink.reports == ["connected", "lost"])
+            return asyncio.get_running_loop().remove_reader(sink.descriptor)
+
+    assert asyncio.run(story()) is False
+
+
+def test_pipe_that_is_paused_at_once_does_not_read():
+    """What arrives meanwhile stays in the kernel until the pipe is resumed."""
+
+    async def story():
+        async with connection(sink=HastySink(Pipe.pause)) as (sink, other):
+            await asyncio.get_running_loop().sock_sendall(other, b"early")
+            async with connection() as (later, beside):  # by its turns the loop had time to read
+                await asyncio.get_running_loop().sock_sendall(beside, b"on time")
+                await later.until(lambda: later.heard == b"on time")
+            held = sink.heard
+            sink.pipe.resume()
+            await sink.until(lambda: sink.heard == b"early")
+            return held
+
+    assert asyncio.run(story()) == b""

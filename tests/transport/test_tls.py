@@ -16,6 +16,7 @@ from waystation.transport.tls import (
     authority_der,
     client_context,
     leaf_sha256,
+    read_pems,
     reload_certificate,
     server_context,
 )
@@ -127,7 +128,7 @@ def test_reload_keeps_peers_and_shows_the_new_certificate(first, second, tmp_pat
         listener = await listening(context)
         old_reader, old_writer = await dialled(listener.port, client_context(first / "ca"))
         before = await echo_once(old_reader, old_writer, b"one")
-        reload_certificate(context, second / "cert", second / "key")
+        reload_certificate(context, read_pems(second / "cert", second / "key"))
         after = await echo_once(old_reader, old_writer, b"two")
         new_reader, new_writer = await dialled(listener.port, client_context(second / "ca"))
         new = await echo_once(new_reader, new_writer, b"three")
@@ -145,6 +146,34 @@ def test_reload_keeps_peers_and_shows_the_new_certificate(first, second, tmp_pat
     assert shown == (der_of(first), der_of(second))
 
 
+def test_pair_that_was_read_is_shown_whatever_the_files_hold_by_then(first, second, tmp_path):
+    """Who renews the files between reading and showing cannot leave one listener with the old and one with the new."""
+    cert, key = tmp_path / "moving.crt", tmp_path / "moving.key"
+    cert.write_bytes((second / "cert").read_bytes())
+    key.write_bytes((second / "key").read_bytes())
+    pems = read_pems(cert, key)
+    cert.write_text("half a certificate")
+    key.unlink()
+
+    async def story():
+        context = server_context(first / "cert", first / "key")
+        reload_certificate(context, pems)
+        listener = await listening(context)
+        reader, writer = await dialled(listener.port, client_context(second / "ca"))
+        echoed = await echo_once(reader, writer, b"hello")
+        shown = certificate_of(writer)
+        writer.close()
+        listener.close()
+        return echoed, shown
+
+    assert asyncio.run(story()) == (b"hello", der_of(second))
+
+
+def test_key_is_in_no_description_of_its_pair(first):
+    """A log line or a traceback with a pair shows nothing of it."""
+    assert "PRIVATE" not in repr(read_pems(first / "cert", first / "key"))
+
+
 def test_bad_reload_leaves_the_old_pair_in_force(first, second):
     """A key that does not belong to its certificate is refused before anything is changed."""
 
@@ -152,7 +181,7 @@ def test_bad_reload_leaves_the_old_pair_in_force(first, second):
         context = server_context(first / "cert", first / "key")
         listener = await listening(context)
         with pytest.raises(HostError, match="cannot use the certificate"):
-            reload_certificate(context, second / "cert", first / "key")
+            reload_certificate(context, read_pems(second / "cert", first / "key"))
         reader, writer = await dialled(listener.port, client_context(first / "ca"))
         echoed = await echo_once(reader, writer, b"still")
         writer.close()
@@ -169,6 +198,42 @@ def test_missing_file_is_one_sentence(first, broken):
 
     with pytest.raises(HostError, match=r"cannot use the certificate .* with the key .*nowhere|nowhere.* with the key"):
         server_context(files["cert"], files["key"])
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "words"),
+    [
+        (b"rubbish", None, "cert holds no certificate in PEM"),
+        (
+            b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n",
+            None,
+            "the certificate in .*cert is damaged",
+        ),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None, "the certificate in .* is damaged"),
+        (None, b"rubbish", "key holds no private key in PEM"),
+        (b"", b"", "cert holds no certificate in PEM"),
+    ],
+)
+def test_file_with_something_else_is_one_sentence(first, tmp_path, cert, key, words):
+    """What a file lacks is said by its name, not in words of OpenSSL or Python."""
+    for name, data in (("cert", cert), ("key", key)):
+        (tmp_path / name).write_bytes((first / name).read_bytes() if data is None else data)
+
+    with pytest.raises(HostError, match=words) as caught:
+        server_context(tmp_path / "cert", tmp_path / "key")
+    assert "PEM lib" not in str(caught.value)
+
+
+def test_exchanged_files_are_noticed(first):
+    """A certificate in the place of the key, and the key in its place, is the usual mistake."""
+    with pytest.raises(HostError, match="are the two exchanged"):
+        server_context(first / "key", first / "cert")
+
+
+def test_leaf_of_a_file_without_one_is_a_sentence(first):
+    """Nothing about substrings."""
+    with pytest.raises(HostError, match="holds no certificate in PEM"):
+        leaf_sha256(first / "key")
 
 
 def test_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(first, tmp_path):

@@ -1,11 +1,10 @@
-"""Checks of ``waystation doctor`` that ``serve`` makes: files in pairs, the store's layout, and every part's own."""
+"""Checks of ``waystation doctor`` that ``serve`` makes: files in pairs, and every part's own."""
 
 import asyncio
 import contextlib
 import io
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from waystation.cli.machine_checks import Finding
 from waystation.core.errors import HostError, WaystationError
@@ -14,9 +13,7 @@ if TYPE_CHECKING:
     from waystation.server.config.values import Config
     from waystation.server.home import Home
 
-__all__ = ["check_start", "check_store", "check_writable", "running_pid"]
-
-_STORE_WAY_OUT: Final = "put a copy back, or move it away to begin without bans"
+__all__ = ["check_start", "check_writable", "running_pid"]
 
 
 def check_start(config: "Config", home: "Home") -> Iterator[Finding]:
@@ -32,19 +29,6 @@ def check_start(config: "Config", home: "Home") -> Iterator[Finding]:
         yield Finding("start", good=False, says=f"{part}: {sentence}")
     if not refused:
         yield Finding("start", good=True, says="every part accepts the configuration and its files")
-
-
-def check_store(path: Path) -> Finding:
-    """Look whether the database in ``path`` is whole and of a layout that we know; nothing is written into it."""
-    from waystation.store.sqlite_layout import check_file  # noqa: PLC0415 - only this check needs it
-
-    if not path.exists():
-        return Finding("store", good=True, says=f"{path} is not made yet")
-    try:
-        check_file(path)
-    except HostError as error:
-        return Finding("store", good=False, says=f"{error}; {_STORE_WAY_OUT}")
-    return Finding("store", good=True, says=f"{path} is whole")
 
 
 def check_writable(home: "Home") -> Finding | None:

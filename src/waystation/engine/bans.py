@@ -17,11 +17,23 @@ from waystation.core.network_set import Network, NetworkMap, Place, parse_networ
 from waystation.core.records import Record, Store
 from waystation.engine.admission import address_key
 
-__all__ = ["BANS_MAX", "LASTS_S_MAX", "TABLE", "Ban", "BanList", "network_of_subject", "parse_subject", "why_force"]
+__all__ = [
+    "BANS_MAX",
+    "DAMAGED_REASON",
+    "LASTS_S_MAX",
+    "TABLE",
+    "Ban",
+    "BanList",
+    "network_of_subject",
+    "parse_subject",
+    "why_force",
+]
 
 TABLE: Final = "bans"
 BANS_MAX: Final = 100_000
 REASON_CHARS_MAX: Final = 200
+DAMAGED_REASON: Final = "damaged on the disk: the reason and the end are lost"
+"""Of a ban of which only the subject is left."""
 LASTS_S_MAX: Final = 315_360_000
 """Ten years of 365 days: the longest ban with an end; a longer one is permanent."""
 _PAGE: Final = 1_000
@@ -115,6 +127,10 @@ class BanList:
             for key, value in page:
                 self._enter(_decode(key, value))
             start = page[-1][0] + b"\x00"
+        # NODE-ROT: how long a damaged ban would last is unknown, so it holds until the operator lifts it.
+        for row in store.damaged(TABLE):
+            if row.key_is_good:
+                self._enter(Ban(row.key.decode(), DAMAGED_REASON, 0, None))
 
     def __iter__(self) -> Iterator[Ban]:
         """Yield all entries, oldest first, expired ones included until they are lifted."""

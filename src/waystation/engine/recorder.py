@@ -14,6 +14,7 @@ Totals by outcome, reason, verdict and result are kept for the metrics; their ke
 
 import random
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final
 
 from waystation.core import facts
@@ -176,11 +177,11 @@ class Recorder:
         """A GET of a public page was refused."""
         self.refused_in_memory(WEB, refusal, now, address)
 
-    def refused_in_memory(self, port: str, refusal: AdmissionRefusal, now: Instant, address: str) -> None:
+    def refused_in_memory(self, port: str, refusal: Enum, now: Instant, address: str) -> None:
         """A port that belongs to no protocol refused something, which no journal has a row for.
 
         Args:
-            port: "web" or "admin".
+            port: "web", "admin" or "bsp_box".
             refusal: The reason.
             now: Monotonic time.
             address: As in ``refused_by_admission``.

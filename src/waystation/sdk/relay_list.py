@@ -7,18 +7,17 @@ waits. The pause doubles each time, with jitter, and is reset by a connection th
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from waystation.core.errors import HostError, LocalError
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import STABLE_S, Backoff, Pause
 from waystation.sdk.connection import Connection, Ended
 from waystation.sdk.errors import RelayUnreachableError
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
-__all__ = ["STABLE_S", "Connected", "Disconnected", "RelayList"]
-
-STABLE_S: Final = 30.0  # a connection that lasted so long makes the next retry a quick one
+__all__ = ["Connected", "Disconnected", "RelayList"]
 
 
 class Connected(NamedTuple):
@@ -56,6 +55,7 @@ class RelayList(ABC):
         text: bool,
         message_bytes_max: int,
         tls: TlsContext | None,
+        silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
         """Prepare.
 
@@ -65,12 +65,15 @@ class RelayList(ABC):
             text: Whether messages are text; else binary.
             message_bytes_max: Of a message from a relay.
             tls: Context for ``wss``; None means the system's authorities.
+            silence: How long a relay may be silent.
         """
         self._on_event = on_event
         self._backoff = backoff
+        self._pausing = Pause()
         self._text = text
         self._message_bytes_max = message_bytes_max
         self._tls = tls
+        self._silence = silence
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._established = asyncio.Event()
@@ -116,6 +119,12 @@ class RelayList(ABC):
         """Begin to connect, and go on for ever."""
         assert self._task is None
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def reconnect(self) -> None:
+        """Try now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
+        if not self.connected:
+            self._backoff.reset()
+            self._pausing.end()
 
     async def aclose(self) -> None:
         """End the connection; safe to call twice."""
@@ -184,7 +193,12 @@ class RelayList(ABC):
         self._on_event(self._fatal)
 
     async def _rounds(self) -> None:
-        dialler = WebSocketDialler(text=self._text, message_bytes_max=self._message_bytes_max, context=self._tls)
+        dialler = WebSocketDialler(
+            text=self._text,
+            message_bytes_max=self._message_bytes_max,
+            context=self._tls,
+            silence=lambda: self._silence,
+        )
         while candidates := self._candidates():
             for url in candidates:
                 up_s = await self._connect(url, dialler)
@@ -204,7 +218,7 @@ class RelayList(ABC):
 
     async def _pause(self, url: str, up_s: float | None, retry_s: float) -> None:
         self._on_event(Disconnected(url, self._failure, up_s, retry_s))
-        await asyncio.sleep(retry_s)
+        await self._pausing.wait(retry_s)
 
     async def _connect(self, url: str, dialler: WebSocketDialler) -> float | None:
         """Connect and stay connected; return for how many seconds the connection was established, or None."""

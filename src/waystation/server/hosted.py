@@ -8,6 +8,7 @@ Only the relay is required; all other methods have defaults.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -90,6 +91,8 @@ class HostContext:
     """Returns how long the other side of a new connection may be silent."""
     note_refused: Callable[[str, PublicKey], None] | None = None
     """Called with the protocol and each identity that ``admits`` refused."""
+    note_met: Callable[[str, Enum, str], None] | None = None
+    """Called with a table of limits, the refusal and the address when a port of a protocol's own refuses a request."""
 
     def for_protocol(self, name: str) -> "HostContext":
         """Return the context of one protocol, whose refusals are noted under its name."""

@@ -135,10 +135,14 @@ class Listeners:
         for port in group:
             endpoints.update(self._endpoints(port))
         sink = ListenerSink(self._hub, owner.table)
+
+        def admit(host: str, path: str) -> bool:
+            """Count the client of a proxy with the protocol that it asks for; others are counted before they ask."""
+            asked = endpoints[path].sink if path in endpoints else sink
+            return (asked if isinstance(asked, ListenerSink) else sink).admit(host)
+
         report = self._proxies.reporter(owner.table)
-        site = WebSocketSite(
-            endpoints, self._pages.answer, lambda: self._proxies.trusted, sink.admit, report, self._silence
-        )
+        site = WebSocketSite(endpoints, self._pages.answer, lambda: self._proxies.trusted, admit, report, self._silence)
         context = self._contexts(owner.table, TlsRules()) if owner.tls else None
         names = [f"{port.table}.ws" for port in group]
         proxies = self._proxies.before(owner.table, names, site.arrive_unnamed)

@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import structlog
@@ -24,9 +25,8 @@ import structlog
 from waystation.core.dids import encode_did
 from waystation.core.errors import ConfigError, HostError
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
-from waystation.core.records import Store
 from waystation.engine.access import Access
-from waystation.engine.admission import Admission, AdmissionLimits
+from waystation.engine.admission import Admission, AdmissionLimits, address_key
 from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
@@ -36,6 +36,7 @@ from waystation.server.config.access_checks import access_rules
 from waystation.server.config.load import changes, reload_config
 from waystation.server.config.values import Config
 from waystation.server.connection_log import ConnectionLog
+from waystation.server.damaged_rows import open_store
 from waystation.server.dialling.dialler import Dialler
 from waystation.server.entropy import SystemEntropy
 from waystation.server.failures.log import FailureLog
@@ -58,9 +59,10 @@ from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
+from waystation.server.status.disk import free_bytes
+from waystation.server.store_health import StoreHealth
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
-from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
@@ -100,17 +102,15 @@ class NodeServer:
         self._stop = asyncio.Event()
         self._signalled = False
         self._key_pair = home.key_pair()
-        self._store: Store = (
-            MemoryStore() if config.store.url == "memory" else SqliteStore(home.store_path, ids_in_memory=True)
-        )
+        self._store = open_store(config, home)
         self._written = Written(config.journal, home, self._key_pair.public[:NODE_ID_BYTES])
         rng = SystemEntropy()
         self._recorder = Recorder(self._written.note, rng, self._written.keep)
         self._connection_log = ConnectionLog(config.node.connection_log, self._recorder)
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
-        self._failures = FailureLog(monotonic_now)
-        self._commits = GroupCommit(self._store, self._failures)
+        self.failures = FailureLog(monotonic_now)
+        self._commits = GroupCommit(self._store, self.failures, self._health())
         self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
@@ -129,6 +129,7 @@ class NodeServer:
             self._proxies,
             self._silence,
             RefusalLog(self._access).note,
+            self._note_met,
         )
         self._hosts = build_hosts(context)
         relays = {name: host.relay for name, host in self._hosts.items()}
@@ -145,7 +146,7 @@ class NodeServer:
             self._commits,
             verifier=self._verifier,
             dialler=self._dialler,
-            failures=self._failures,
+            failures=self.failures,
             wall_us=self._clock.wall_us,
         )
         self._clock.on_step = self._hub.plan_turn  # deadlines that are times of day have moved
@@ -158,10 +159,10 @@ class NodeServer:
 
     async def serve(self) -> int:
         """Run from bound ports to the last closed file; return the exit code."""
-        asyncio.get_running_loop().set_exception_handler(self._failures.on_loop_exception)
+        asyncio.get_running_loop().set_exception_handler(self.failures.on_loop_exception)
         try:
-            if self._mark is not None:
-                await self._mark.begin()
+            if self._mark is not None and (fault := await self._mark.begin()) is not None:
+                self._commits.health.begin(fault)
             self._certificates.use(self._config)
             self._on_certificates()
             await self._listeners.open()
@@ -245,6 +246,8 @@ class NodeServer:
         }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+        if not self._listeners.urls():
+            _log.warning("node.serves_nothing", why="every protocol is off, or none has an address")
         page = self._listeners.page_url()
         _log.info("node.ready", **self._urls(), **({"page": page} if page else {}))
 
@@ -267,8 +270,16 @@ class NodeServer:
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
 
+    def _health(self) -> StoreHealth:
+        if isinstance(self._store, SqliteStore):
+            return StoreHealth(lambda: free_bytes(self._home.path)[0], self._config.store.free_mib_least)
+        return StoreHealth()
+
     def _silence(self) -> SilencePolicy:
         return SilencePolicy(self._config.node.silence_ms)
+
+    def _note_met(self, table: str, refusal: Enum, address: str) -> None:
+        self._recorder.refused_in_memory(table, refusal, monotonic_now(), address_key(address))
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -297,6 +308,7 @@ class NodeServer:
         self._on_certificates()
         configure_logs(new.node.log_format, new.node.log_level)
         self._node.use_limits(new.of(AdmissionLimits))
+        self._commits.health.free_mib_least = new.store.free_mib_least
         self._pages.use_limits(new.limits)
         self._connection_log.use(new.node.connection_log)
         self._proxies.use(new.node)
@@ -387,7 +399,8 @@ class NodeServer:
 async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:
     server = NodeServer(config, home, static)  # needs the running loop
     gc.freeze()  # what exists now stays
-    return await server.serve()
+    with server.failures.hooked():
+        return await server.serve()
 
 
 async def _until(holds: Callable[[], bool], limit_s: float) -> bool:

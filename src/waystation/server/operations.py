@@ -28,6 +28,7 @@ from waystation.server.status.disk import disk_view
 from waystation.server.status.trouble import troubles
 from waystation.server.status.wall_clock import clock_trouble
 from waystation.server.written import Written
+from waystation.store.damage import Damage
 from waystation.version import __version__
 
 __all__ = ["Operations"]
@@ -58,6 +59,8 @@ class Operations:
     commits: GroupCommit
     urls: Callable[[], dict[str, str]]
     """Returns where every listener is reached, by name."""
+    damage: Damage = field(default_factory=Damage)
+    """The damaged rows of the store."""
     proxy_troubles: Callable[[], list[str]]
     """Returns a sentence for each thing that proxies did wrong lately."""
     clock: ClockWatch
@@ -99,12 +102,14 @@ class Operations:
         return {
             "uptime_s": round(time.monotonic() - self.started_at, 1),
             "clock": self.clock.view()._asdict(),
+            "store": {"fault": self.commits.health.view(), **self.commits.health.space()},
             "certificates": self.certificates(),
             "sizes": self.sizes(),
             "traffic": self.node.traffic(),
             "datagrams": {name: counts._asdict() for name, counts in self.listeners.datagrams().items()},
             "totals": self.recorder.totals(),
             "written": self.written.counts(),
+            "damaged": {"now": self.damage.counts(), "met": self.damage.totals()},
             "policy": self.policy_reader.status(),
             "relays": self.policy_reader.relays(),
         }
@@ -161,9 +166,12 @@ class Operations:
         """Return a published table as it was signed, None when there is none."""
         return self.policy_reader.document(name)
 
-    def ready(self) -> bool:
-        """Return whether peers are served: listeners bound, store writable, not draining."""
-        return not self.draining and self.commits.health.fault is None
+    def not_ready(self) -> str:
+        """Return why peers are not served in full: the node drains, or its store takes no writes; "" when they are."""
+        if self.draining:
+            return "draining"
+        fault = self.commits.health.fault
+        return f"store: {fault.kind.value}" if fault is not None else ""
 
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""

@@ -6,13 +6,15 @@ others use two objects of each ``server/<protocol>/``: ``TABLE`` in ``tables.py`
 so that reading a configuration imports no relay.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Final
 
 from waystation.server.config.protocol_table import ProtocolTable
 
-__all__ = ["PROTOCOLS", "hiding_protocols", "protocol_table", "protocol_tables"]
+__all__ = ["PROTOCOLS", "hiding_protocols", "packet_check", "protocol_table", "protocol_tables"]
 
 PROTOCOLS: Final = (
     "bhumi",
@@ -40,3 +42,13 @@ def protocol_tables() -> tuple[ProtocolTable, ...]:
 def hiding_protocols() -> frozenset[str]:
     """Return the protocols whose senders no view and no log shows with their address (NODE-VIEW)."""
     return frozenset(table.name for table in protocol_tables() if table.hides_senders)
+
+
+def packet_check() -> Callable[[bytes], bool]:
+    """Return what judges a stored packet by its identifier: ``stored_packets.is_whole`` of the protocol that has it."""
+    for name in PROTOCOLS:
+        module = f"waystation.server.{name}.stored_packets"
+        if find_spec(module) is not None:
+            check: Callable[[bytes], bool] = import_module(module).is_whole
+            return check
+    return lambda _canonical: True

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from waystation.core.records import STORE_ID_BYTES, Change, DamagedRow, Record, StoreState
+from waystation.store.damage import Damage
 from waystation.store.memory_packets import EPOCH_BYTES, MemoryPackets
 
 __all__ = ["MemoryStore"]
@@ -28,6 +29,8 @@ class MemoryStore:
         self._tables: dict[str, dict[bytes, bytes]] = {}
         self._sorted_keys: dict[str, list[bytes]] = {}
         self._packets = MemoryPackets(epoch)
+        self.damage = Damage()
+        """The damaged rows that were met."""
 
     @property
     def packets(self) -> MemoryPackets:
@@ -61,9 +64,9 @@ class MemoryStore:
         first = bisect_left(keys, start)
         return iter([(key, kept[key]) for key in keys[first : first + count_max]])
 
-    def damaged(self, table: str) -> Sequence[DamagedRow]:  # noqa: ARG002 - whatever is asked for
-        """Return nothing: memory does not rot."""
-        return ()
+    def damaged(self, table: str) -> Sequence[DamagedRow]:
+        """Return what ``damage`` has of the table: nothing, as memory does not rot."""
+        return self.damage.rows(table)
 
     def state(self) -> StoreState:
         """Return the id given at construction, and the number of commits."""

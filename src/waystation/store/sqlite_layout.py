@@ -20,7 +20,7 @@ from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.store.sqlite_file import STORE_EXIT_CODE, refused
 from waystation.store.sqlite_packets import PACKETS_SCHEMA
 
-__all__ = ["GET_STATE", "SCHEMA_VERSION", "check_file", "look_at_file", "prepare"]
+__all__ = ["GET_STATE", "SCHEMA_VERSION", "check_file", "look_at_file", "open_read_only", "prepare"]
 
 SCHEMA_VERSION: Final = 3
 """Version of the layout that this module writes."""
@@ -75,7 +75,7 @@ def check_file(path: Path) -> int:
         HostError: It is damaged, of a newer version, or no store at all (exit code 5).
     """
     try:
-        with contextlib.closing(_read_only(path)) as connection:
+        with contextlib.closing(open_read_only(path)) as connection:
             return _check_layout(connection, path)
     except sqlite3.Error as error:
         raise refused(path, "cannot be opened", error) from error
@@ -88,7 +88,7 @@ def look_at_file(path: Path) -> StoreState | None:
         HostError: It is of a newer version, or no store at all (exit code 5).
     """
     try:
-        with contextlib.closing(_read_only(path)) as connection:
+        with contextlib.closing(open_read_only(path)) as connection:
             if _version_of(connection, path) < _STATE_SINCE:
                 return None
             return StoreState._make(connection.execute(GET_STATE).fetchone())
@@ -96,7 +96,7 @@ def look_at_file(path: Path) -> StoreState | None:
         raise refused(path, "cannot be opened", error) from error
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
+def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, also on a disk that takes no file beside the store."""
     place = path.resolve().as_uri()
     if not path.with_name(f"{path.name}-wal").exists():

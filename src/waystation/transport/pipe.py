@@ -9,7 +9,7 @@ import asyncio
 import fcntl
 import hashlib
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, cast, runtime_checkable
 
 __all__ = ["Pipe", "Sink", "TakesHalfClose"]
@@ -52,13 +52,14 @@ class Pipe(asyncio.Protocol):
     ``address`` is the other side's host, or "" when the transport has none.
     """
 
-    __slots__ = ("_is_half", "_sink", "_transport", "address", "is_established", "peer", "waits")
+    __slots__ = ("_is_half", "_is_new", "_sink", "_transport", "address", "is_established", "peer", "waits")
 
     def __init__(self, sink: Sink, address: str) -> None:
         """Make a pipe that reports to ``sink``."""
         self._sink = sink
         self._transport: asyncio.Transport | None = None
         self._is_half = False
+        self._is_new = False
         self.address = address
         self.peer = -1
         """Free for the owner: the number by which it knows this pipe."""
@@ -75,7 +76,11 @@ class Pipe(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         self.is_established = True
-        self._sink.connected(self)
+        self._is_new = True
+        try:
+            self._sink.connected(self)
+        finally:
+            self._is_new = False
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; called by the event loop."""
@@ -154,12 +159,12 @@ class Pipe(asyncio.Protocol):
     def pause(self) -> None:
         """Stop reading."""
         if self._transport is not None and not self._is_half and not self._transport.is_closing():
-            self._transport.pause_reading()
+            self._act(self._transport.pause_reading)
 
     def resume(self) -> None:
         """Go on reading."""
         if self._transport is not None and not self._is_half and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self._act(self._transport.resume_reading)
 
     def close(self, status: int = 0) -> None:  # noqa: ARG002 - plain bytes have no closing handshake
         """Close once everything written has left.
@@ -168,9 +173,20 @@ class Pipe(asyncio.Protocol):
             status: What the closing handshake says, where the transport has one (RFC 6455 7.4); 0 for a plain end.
         """
         if self._transport is not None:
-            self._transport.close()
+            self._act(self._transport.close)
 
     def abort(self) -> None:
         """Close at once and drop what waits."""
         if self._transport is not None:
-            self._transport.abort()
+            self._act(self._transport.abort)
+
+    def _act(self, change: Callable[[], None]) -> None:
+        """Change the transport now, or once it reads.
+
+        It begins to read right after ``connection_made``, even one that was closed or paused there, and would leave a
+        closed descriptor with the loop: the next connection that gets this number would never be read.
+        """
+        if self._is_new:
+            asyncio.get_running_loop().call_soon(change)
+        else:
+            change()

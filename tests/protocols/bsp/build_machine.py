@@ -4,11 +4,14 @@ import random
 
 from tests.protocols.bsp.build import GROUPS
 from tests.protocols.bsp.build_streams import CERTIFICATE, FRIEND, US, changed, proof_of
+from tests.protocols.refusing import commit_to
 from waystation.core.effects import Close, Commit, Dial, Hold, Peer, Send
 from waystation.core.facts import PeerIdentified, PeerLeft, Refused
 from waystation.core.instant import Instant, after_ms
+from waystation.core.settings import InForce
 from waystation.protocols.bsp.device.links import Mode
 from waystation.protocols.bsp.device.sync import BspDevice
+from waystation.protocols.bsp.limits import DEFAULT_LIMITS
 from waystation.protocols.bsp.messages import Message
 from waystation.protocols.bsp.profile import SEED
 from waystation.protocols.bsp.stream.machine import BspMachine
@@ -23,11 +26,22 @@ WALL_US = 1_767_225_600_000_000
 class Bench:
     """One machine and what it wants done."""
 
-    def __init__(self, us=US, *, peers=(FRIEND,), profile=SEED, mode=Mode.BATCH, saves=True, **how):
+    def __init__(
+        self,
+        us=US,
+        *,
+        peers=(FRIEND,),
+        profile=SEED,
+        mode=Mode.BATCH,
+        saves=True,
+        limits=DEFAULT_LIMITS,
+        store=None,
+        **how,
+    ):
         self.us = us
         self.profile = profile
         self.group = GROUPS[profile.name]
-        self.store = MemoryStore()
+        self.store = store if store is not None else MemoryStore()
         self.device = BspDevice(profile, self.store, mode=mode)
         self.now = Instant(5_000_000)
         self.device.set_wall(self.now, WALL_US)
@@ -35,7 +49,8 @@ class Bench:
         for peer in peers:
             self.device.meet(peer.public)
             self.device.share(self.group.group_id, peer.public, self.now)
-        self.machine = BspMachine(self.device, us, random.Random(7), **how)
+        self.limits = InForce(limits)
+        self.machine = BspMachine(self.device, us, random.Random(7), limits=self.limits, **how)
         self.machine.use_certificate(CERTIFICATE)
         self.saves = saves
         """Whether commits reach the disk at once; else ``save`` lets them."""
@@ -47,6 +62,11 @@ class Bench:
         self.facts = []
         self.events = []
         self._peers = 0
+
+    def use_limits(self, limits):
+        """Replace the limits in force."""
+        self.limits.now = limits
+        self.machine.adapt_to_limits()
 
     def settle(self):
         """Carry out effects until none is left."""
@@ -77,8 +97,7 @@ class Bench:
     def save(self):
         """Let the commit that waits reach the disk."""
         commit = self.commits.pop()
-        self.store.commit(commit.changes)
-        self.machine.committed(commit.ticket, self.now)
+        commit_to(self.store, self.machine, commit, self.now)
 
     def new_peer(self):
         self._peers += 1

@@ -1,10 +1,12 @@
 """Devices and a mailbox on one virtual clock, brought together for as long as a test says."""
 
 from waystation.core.instant import Instant, after_ms
+from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.links import Mode, stream_terms
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.graph.formats import deps_v1_body, deps_v1_content
+from waystation.protocols.bsp.limits import DEFAULT_LIMITS
 from waystation.protocols.bsp.mailbox.commands import AnswerStatus, Done, Host, decode, encode
 from waystation.protocols.bsp.mailbox.host import Mailbox, control_group
 from waystation.protocols.bsp.profile import SEED
@@ -89,12 +91,13 @@ class MailboxParty(Party):
         allows=lambda owner: True,
         stays=(),
         groups=(),
-        limits=None,
+        limits=DEFAULT_LIMITS,
         **settings,
     ):
         super().__init__(clock, number, store, admits=self._admits)
         for group in groups:
             self.device.join(group, clock.now)
+        self.limits = InForce(limits)
         self.mailbox = Mailbox(
             self.device,
             self.keys,
@@ -103,7 +106,7 @@ class MailboxParty(Party):
             self.store,
             allows=allows,
             stays=stays,
-            limits=limits,
+            limits=self.limits,
         )
         self.mailbox.set_wall(clock.now, WALL_US + clock.now)
         self.mailbox.load(clock.now)

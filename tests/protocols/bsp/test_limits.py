@@ -5,7 +5,6 @@ import random
 
 from tests.protocols.bsp.build_machine import FRIEND, US, Bench
 from tests.protocols.bsp.stream.test_machine_handshake import status_of
-from waystation.core.settings import InForce
 from waystation.protocols.bsp.limits import DEFAULT_LIMITS, BspLimits
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.relay.machine import BspRelay
@@ -48,7 +47,7 @@ def test_arrivals_follow_a_new_limit():
     """A raised limit holds for a key that is counted already, as its allowance refills."""
     bench = Bench(limits=BspLimits(arrivals_per_second=1, arrivals_burst=1))
     before = [status_of(bench, FRIEND)[1] for _ in range(2)]
-    bench.machine.use_limits(BspLimits(arrivals_per_second=5))
+    bench.use_limits(BspLimits(arrivals_per_second=5))
     bench.pass_ms(1_000)
     after = [status_of(bench, FRIEND)[1] for _ in range(6)]
 
@@ -57,14 +56,17 @@ def test_arrivals_follow_a_new_limit():
 
 
 def test_connections_without_a_proof_follow_a_new_limit():
-    """The oldest ones give way to the next one."""
+    """The two oldest ones give way to each next one, until as many stand as may; no single one waits for all."""
     bench = Bench()
-    peers = [bench.come() for _ in range(3)]
-    bench.machine.use_limits(BspLimits(handshakes=2))
-    bench.come()
+    peers = [bench.come() for _ in range(6)]
+    bench.use_limits(BspLimits(handshakes=2))
+    sizes = []
+    for _ in range(5):
+        bench.come()
+        sizes.append(bench.machine.sizes()["handshakes"])
 
-    assert [bench.reason_of(peer) for peer in peers[:2]] == [Refusal.BUSY, Refusal.BUSY]
-    assert bench.machine.sizes()["handshakes"] == 2
+    assert sizes == [5, 4, 3, 2, 2]
+    assert {bench.reason_of(peer) for peer in peers} == {Refusal.BUSY}
 
 
 def test_messages_of_the_device_follow_a_new_limit():
@@ -85,10 +87,10 @@ def test_quotas_reload_and_other_settings_stay():
     assert (one._settings.group_messages_max, one._settings.mode) == (9_000, "auto")
 
 
-def test_limits_of_a_mailbox_are_those_of_its_relay():
-    """A reload reaches the queues of commands through the same object."""
+def test_relay_has_one_holder_of_limits():
+    """A reload reaches connections and mailbox through the same object, so that no part goes by old limits."""
     one = relay()
     one.use_limits(BspLimits(commands_burst=7))
 
-    assert isinstance(one._mailbox._limits, InForce)
-    assert one._mailbox._limits.now.commands_burst == 7
+    assert one._limits is one._machine._limits is one._mailbox._limits
+    assert one._limits.now.commands_burst == 7

@@ -94,9 +94,9 @@ def confirmed(net, key=X, **settings):
 # What a node knows of others
 
 
-def mesh_of(store=None, **settings):
+def mesh_of(store=None, limits=None, **settings):
     """Return what a node knows of others at its start."""
-    return Mesh(MerkSettings(**settings), NODE.public, store or MemoryStore(), random.Random(1), in_force())
+    return Mesh(MerkSettings(**settings), NODE.public, store or MemoryStore(), random.Random(1), limits or in_force())
 
 
 def link(key, number=1, *, url="", address=""):

@@ -288,7 +288,7 @@ def test_relay_that_breaks_the_protocol_is_left():
 
 
 def test_pauses_grow_up_to_the_cap():
-    """A relay that is not there is tried again for ever, ever more rarely."""
+    """A relay that is not there is tried again for ever, after pauses that chance spreads."""
     events = Events()
 
     async def scenario():
@@ -301,7 +301,7 @@ def test_pauses_grow_up_to_the_cap():
     pauses = run(scenario)
 
     assert 0.005 <= pauses[0] <= 0.01
-    assert all(0.025 <= pause <= 0.05 for pause in pauses[3:])
+    assert all(0.005 <= pause <= 0.05 for pause in pauses[3:])
 
 
 def test_send_waits_for_a_connection_and_no_longer():

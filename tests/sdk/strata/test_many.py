@@ -140,7 +140,7 @@ async def test_probe_finds_what_a_relay_has(scores):
         async with many:
             packet = ME.packet({"type": "POST", "text": "x"}, timestamp=int(many._clock()) - 700)
             for url in urls:
-                await many._publish(url, packet)
+                await many._publish(url, packet, 10)
                 many._sightings.note(packet, url, None)
             asked, verdict = await many.probe()
 

@@ -5,10 +5,12 @@ import pytest
 
 from tests.protocols.strata.build import signed
 from tests.sdk.strata.build import ALICE, BOB, CAROL, RELAY_1, RelayServer, ScriptedServer
+from tests.server.build import eventually
 from waystation.core.dids import encode_did
 from waystation.core.errors import LocalError
 from waystation.protocols.strata.client.events import Authenticated, ServerNamed, Violation
 from waystation.protocols.strata.messages import Filters
+from waystation.protocols.strata.packet import packet_id_text
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RelayUnreachableError, RequestRefusedError
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.strata.keys import Identity, revoke_key, rotate_key
@@ -171,11 +173,51 @@ async def test_identity_is_shown_to_the_relay_and_pinned():
 @scenario
 async def test_row_20_mute_relay_is_no_success():
     """No answer within the time raises, and says that the outcome is unknown."""
-    async with ScriptedServer(lambda _message: []) as server, client(server, identity=ME) as one:
+    async with ScriptedServer(lambda _message: []) as server, client(server, identity=ME, authenticate=False) as one:
+        posting = asyncio.create_task(one.post({"type": "POST", "text": "x"}, timeout_s=0.2))
+        await eventually(lambda: server.got, "the packet")
         with pytest.raises(OutcomeUnknownError):
-            await one.post({"type": "POST", "text": "x"}, timeout_s=0.05)
+            await posting
 
     assert not one.authenticated
+
+
+@scenario
+async def test_packet_whose_answer_was_lost_is_asked_about():
+    """STRATA-ASKAGAIN: the same bytes go over each next connection; a relay that has them says ``duplicate``."""
+    cuts = 3
+
+    def script(message):
+        nonlocal cuts
+        if message.get("type") != "PUBLISH":
+            return []
+        cuts -= 1
+        if cuts >= 0:
+            raise OSError("the connection is cut before the answer")
+        named = {"packet_id": packet_id_text(packet.packet_id), "client_msg_id": message["client_msg_id"]}
+        return [{"type": "OK", "status": "ACCEPTED", "duplicate": True} | named]
+
+    packet = ME.packet({"type": "POST", "text": "x"}, timestamp=NOW)
+    async with ScriptedServer(script) as server, client(server, retry_cap_s=0.02) as one:
+        receipt = await one.publish(packet)
+
+    sent = [message["packet"] for message in server.got if message.get("type") == "PUBLISH"]
+    assert receipt.duplicate
+    assert len(sent) == 4 and all(each == sent[0] for each in sent)
+
+
+@scenario
+async def test_packet_that_never_left_is_not_unknown():
+    """While there is no connection nothing is in doubt."""
+    server = RelayServer()
+    async with server:
+        one = client(server, identity=ME, retry_cap_s=0.02)
+        one.start()
+        await one.reached()
+    await eventually(lambda: not one.connected)
+    with pytest.raises(RelayUnreachableError):
+        await one.post({"type": "POST", "text": "x"}, timeout_s=0.05)
+    await one.aclose()
 
 
 @scenario

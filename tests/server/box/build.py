@@ -52,7 +52,7 @@ def box_on_port(
     refuses=lambda _host: False,
 ):
     """Serve a box in a thread of its own."""
-    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    ready, stop, loops = threading.Event(), asyncio.Event(), []
     owner = add_owner(path, "alice")
     store = BoxStore(path, limits)
     box = BoxOnPort(None, path, owner)
@@ -60,6 +60,7 @@ def box_on_port(
     errors = []
 
     async def serve():
+        loops.append(asyncio.get_running_loop())
         try:
             await box.server.open(Address(host, 0), tls)
         except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
@@ -69,14 +70,14 @@ def box_on_port(
             await stop.wait()
         await box.server.close()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))  # which ends whatever is under way
     thread.start()
-    ready.wait(5)
+    ready.wait(20)
     try:
         if errors:
             raise errors[0]
         yield box
     finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
+        if not errors:
+            loops[0].call_soon_threadsafe(stop.set)
+        thread.join(20)

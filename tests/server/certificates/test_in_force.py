@@ -179,6 +179,17 @@ def test_refused_reload_changes_no_certificate(tmp_path):
     assert shown.leaf == leaf_der(node.cert)
 
 
+def test_listener_that_opens_later_shows_what_was_read(tmp_path):
+    """All tables show the same reading of the files, also one whose context is made after they have changed."""
+    files = write_pair(tmp_path / "own")
+    shown = Shown(tmp_path, files)
+    leaf = shown.leaf
+    write_pair(tmp_path / "own")
+    files.key.unlink()
+
+    assert shake_hands(shown.certificates.context("bsp", RULES)) == leaf
+
+
 def test_local_leaf_is_renewed_30_days_ahead_and_taken_over(tmp_path, capsys):
     """In the year of a running node: nothing for 334 days, then a new leaf for the same names and clients."""
     shown = Shown(tmp_path)

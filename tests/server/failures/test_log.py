@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import sys
 
 from structlog.testing import capture_logs
 
@@ -104,16 +105,21 @@ def test_what_failed_unawaited_is_said_without_peers_bytes():
     assert "secret" not in str(lines)
 
 
-def test_failures_of_destructors_are_bounded_too():
-    """What Python would print for each is the same line of the log."""
+def test_what_python_cannot_raise_is_bounded_too():
+    """A destructor that fails is a line of the log, as long as the hooks are there; then Python prints as before."""
 
-    class Unraisable:
-        exc_value = raised(SystemError)
-        err_msg = None
+    class Failing:
+        def __del__(self):
+            raise ValueError("too late")
 
-    log = FailureLog(Clock())
-    with capture_logs() as lines:
+    log, hooks = FailureLog(Clock()), (sys.excepthook, sys.unraisablehook)
+    with capture_logs() as lines, log.hooked():
         for _ in range(100):
-            log.on_unraisable(Unraisable())
+            Failing()
+        sys.excepthook(SystemError, SystemError("exported buffers"), None)
 
-    assert [line["event"] for line in lines] == ["loop.failed"]
+    assert [(line["event"], type(line["exc_info"])) for line in lines] == [
+        ("loop.failed", ValueError),
+        ("loop.failed", SystemError),
+    ]
+    assert (sys.excepthook, sys.unraisablehook) == hooks

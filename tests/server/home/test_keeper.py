@@ -8,7 +8,7 @@ import structlog
 
 from tests.server.build import eventually
 from tests.server.home.build import NAMES, commit_some
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
 from waystation.server.home import Home, keeper
 from waystation.server.home.keeper import MarkKeeper, log_prepared
 from waystation.server.home.mark import HomeState, PreparedHome, check_home, prepare_home, read_mark
@@ -52,6 +52,30 @@ def test_first_write_is_tried_and_remembered(home, store):
     assert remembered.in_use
     assert (remembered.store_id, remembered.generation) == store.state()
     assert store.state().generation > 0
+
+
+@pytest.mark.parametrize("kind", [StoreFaultKind.BUSY, StoreFaultKind.FULL, StoreFaultKind.IO])
+def test_node_may_begin_with_a_fault_that_passes(home, store, monkeypatch, kind):
+    """A full disk does not keep what needs no disk from being served; the mark is written once it is over."""
+    monkeypatch.setattr(keeper, "_LOOK_S", 0.001)
+    faults = [StoreFault("for now", kind)] * 3
+
+    async def fold():
+        if faults:
+            raise faults.pop()
+        return store.fold()
+
+    keeping = MarkKeeper(home, fold)
+
+    async def story():
+        fault = await keeping.begin()
+        watching = asyncio.create_task(keeping.watch())
+        await eventually(lambda: read_mark(home).store is not None)
+        watching.cancel()
+        return fault
+
+    assert asyncio.run(story()).kind is kind
+    assert read_mark(home).store.in_use
 
 
 def test_store_that_takes_no_write_is_an_error(home, store):

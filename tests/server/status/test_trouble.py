@@ -7,6 +7,7 @@ NOW_S = 1_000_000
 SOUND = {
     "draining": False,
     "disk": {"free_bytes": 1 << 40},
+    "damaged": {"now": {}},
     "policy": {"trouble": ""},
     "upstreams": {"other": {"trouble": "", "state": "active"}},
     "written": {"journal": {"rows_lost": 0}},
@@ -78,3 +79,13 @@ def test_refused_reload_is_a_trouble():
 def test_fault_of_a_proxy_is_a_trouble():
     """Its sentence comes from who counts them."""
     assert troubles(SOUND, [], NOW_S, fault=None, proxies=["bhumi is lost"]) == ["bhumi is lost"]
+
+
+def test_damaged_rows_are_said_by_table():
+    """The operator learns what is lost, and what to do (NODE-ROT)."""
+    [sentence] = said(damaged={"now": {"bans": 1, "packets": 10}})
+
+    assert sentence == (
+        "rows of the store are not as they were written, and are left out (1 of bans, 10 of packets); "
+        "look at the disk, run `waystation check --deep`, and restore a backup or have them sent again"
+    )

@@ -20,7 +20,7 @@ from waystation.protocols.bhumi.client.device import (
     Registered,
 )
 from waystation.protocols.bhumi.extension_messages import Presence
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import STABLE_S, Backoff
 from waystation.sdk.bhumi.answers import Answers
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.events import (
@@ -43,14 +43,13 @@ from waystation.sdk.bhumi.state import BhumiState
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
 from waystation.transport.dial import RelayUrl
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 
 __all__ = ["LEAVE_S", "Device"]
 
 LEAVE_S: Final = 10.0
 """How long a relay that the device has left is kept for the requests under way there."""
-STANDS_S: Final = 30.0
-"""How long a connection must have stood before the next break is the first one again."""
 _LOCK_TIMEOUT_S: Final = 0.2  # a listener that is just ending
 _NEXT_RELAY_S: Final = 1.0  # ours: no reason to wait long for one relay because another failed
 
@@ -78,6 +77,7 @@ class Device:
         gives_up: bool = False,
         poll_s: float = 0.5,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a device.
 
@@ -95,10 +95,11 @@ class Device:
             admit: Called with key and alias of a peer that uses an invite; None admits every peer.
             on_event: Gets what happens.
             rng: Source of secrets; the system's by default.
-            backoff: Delays between connections; half a second up to 30 s by default.
+            backoff: Delays between connections; those of ``sdk.backoff`` by default.
             gives_up: End when the only relay refuses this identity before any has taken it.
             poll_s: How soon an invite made by another program can be used.
             clock: Unix seconds, for what is signed with a date.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: An address cannot be read, or there is neither an address nor a book.
@@ -108,6 +109,7 @@ class Device:
         self._state = state
         self._findable = findable
         self._tls = tls
+        self._silence = SilencePolicy.of_seconds(silence_s)
         self._original_relay = original_relay
         self._on_event = on_event or (lambda _: None)
         self._clock = clock
@@ -118,7 +120,7 @@ class Device:
         self._prober = None
         if probes and book is not None and quality is not None:
             self._prober = Prober(self._choice, quality, tls, source, findable=findable)
-        self._backoff = backoff or Backoff(source, first_s=0.5, cap_s=30.0)
+        self._backoff = backoff or Backoff(source)
         self._poll_s = poll_s
         self._connection: Listener | None = None
         self._runs = False
@@ -149,6 +151,12 @@ class Device:
             finally:
                 self._runs = False
                 await self._stop()
+
+    def reconnect(self) -> None:
+        """Connect now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
+        if self._connection is None:
+            self._backoff.reset()
+            self._placed.set()
 
     async def move(self, address: str) -> None:
         """Go to another relay without a gap; a move to where the device is does nothing.
@@ -200,6 +208,7 @@ class Device:
             relay_id=self._choice.advertised_id(relay),
             on_event=self._on_connection_event,
             clock=self._clock,
+            silence=self._silence,
         )
         try:
             await connection.dial(self._tls, only_public=only_public)
@@ -343,7 +352,7 @@ class Device:
         self._on_event(Probed(asked.address, verdict, latency_s))
 
     def _note_end(self, connection: Listener) -> None:
-        if connection.stood_s() >= STANDS_S:
+        if connection.stood_s() >= STABLE_S:
             self._backoff.reset()
         if not connection.registered.done():
             self._choice.reached(connection.relay, None)

@@ -15,6 +15,7 @@ from waystation.core.ids import PublicKey
 from waystation.crypto.hashing import hkdf_sha256
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.links import LinkTerms
+from waystation.sdk.backoff import CAP_S, FIRST_S
 from waystation.sdk.bridges.carrier import BUNDLE_BEGINS, RelayCarrier, ignore
 from waystation.sdk.bsp.carrier import CarrierSession
 from waystation.sdk.bsp.identities import Identities
@@ -62,8 +63,8 @@ class BspOverMerk(RelayCarrier):
         on_event: Callable[[object], None] | None = None,
         on_message: Callable[[Message], None] | None = None,
         connect_s: float = _CONNECT_S,
-        retry_first_s: float = 0.5,
-        retry_cap_s: float = 30.0,
+        retry_first_s: float = FIRST_S,
+        retry_cap_s: float = CAP_S,
     ) -> None:
         """Describe a carrier.
 

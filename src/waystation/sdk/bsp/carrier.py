@@ -163,6 +163,11 @@ class CarrierSession:
             if way is None or (way.link is None and way.pause is None):
                 self._link(peer)
 
+    def resume_all(self) -> None:
+        """End the pause of every peer."""
+        for peer in [peer for peer, way in self._ways.items() if way.pause is not None]:
+            self.reached(peer)
+
     def pump(self) -> None:
         """Carry what is due over our links; called after every turn."""
         at = now()

@@ -17,6 +17,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.protocols.bsp.bundle import BUNDLE_BYTES_USUAL
+from waystation.protocols.bsp.device.dials import Redial
 from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.device.links import FILE_TERMS, Mode, Visibility
 from waystation.protocols.bsp.device.orders import LOOK_MS, OrderTaker
@@ -26,6 +27,7 @@ from waystation.protocols.bsp.graph.formats import FORMATS, ClientFormat
 from waystation.protocols.bsp.graph.order import State
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.stream.machine import BspMachine
+from waystation.sdk.backoff import CAP_S, STABLE_S
 from waystation.sdk.bsp.bundles import Bundles
 from waystation.sdk.bsp.carrier import Carrier, CarrierSession
 from waystation.sdk.bsp.connections import BspConnections
@@ -44,9 +46,11 @@ from waystation.sdk.connection import now
 from waystation.sdk.home_lock import hold
 from waystation.sdk.life import Client, Reading
 from waystation.sdk.renamed import warn_renamed
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 
 __all__ = ["BspPeer"]
 
+_REDIAL: Final = Redial(round(CAP_S * 1_000), round(STABLE_S * 1_000))
 _BUSY_WAIT_S: Final = 1.0  # a program that is just ending
 _DELIVERED: Final = State.DELIVERED
 
@@ -68,6 +72,7 @@ class BspPeer(Membership, Client):
         on_event: Callable[[Any], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a peer.
 
@@ -80,10 +85,12 @@ class BspPeer(Membership, Client):
             on_event: Gets what ``news`` reports.
             rng: Source of keys, nonces and jitter; anything but the default is for tests.
             clock: Unix seconds.
+            silence_s: A peer from which nothing comes for so long is disconnected, 1 to 3,600 seconds.
 
         Raises:
-            LocalError: A format lacks something.
+            LocalError: A format lacks something, or ``silence_s`` is out of range.
         """
+        self._silence = SilencePolicy.of_seconds(silence_s)
         self._given_home = home
         self._news = News(on_event)
         super().__init__(guarded(formats, self._news.report), rng if rng is not None else random.SystemRandom())
@@ -132,9 +139,16 @@ class BspPeer(Membership, Client):
             admits=self._admits,
         )
         machine = BspMachine(device, home.key_pair, self._rng)
+        machine.redials.redial = _REDIAL
         report, fail = self._news.report, self._news.end
         connections = BspConnections(
-            machine, device, home.store, on_event=self._on_event, on_turn=self._pump, on_failure=fail
+            machine,
+            device,
+            home.store,
+            on_event=self._on_event,
+            on_turn=self._pump,
+            on_failure=fail,
+            silence=self._silence,
         )
         tables = Tables(home, device, machine, dials=self._dials, on_left_out=report)
         changed = connections.changed
@@ -177,6 +191,12 @@ class BspPeer(Membership, Client):
     def _pump(self) -> None:
         for session in self._carrier_sessions:
             session.pump()
+
+    def reconnect(self) -> None:
+        """Dial every peer without a connection now, and end the pauses of carriers; what stands stays."""
+        for session in self._carrier_sessions:
+            session.resume_all()
+        self._running.connections.reconnect()
 
     # Who and where
 

@@ -23,7 +23,7 @@ from waystation.protocols.lprp.client.machine import LprpClient
 from waystation.protocols.lprp.client.seen_packets import SeenPackets
 from waystation.protocols.lprp.client.settings import ClientSettings
 from waystation.protocols.lprp.messages import HEADER_BYTES, Kind
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import Backoff, Pause
 from waystation.sdk.connection import Connection, now
 from waystation.sdk.lprp.host import HostUrl
 from waystation.sdk.lprp.solver import Search, WorkPool, WorkProgress
@@ -34,8 +34,6 @@ from waystation.transport.dial import dial
 __all__ = ["ConnectionEvent", "DurableClock", "HostConnection", "HostUnreachable", "WorkEnded", "Working"]
 
 DIAL_TIMEOUT_S: Final = 10.0
-RETRY_FIRST_S: Final = 1.0
-RETRY_CAP_S: Final = 30.0
 
 
 class Working(NamedTuple):
@@ -151,6 +149,7 @@ class HostConnection(Connection):
         self._searches: dict[bytes, _Work] = {}
         self._unwanted: set[bytes] = set()
         self._dialling: asyncio.Task[None] | None = None
+        self._pausing = Pause()
 
     # Life
 
@@ -162,6 +161,11 @@ class HostConnection(Connection):
         """Make a new socket, and go on trying until there is one: the old one's network may be gone."""
         if not self.closed and (self._dialling is None or self._dialling.done()):
             self._dialling = self._loop.create_task(self._dial())
+
+    def reconnect(self) -> None:
+        """Make a new socket now, by which a heartbeat says where we are; requests under way go on."""
+        self._pausing.end()
+        self.start()
 
     async def aclose(self) -> None:
         """Stop everything; safe to call twice."""
@@ -180,14 +184,14 @@ class HostConnection(Connection):
         return self.pipe.complaints if isinstance(self.pipe, UdpPipe) else 0
 
     async def _dial(self) -> None:
-        backoff = Backoff(random.SystemRandom(), first_s=RETRY_FIRST_S, cap_s=RETRY_CAP_S)
+        backoff = Backoff(random.SystemRandom())
         while True:
             try:
                 return await self.reach()
             except HostError as error:
                 retry_s = backoff.next_s()
                 self._report(HostUnreachable(str(error), retry_s))
-                await asyncio.sleep(retry_s)
+                await self._pausing.wait(retry_s)
 
     # The machine
 

@@ -93,6 +93,10 @@ class LprpSender(Client):
 
     # Life
 
+    def reconnect(self) -> None:
+        """Make a new socket now, as after a change of the network; what is under way goes on."""
+        self._life.part(self._connection).reconnect()
+
     async def aclose(self) -> None:
         """Stop; what was not accepted by now may or may not be. Safe to call twice."""
         for delivery in tuple(self._deliveries):

@@ -37,7 +37,7 @@ from waystation.protocols.merk.payload.contents import (
 )
 from waystation.protocols.merk.payload.sealing import Mode, data_frame, encrypted_frame, signed_frame
 from waystation.protocols.merk.payload.transfers import PART_BYTES, OutgoingTransfer
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
 from waystation.sdk.life import Client, Life, Reading
 from waystation.sdk.merk.directory import Directory, Found
 from waystation.sdk.merk.files import FileToSend, send_parts
@@ -50,6 +50,7 @@ from waystation.sdk.merk.servers import Servers, check_address
 from waystation.sdk.outcome import Sent
 from waystation.sdk.renamed import warn_renamed
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 
 __all__ = ["MerkClient"]
 
@@ -72,8 +73,9 @@ class MerkClient(Client):
         on_event: Callable[[object], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
-        retry_first_s: float = 0.5,
-        retry_cap_s: float = 30.0,
+        retry_first_s: float = FIRST_S,
+        retry_cap_s: float = CAP_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a client.
 
@@ -92,6 +94,7 @@ class MerkClient(Client):
             clock: Unix seconds.
             retry_first_s: First pause between connections.
             retry_cap_s: Longest pause between connections.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: An address is none.
@@ -117,6 +120,7 @@ class MerkClient(Client):
             rng=self._rng,
             clock=clock,
             backoff=Backoff(self._rng, first_s=retry_first_s, cap_s=retry_cap_s),
+            silence=SilencePolicy.of_seconds(silence_s),
         )
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, recipients if recipients is not None else Recipients())
@@ -131,6 +135,11 @@ class MerkClient(Client):
         """Begin to connect, and go on for ever."""
         self._life.open()
         self._relays.start()
+
+    def reconnect(self) -> None:
+        """Try to connect now, as after a change of the network; a connection that stands stays."""
+        self._life.check()
+        self._relays.reconnect()
 
     async def reached(self) -> None:
         """Return once a relay has taken us; raises RelayUnreachableError when the first round found none."""

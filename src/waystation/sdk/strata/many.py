@@ -1,9 +1,8 @@
 """A client of several Strata relays: it publishes to the best ones, reads from several, and verifies what they send.
 
 Each relay's own client checks its packets. This module delivers each packet once, with the earliest ``received_at`` of
-any relay. Observations of each relay are stored in the table of scores and decide which relay is used next. Probes find
-relays that drop packets silently. Churn tries relays from bootstrap data.
-Spec: RFC-0004 7; specs/strata.md 7, 18, 19.
+any relay. Observations of relays are stored in the table of scores and decide which one is used next. Probes find those
+that drop packets silently. Churn tries relays from bootstrap data. Spec: RFC-0004 7; specs/strata.md 7, 18, 19.
 """
 
 import asyncio
@@ -48,16 +47,18 @@ from waystation.sdk.life import Life, Reading
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
 from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
-from waystation.sdk.strata.relay import Receipt, RelayClient
+from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
 from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
 from waystation.sdk.strata.watch import Pinged, RelayWatch
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S
 
 __all__ = ["EVERYTHING", "ManyRelays"]
 
@@ -88,6 +89,7 @@ class ManyRelays:
         on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe the client; relays of the table are known, ``urls`` are added to it once they have answered.
 
@@ -107,14 +109,12 @@ class ManyRelays:
             on_connection: Gets address and what happened whenever a relay is reached, lost, or not reached.
             rng: Source of chance.
             clock: Unix seconds.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         """
-        self._scores = scores
-        self._identity = identity
-        self._tls = tls
+        self._scores, self._identity, self._tls, self._silence_s = scores, identity, tls, silence_s
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
-        self._profile = profile
-        self._has_private_path = has_private_path
+        self._profile, self._has_private_path = profile, has_private_path
         listed = bootstrap.relays if bootstrap is not None else ()
         advised = [advice.relay for advice in advise(snapshots)]
         self._pins = {entry.url: entry.relay_id for entry in listed if entry.relay_id}
@@ -145,6 +145,12 @@ class ManyRelays:
         self._life.open()
         self._task = asyncio.get_running_loop().create_task(self._maintain())
         return self
+
+    def reconnect(self) -> None:
+        """Try every relay without a connection now, as after a change of the network; connections that stand stay."""
+        self._life.check()
+        for client in self._clients.values():
+            client.reconnect()
 
     async def __aexit__(self, *_: object) -> None:
         self._life.close()
@@ -196,11 +202,12 @@ class ManyRelays:
 
     # Publishing
 
-    async def send(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
+    async def send(self, content: Mapping[str, Any] | Packet, *, timeout_s: float = IN_DOUBT_S, **fields: Any) -> Sent:
         """Publish to the best relays, after the delay that the privacy profile asks for.
 
         Args:
             content: A packet as it is; or what becomes one of now, signed by the identity.
+            timeout_s: How long to ask a relay that has not answered, again when a connection has ended.
             fields: Of the packet; see ``Identity.packet``.
 
         Raises:
@@ -211,23 +218,17 @@ class ManyRelays:
         now_s = int(self._clock())
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
         privacy = self.privacy
-        fan_out = max(2, duties_of(privacy.profile).relays_advised)
-        choice = choose_publish(self._candidates(), fan_out)
+        relays_count = max(2, duties_of(privacy.profile).relays_advised)
+        choice = choose_publish(self._candidates(), relays_count)
         notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
         if not choice.relays:
             raise RelayUnreachableError("there is no relay to publish to; add one first")
         await asyncio.sleep(publish_delay_ms(privacy.profile, self._rng) / 1_000)
-        outcomes = await asyncio.gather(*(self._publish(url, packet) for url in choice.relays), return_exceptions=True)
-        receipts, failures = [], {}
-        for url, outcome in zip(choice.relays, outcomes, strict=True):
-            if isinstance(outcome, Receipt):
-                receipts.append(outcome)
-                self._sightings.note(packet, url, None)
-            elif isinstance(outcome, WaystationError):
-                failures[url] = outcome
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        return sent_of(packet, tuple(receipts), failures, tuple(notices))
+        outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in choice.relays})
+        receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
+        for receipt in receipts:
+            self._sightings.note(packet, receipt.relay, None)
+        return sent_of(packet, receipts, failures_of(outcomes), tuple(notices))
 
     async def publish(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
         """Publish, and raise as ``Sent.check``; the old name of ``send``."""
@@ -236,10 +237,10 @@ class ManyRelays:
 
     post = publish
 
-    async def _publish(self, url: str, packet: Packet) -> Receipt:
+    async def _publish(self, url: str, packet: Packet, timeout_s: float) -> Receipt:
         client = self._client(url)
         await client.reached()
-        return await client.publish(packet)
+        return await client.publish(packet, timeout_s=timeout_s)
 
     # Reading
 
@@ -467,6 +468,7 @@ class ManyRelays:
                 on_event=partial(self._observe, watch),
                 rng=self._rng,
                 clock=self._clock,
+                silence_s=self._silence_s,
             )
             self._clients[url] = client
             watch.want()
@@ -483,7 +485,7 @@ class ManyRelays:
         if entry.url in self._boot_scores:
             entry.window.record_boot([self._boot_scores[entry.url]])
         entry = replace(entry, relay_id=entry.relay_id or self._pins.get(entry.url))
-        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change)
+        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change, is_named=entry.url in self._named)
 
     def _part_with(self, url: str) -> None:
         client = self._clients.pop(url, None)

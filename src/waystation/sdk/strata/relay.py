@@ -38,7 +38,7 @@ from waystation.protocols.strata.client.machine import StrataClient
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet
 from waystation.protocols.strata.wire import LIMIT_MAX
-from waystation.sdk.backoff import Backoff
+from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
 from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RelayUnreachableError, RequestRefusedError
 from waystation.sdk.relay_list import RelayList
@@ -46,14 +46,17 @@ from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packe
 from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.subscription import BUFFER_MAX, Delivery, Subscription
 from waystation.sdk.strata.uri import http_base_of
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.pipe import WebSocketPipe
 
-__all__ = ["Receipt", "RelayClient"]
+__all__ = ["IN_DOUBT_S", "Receipt", "RelayClient"]
 
 MESSAGE_BYTES_MAX: Final = 2 * 1_048_576 + 65_536  # the largest packet twice, as `mutate` may carry its header again
 KEYS_WAIT_S: Final = 10.0  # for the key events of the authors, before a subscription begins without them
 KEY_READINGS_MAX: Final = 8  # sets of authors whose key events are followed at a time
+IN_DOUBT_S: Final = 90.0  # a relay that stood still for a minute still says whether it has the packet
+TRIES_MAX: Final = 16  # every silence takes 10 s, and every connection that ends a pause
 _BANNED: Final = "banned"  # specs/strata.md 12: the detail of an AUTH whose signer may not use the relay
 _NO_STRATA: Final = "does not say what a Strata relay says; is the path right?"
 _NO_TEXT: Final = 1003  # RFC 6455 7.4.1
@@ -69,6 +72,12 @@ class Receipt(NamedTuple):
     duplicate_of: bytes | None
     downgrade: dict[str, str] | None
     latency_ms: float
+
+
+class _Doubt:
+    """Whether a packet has left for its relay."""
+
+    has_left = False
 
 
 class RelayClient(RelayList):
@@ -90,8 +99,9 @@ class RelayClient(RelayList):
         on_event: Callable[[object], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
-        retry_first_s: float = 0.5,
-        retry_cap_s: float = 60.0,
+        retry_first_s: float = FIRST_S,
+        retry_cap_s: float = CAP_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a client.
 
@@ -111,6 +121,7 @@ class RelayClient(RelayList):
             clock: Unix seconds.
             retry_first_s: First delay between connections.
             retry_cap_s: Longest delay between connections.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: ``url`` is no WebSocket address.
@@ -122,6 +133,7 @@ class RelayClient(RelayList):
             text=True,
             message_bytes_max=MESSAGE_BYTES_MAX,
             tls=tls,
+            silence=SilencePolicy.of_seconds(silence_s),
         )
         self.url = url
         self._http_base = http_base if http_base is not None else http_base_of(url)
@@ -215,26 +227,29 @@ class RelayClient(RelayList):
 
     # Publishing
 
-    async def post(self, content: Mapping[str, Any], *, timeout_s: float = 30.0, **fields: Any) -> Receipt:
+    async def post(self, content: Mapping[str, Any], *, timeout_s: float = IN_DOUBT_S, **fields: Any) -> Receipt:
         """Sign content as a packet of now and publish it; ``fields`` as for ``Identity.packet``."""
         if self._identity is None:
             raise LocalError("publishing content needs an identity that signs it")
         packet = self._identity.packet(content, timestamp=int(self._clock()), **fields)
         return await self.publish(packet, timeout_s=timeout_s)
 
-    async def publish(self, packet: Packet, *, timeout_s: float = 30.0, tries: int = 2) -> Receipt:
+    async def publish(self, packet: Packet, *, timeout_s: float = IN_DOUBT_S, tries: int = TRIES_MAX) -> Receipt:
         """Publish a signed packet and return once the relay has stored it.
 
-        Without an answer the same bytes are published again, which is safe, up to ``tries`` times.
+        Without an answer, and after a connection has ended, the same bytes are published again, up to ``tries``
+        times: a relay that has stored them says so (STRATA-ASKAGAIN).
 
         Raises:
             RequestRefusedError: The relay said no.
+            RelayUnreachableError: The packet has not left within ``timeout_s``.
             OutcomeUnknownError: No answer came in time; the packet may be stored.
         """
+        doubt = _Doubt()
         try:
             async with asyncio.timeout(timeout_s):
                 for _ in range(tries):
-                    outcome = await self._publish_once(packet)
+                    outcome = await self._publish_once(packet, doubt)
                     if isinstance(outcome, Published):
                         _, _, duplicate, same, downgrade, latency_us = outcome
                         return Receipt(packet, self.url, duplicate, same, downgrade, latency_us / 1_000)
@@ -242,10 +257,12 @@ class RelayClient(RelayList):
                         _, _, code, detail, reason, retry_after_s, _ = outcome
                         raise RequestRefusedError(self.url, code, detail, retry_after_s, reason)
         except TimeoutError as error:
+            if not doubt.has_left:
+                raise RelayUnreachableError(f"no way to {self.url} within {timeout_s:g} s") from error
             raise OutcomeUnknownError(f"{self.url} did not answer within {timeout_s:g} s") from error
         raise OutcomeUnknownError(f"{self.url} did not say whether it has stored the packet")
 
-    async def _publish_once(self, packet: Packet) -> _Outcome:
+    async def _publish_once(self, packet: Packet, doubt: "_Doubt") -> _Outcome:
         if self._refused is not None:
             raise self._refused
         msg_id = self._machine.publish(packet, now())
@@ -256,7 +273,8 @@ class RelayClient(RelayList):
             return await waiting
         finally:
             del self._publishes[msg_id]
-            self._machine.withdraw(msg_id)
+            was_sent = self._machine.withdraw(msg_id)
+            doubt.has_left |= was_sent or (waiting.done() and not waiting.cancelled())
 
     # Reading
 

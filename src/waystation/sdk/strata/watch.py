@@ -25,7 +25,7 @@ from waystation.protocols.strata.client.events import (
 from waystation.protocols.strata.relay.upstream_score import INCIDENTS
 from waystation.rules.relay_observation import FAILED, MISSING, OK, Observation, Probe, record
 from waystation.rules.relay_score import score
-from waystation.rules.relay_state import Change, Step, evaluate
+from waystation.rules.relay_state import Change, Reason, Step, evaluate
 from waystation.rules.relay_window import counts, observations
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry
@@ -42,20 +42,30 @@ class Pinged(NamedTuple):
 class RelayWatch:
     """The observer of one relay."""
 
-    def __init__(self, entry: RelayEntry, clock: Callable[[], float], on_change: Callable[[str, Change], None]) -> None:
+    def __init__(
+        self,
+        entry: RelayEntry,
+        clock: Callable[[], float],
+        on_change: Callable[[str, Change], None],
+        *,
+        is_named: bool = False,
+    ) -> None:
         """Observe on top of what is known.
 
         Args:
             entry: From the table, or a new one.
             clock: Unix seconds.
             on_change: Gets address and change whenever the state moves.
+            is_named: Whether the program has named it: then it is not banned because it cannot be reached.
         """
+        self._is_named = is_named
         self.entry = entry
         self._clock = clock
         self._on_change = on_change
         self._was_connected = False
         self._wanted_from: int | None = None
         self._up = False
+        self._silent_s: int | None = None
         self.answered = False
         """Whether it has answered as a Strata relay while it was observed; any WebSocket takes a connection."""
 
@@ -69,7 +79,7 @@ class RelayWatch:
         elif isinstance(event, Pinged):  # says nothing about requests, so it ends no row of failures
             self.entry.window.record_latency(event.latency_ms, int(self._clock()))
         elif isinstance(event, PublishUnknown):
-            self._see(Probe.RTT, FAILED)
+            self._note_silence()
         elif isinstance(event, Violation):
             self._see(Probe.VALIDITY, FAILED, incident=INCIDENTS[event.reason])
         elif isinstance(event, Limited):
@@ -117,6 +127,13 @@ class RelayWatch:
             self._see(Probe.CONNECT, FAILED)
         self.entry = replace(self.entry, last_tried_s=now_s)
 
+    def _note_silence(self) -> None:
+        """Count one failure for all packets that one silence or one lost connection has left unanswered."""
+        now_s = int(self._clock())
+        if self._silent_s is None or abs(now_s - self._silent_s) >= _SILENCE_S:
+            self._silent_s = now_s
+            self._see(Probe.RTT, FAILED)
+
     def _count_time(self, now_s: int) -> None:
         if self._wanted_from is not None and now_s > self._wanted_from:
             self.entry.window.record_wanted(self._wanted_from, now_s, self._up)
@@ -124,10 +141,15 @@ class RelayWatch:
 
     def _step(self, step: Step) -> None:
         standing, change = step
+        # NODE-SILENCE: a network that is away for minutes must not cost the program the relay that it has chosen.
+        if self._is_named and not standing.pinned and change is not None and change.reason is Reason.UNREACHABLE:
+            return
         self.entry = replace(self.entry, standing=standing)
         if change is not None:
             self._on_change(self.entry.url, change)
 
 
+_SILENCE_S: Final = 10
+"""Packets that were sent while a relay stood still run into their deadlines one after the other, as they were sent."""
 _BY_ANYBODY: Final = (Connected, Disconnected, Pinged, PublishUnknown, ProtocolFault, AuthFailed)
 """Events that need no Strata relay at the other side."""

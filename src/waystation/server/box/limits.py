@@ -1,11 +1,15 @@
 """Limits of the blind box: the table ``[limits.bsp_box]`` of the node's configuration."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from waystation.core.settings import limit
 from waystation.server.box.refusals import BoxRefusal
 
-__all__ = ["BoxLimits"]
+__all__ = ["BOX", "BoxLimits"]
+
+BOX: Final = "bsp_box"
+"""Name of the table, and what refusals of the box are counted under."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from starlette.routing import Route
 
 from waystation.core.errors import HostError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 from waystation.engine.admission import address_key
 from waystation.server.box.refusals import BoxRefusal, BoxRefusedError
 from waystation.server.box.store import FILE_BYTES_MAX, Action, BoxStore, Holder
@@ -61,6 +61,7 @@ def box_port(
     *,
     limited: bool = True,
     refuses: Callable[[str], bool] = lambda _host: False,
+    note: Callable[[BoxRefusal, str], None] | None = None,
 ) -> HttpPort:
     """Return the port that serves ``store``.
 
@@ -70,22 +71,33 @@ def box_port(
         proxies: Who may name the client of a request.
         limited: False lets one address have as many connections as there are.
         refuses: Whether the operator refuses an address.
+        note: Called with each refusal and the address that met it.
     """
     late = LateAnswer(BoxRefusal.SLOW_HEAD.document)
-    return HttpPort(box_application(store, clock, refuses), late, HttpLimits(per_address=limited), proxies, "bsp.box")
+    return HttpPort(
+        box_application(store, clock, refuses, note), late, HttpLimits(per_address=limited), proxies, "bsp.box"
+    )
 
 
 def box_application(
-    store: BoxStore, clock: Callable[[], Instant], refuses: Callable[[str], bool] = lambda _host: False
+    store: BoxStore,
+    clock: Callable[[], Instant],
+    refuses: Callable[[str], bool] = lambda _host: False,
+    note: Callable[[BoxRefusal, str], None] | None = None,
 ) -> Starlette:
     """Return what answers requests for ``store``, but not those of an address that ``refuses`` names."""
-    return _Api(store, clock, refuses).application()
+    return _Api(store, clock, refuses, note).application()
 
 
 class _Api:
     def __init__(
-        self, store: BoxStore, clock: Callable[[], Instant], refuses: Callable[[str], bool] = lambda _host: False
+        self,
+        store: BoxStore,
+        clock: Callable[[], Instant],
+        refuses: Callable[[str], bool] = lambda _host: False,
+        note: Callable[[BoxRefusal, str], None] | None = None,
     ) -> None:
+        self._note = note
         self._store = store
         self._clock = clock
         self._refuses = refuses
@@ -142,7 +154,7 @@ class _Api:
         bucket, limits = self._bad.get(address), self._store.limits
         rate = limits.bad_tokens_per_minute
         if bucket is None:
-            while len(self._bad) >= limits.bad_token_addresses:
+            for _ in range(surplus(len(self._bad) + 1, limits.bad_token_addresses)):
                 self._bad.popitem(last=False)
             bucket = self._bad[address] = TokenBucket(rate, rate, self._clock(), period_s=_WINDOW_S)
         bucket.change(rate, rate)  # a reload has replaced it, perhaps
@@ -150,6 +162,8 @@ class _Api:
         return bucket
 
     def _refusal(self, refusal: BoxRefusal, request: Request) -> Response:
+        if self._note is not None:
+            self._note(refusal, _host_of(request))
         headers = {}
         if refusal is BoxRefusal.TOO_MANY_BAD_TOKENS:
             wait_us = self._bucket(request).ready_at() - self._clock()

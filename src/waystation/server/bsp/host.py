@@ -6,13 +6,14 @@ endpoint ``""`` has that of the TLS port, ``wss_<table>`` that of a table's web 
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from waystation.core.ids import PublicKey, encode_id52
 from waystation.protocols.bsp.limits import BspLimits
 from waystation.protocols.bsp.relay.machine import BspRelay
 from waystation.protocols.bsp.settings import BspSettings
-from waystation.server.box.limits import BoxLimits
+from waystation.server.box.limits import BOX, BoxLimits
 from waystation.server.box.server import box_port
 from waystation.server.box.store import BoxStore
 from waystation.server.bsp.checks import names_itself
@@ -103,6 +104,7 @@ class BspHost(ProtocolHost):
                 self.context.proxies,
                 limited=self.context.rate_limits,
                 refuses=lambda host: access.refuses_address(host, time.time_ns() // 1_000) is not None,
+                note=partial(self.context.note_met, BOX) if self.context.note_met is not None else None,
             )
             context = None if self._listen.box.is_loopback else contexts("bsp", TlsRules())
             await self._box.open(self._listen.box, context)
@@ -122,7 +124,7 @@ class BspHost(ProtocolHost):
 
     def sizes(self) -> dict[str, dict[str, int]]:
         """Return how full the box is."""
-        return {"bsp_box": self._box_store.sizes()} if self._box_store is not None else {}
+        return {BOX: self._box_store.sizes()} if self._box_store is not None else {}
 
     def stored_bytes(self) -> int:
         """Return the bytes of the files in the box; one that is closed counts nothing."""

@@ -6,7 +6,7 @@ from typing import Final
 from waystation.core.settings import setting
 from waystation.protocols.bsp.limits import BspLimits
 from waystation.protocols.bsp.settings import BspSettings
-from waystation.server.box.limits import BoxLimits
+from waystation.server.box.limits import BOX, BoxLimits
 from waystation.server.box.refusals import BoxRefusal
 from waystation.server.bsp.checks import checks_of
 from waystation.server.config.checks import check_path, check_plain, check_tls_files, run_checks
@@ -75,7 +75,7 @@ TABLE: Final = ProtocolTable(
     BspSettings,
     _check,
     limits=BspLimits,
-    more_limits=(("bsp_box", BoxLimits),),
+    more_limits=((BOX, BoxLimits),),
     carried_path=_carried_path,
     tls_listeners=_tls_listeners,
 )

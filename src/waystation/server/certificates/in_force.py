@@ -22,7 +22,7 @@ from waystation.server.certificates.report import remedy
 from waystation.server.config.values import Config
 from waystation.server.home import Home, TlsFiles
 from waystation.server.hosted import TlsRules
-from waystation.transport.tls import reload_certificate, server_context
+from waystation.transport.tls import context_of, reload_certificate
 
 __all__ = ["LOOK_S", "Certificates"]
 
@@ -76,15 +76,11 @@ class Certificates:
         self._warn_of_ends(now)
 
     def context(self, table: str, rules: TlsRules) -> ssl.SSLContext:
-        """Return the TLS context of a table's listeners that have the same rules; ``use`` comes first.
-
-        Raises:
-            HostError: The certificate cannot be used any more.
-        """
+        """Return the TLS context of a table's listeners that have the same rules; ``use`` comes first."""
         place = (table, rules)
         if place not in self._contexts:
-            files = self._in_force[table].files
-            self._contexts[place] = server_context(*files, only_tls13=rules.only_tls13, protocols=rules.protocols)
+            pems = self._in_force[table].pems
+            self._contexts[place] = context_of(pems, only_tls13=rules.only_tls13, protocols=rules.protocols)
         return self._contexts[place]
 
     def leaf_sha256(self, table: str) -> bytes:
@@ -166,7 +162,7 @@ class Certificates:
     def _show(self, table: str, pair: Pair) -> None:
         for (owner, _), context in self._contexts.items():
             if owner == table:
-                reload_certificate(context, *pair.files)
+                reload_certificate(context, pair.pems)
         self._in_force[table] = pair
 
     def _renew(self, now: datetime.datetime) -> None:

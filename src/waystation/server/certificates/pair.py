@@ -8,7 +8,7 @@ from waystation.core.errors import HostError
 from waystation.crypto.certificates import CertificateFacts, read_certificate
 from waystation.server.certificates.authority import RENEW_AHEAD, CertificateKind, LocalAuthority
 from waystation.server.home import TlsFiles
-from waystation.transport.tls import KeyFileError, leaf_sha256, server_context
+from waystation.transport.tls import KeyFileError, PemPair, context_of, leaf_sha256, read_pems
 
 __all__ = ["FileMark", "Pair", "mark_of", "read_pair"]
 
@@ -30,6 +30,8 @@ class Pair(NamedTuple):
     """Of the leaf as it goes over the wire, 32 bytes."""
     facts: CertificateFacts
     kind: CertificateKind
+    pems: PemPair
+    """What was read, which is what listeners show whatever the files hold by then."""
 
     def ends_soon(self, now: datetime.datetime) -> bool:
         """Return whether it should have been renewed: 30 days are left, or a sixth of a short given life.
@@ -51,13 +53,14 @@ def read_pair(files: TlsFiles, authority: LocalAuthority) -> Pair:
         HostError: A file cannot be read, certificate and key do not fit together, or every user may read the key.
     """
     mark = mark_of(files)
-    server_context(files.cert, files.key)
+    pems = read_pems(files.cert, files.key)
+    context_of(pems)
     _check_private(files.key)
     try:
-        facts = read_certificate(files.cert.read_bytes())
-    except (OSError, ValueError) as error:
+        facts = read_certificate(pems.cert_pem)
+    except ValueError as error:
         raise HostError(f"cannot use the certificate {files.cert}: {error}") from error
-    return Pair(files, mark, leaf_sha256(files.cert), facts, authority.kind_of(files))
+    return Pair(files, mark, leaf_sha256(files.cert, pems.cert_pem), facts, authority.kind_of(files), pems)
 
 
 def _check_private(key: Path) -> None:

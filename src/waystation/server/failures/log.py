@@ -5,9 +5,10 @@ every task fails somewhere else; all of that is one failure, and its line has no
 """
 
 import asyncio
+import contextlib
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final
 
@@ -64,9 +65,24 @@ class FailureLog:
             return
         self.failed("loop.failed", error, what=message)
 
+    def on_ignored(self, _kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+        """Log what a C library could not raise, such as a failure in a destructor; a ``sys.excepthook``."""
+        self.failed("loop.failed", error, what="an exception could not be raised")
+
     def on_unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Log a failure that could not be raised, such as one in a destructor; a ``sys.unraisablehook``."""
-        self.failed("loop.failed", unraisable.exc_value, what=unraisable.err_msg or "an exception was ignored")
+        """Log as ``on_ignored``; a ``sys.unraisablehook``."""
+        if unraisable.exc_value is not None:
+            self.on_ignored(unraisable.exc_type, unraisable.exc_value, None)
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Log what Python would print for each exception that it cannot raise, while this is open."""
+        hooks = sys.excepthook, sys.unraisablehook
+        sys.excepthook, sys.unraisablehook = self.on_ignored, self.on_unraisable
+        try:
+            yield
+        finally:
+            sys.excepthook, sys.unraisablehook = hooks
 
     def _say(self, key: object, event: str, **details: object) -> None:
         unsaid = self._repeats.take(key, self._clock())

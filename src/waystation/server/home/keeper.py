@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
 from waystation.core.ids import encode_id52
 from waystation.core.records import StoreState
 from waystation.server.home.files import Home
@@ -18,6 +18,9 @@ __all__ = ["FOLD_S", "MarkKeeper", "log_prepared"]
 FOLD_S: Final = 60.0
 """How long the store's log may hold what its file does not: about what a copy of the file alone lacks."""
 _LOOK_S: Final = 1.0
+_NEVER_NS: Final = -1  # unlike any time of a file, so the next look tries again
+_PASSING: Final = frozenset({StoreFaultKind.BUSY, StoreFaultKind.FULL, StoreFaultKind.IO})
+"""Faults with which a node may begin: what needs no disk is served, and the rest once they are over (NODE-REFUSED)."""
 
 _log = structlog.get_logger("waystation.server")
 
@@ -50,17 +53,28 @@ class MarkKeeper:
         """
         self._home = home
         self._fold = fold
-        self._file_ns = 0
+        self._file_ns = _NEVER_NS
         self._folded_at = 0.0
         self._is_behind = False
 
-    async def begin(self) -> None:
+    async def begin(self) -> StoreFault | None:
         """Try a first write, and say in the mark that the store is in use; nothing may be acknowledged before.
 
+        Returns:
+            The fault with which the node begins, where it is one that ends by itself; ``watch`` goes on trying then.
+
         Raises:
-            HostError: The store or the home takes no write.
+            HostError: The store takes no write, and will not.
         """
-        await self._note()
+        try:
+            await self._note()
+        except StoreFault as fault:
+            if fault.kind not in _PASSING:
+                raise
+            return fault
+        except HostError as error:  # the store took the write, the home did not: the store decides
+            self._say_behind(error)
+        return None
 
     async def watch(self) -> None:
         """Fold the log in once a minute, and bring the mark up to date whenever the file of the store has changed.
@@ -75,10 +89,7 @@ class MarkKeeper:
             try:
                 await self._note()
             except HostError as error:
-                if not self._is_behind:
-                    _log.warning("home.mark_failed", error=str(error))
-                self._is_behind = True
-                self._folded_at = time.monotonic()
+                self._say_behind(error)
             else:
                 self._is_behind = False
 
@@ -91,9 +102,15 @@ class MarkKeeper:
 
     async def _note(self) -> None:
         state = await self._fold()
-        self._folded_at = time.monotonic()
-        self._file_ns = self._written_ns()
+        written_ns = self._written_ns()
         await asyncio.get_running_loop().run_in_executor(None, lambda: self._write(state, in_use=True))
+        self._folded_at, self._file_ns = time.monotonic(), written_ns
+
+    def _say_behind(self, error: HostError) -> None:
+        if not self._is_behind:
+            _log.warning("home.mark_failed", error=str(error))
+        self._is_behind = True
+        self._file_ns = _NEVER_NS
 
     def _write(self, state: StoreState, *, in_use: bool) -> None:
         write_mark(self._home, adopt_home(self._home)._replace(store=store_mark(state, in_use=in_use)))

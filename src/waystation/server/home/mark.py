@@ -22,6 +22,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import decode_key_hex, encode_id52
 from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.server.home.files import Home, host_errors, write_whole
+from waystation.store.sqlite_copy import renew_store
 from waystation.store.sqlite_file import STORE_EXIT_CODE
 from waystation.store.sqlite_layout import SCHEMA_VERSION, look_at_file
 from waystation.version import __version__
@@ -66,7 +67,7 @@ class HomeMark(NamedTuple):
     store: StoreMark | None
     """None as long as no node has used a store here."""
     made_at: str
-    """UTC, when the home was made or first got a mark."""
+    """UTC, when the home was made or first got a mark; "" for now."""
 
 
 class HomeState(Enum):
@@ -116,7 +117,7 @@ def write_mark(home: Home, mark: HomeMark) -> None:
     store = mark.store
     document = {
         "format": _FORMAT,
-        "made_at": mark.made_at,
+        "made_at": mark.made_at or _now(),
         "written_at": _now(),
         "version": __version__,
         "public_key": mark.public_key.hex() if mark.public_key is not None else None,
@@ -196,7 +197,7 @@ def adopt_home(home: Home) -> HomeMark:
         mark = HomeMark(
             home.key_pair().public if home.key_path.exists() else None,
             mark.store if mark is not None else None,
-            mark.made_at if mark is not None else _now(),
+            mark.made_at if mark is not None else "",
         )
         write_mark(home, mark)
     return mark
@@ -205,13 +206,20 @@ def adopt_home(home: Home) -> HomeMark:
 def accept_home(home: Home) -> HomeMark:
     """Write a new mark for what is there, whatever the old one says, and return it.
 
+    A store that is not the one remembered, or an older one, gets a name of its own (``renew_store``).
+
+    Args:
+        home: Locked by this process.
+
     Raises:
         HostError: The key or the store that is there is damaged, or the disk refused.
     """
     public = home.key_pair().public if home.key_path.exists() else None
     state = look_at_file(home.store_path) if _has_store(home) else None
+    if state is not None and _is_another(home):
+        state = renew_store(home.store_path)
     store = StoreMark(*state, SCHEMA_VERSION, in_use=False) if state is not None else None
-    mark = HomeMark(public, store, _now())
+    mark = HomeMark(public, store, "")
     write_mark(home, mark)
     return mark
 
@@ -267,6 +275,15 @@ def _store_loss(home: Home, remembered: StoreMark) -> str:
 
 def _has_store(home: Home) -> bool:
     return home.store_path.exists() and home.store_path.stat().st_size > 0
+
+
+def _is_another(home: Home) -> bool:
+    """Return whether the store may lack what was acknowledged here."""
+    try:
+        mark = read_mark(home)
+    except HostError:
+        return True
+    return mark is None or mark.store is None or bool(_store_loss(home, mark.store))
 
 
 def _log_path(home: Home) -> Path:

@@ -185,8 +185,8 @@ class _Refused(asyncio.Protocol):
     """A connection that is closed at once."""
 
     def connection_made(self, transport: Any) -> None:
-        """Close it."""
-        transport.abort()
+        """Close it, once it reads; see ``Pipe``."""
+        asyncio.get_running_loop().call_soon(transport.abort)
 
 
 class _QuietServer(uvicorn.Server):

@@ -45,6 +45,7 @@ def troubles(
     if reload_refused:
         found.append(f"the last reload was refused, and the settings before it are in force: {reload_refused}")
     found += disk_trouble(status["disk"])
+    found += _damaged(status["damaged"]["now"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
     found += proxies
@@ -55,6 +56,15 @@ def troubles(
     if len(found) > TROUBLES_MAX:
         found[TROUBLES_MAX - 1 :] = [f"and {len(found) - TROUBLES_MAX + 1} more; see /admin/v1/status"]
     return found
+
+
+def _damaged(rows: Mapping[str, int]) -> list[str]:
+    """Return a sentence when the store has damaged rows, given by table."""
+    if not rows:
+        return []
+    tables = ", ".join(f"{count} of {table}" for table, count in rows.items())
+    found = f"rows of the store are not as they were written, and are left out ({tables})"
+    return [f"{found}; look at the disk, run `waystation check --deep`, and restore a backup or have them sent again"]
 
 
 def _certificates(certificates: Iterable[Mapping[str, Any]], wall_s: float) -> list[str]:

@@ -76,7 +76,7 @@ class WebSocketSite:
         endpoints: Mapping[str, Endpoint],
         answer: Callable[[str, str], HttpAnswer],
         proxies: Callable[[], Proxies] = Proxies,
-        admit: Callable[[str], bool] = bool,
+        admit: Callable[[str, str], bool] = lambda _host, _path: True,
         report: Callable[[str, ProxyFault], None] = lambda _host, _fault: None,
         silence: Callable[[], SilencePolicy] = SilencePolicy,
     ) -> None:
@@ -86,7 +86,7 @@ class WebSocketSite:
             endpoints: By path, without a query; at least one.
             answer: Gets path (percent-encoded, with its query, as Latin-1) and remote host of a GET of any other path.
             proxies: Returns those whose requests name their clients.
-            admit: Asked about each client that a proxy names.
+            admit: Asked about each client that a proxy names, with the path that it asks for.
             report: Called with the address of a connection and what its proxy does wrong.
             silence: Returns how long the other side of a new connection may be silent.
         """
@@ -116,7 +116,7 @@ class WebSocketSite:
         upgrades = _wants(request, "upgrade", "websocket") and not arrival.is_head
         if arrival.admitted is None and not self._admits_client(request, arrival, upgrades=upgrades):
             return _response(_NOT_ADMITTED)
-        endpoint = self._endpoints.get(request.path.partition(b"?")[0].decode("latin-1"))
+        endpoint = self._endpoints.get(_path_of(request))
         if endpoint is None or (endpoint.has_page and not upgrades):
             answer = self._answered(request.path.decode("latin-1"), arrival.address)
             return _response(answer, has_body=not arrival.is_head)
@@ -146,7 +146,7 @@ class WebSocketSite:
         arrival.address = proxies.client_of(proxy, request.headers.getall(proxies.header, []))
         if upgrades and arrival.address == proxy:  # a plain GET may be the proxy's own, to see whether we are there
             self.report(proxy, ProxyFault.NO_CLIENT)
-        if not self._admit(arrival.address):
+        if not self._admit(arrival.address, _path_of(request)):
             return False
         arrival.admitted = arrival.address
         return True
@@ -251,6 +251,11 @@ class _Arrived(FrameListener):
         settle, self._settle = self._settle, None  # the old cutter need not outlive its place
         if settle is not None:
             settle()
+
+
+def _path_of(request: WSUpgradeRequest) -> str:
+    """Return the path without its query."""
+    return request.path.partition(b"?")[0].decode("latin-1")
 
 
 def _wants(request: WSUpgradeRequest, header: str, token: str) -> bool:

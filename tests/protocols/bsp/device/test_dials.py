@@ -9,7 +9,7 @@ from tests.protocols.bsp.build_streams import FRIEND, STRANGER
 from waystation.core.effects import Dial
 from waystation.core.errors import LocalError
 from waystation.core.instant import Instant, after_ms
-from waystation.protocols.bsp.device.dials import Dials, kind_of_url
+from waystation.protocols.bsp.device.dials import Dials, Redial, kind_of_url
 from waystation.protocols.bsp.stream.machine import PeerDown
 
 URL = "bsp+tls://friend.example:7443"
@@ -84,7 +84,7 @@ def test_each_peer_is_dialled_in_its_own_time():
     assert [dial.name for dial in dials.begin(dials.deadline())] == [FRIEND.public.hex()]
 
 
-@pytest.mark.parametrize(("lasted_ms", "most_ms"), [(29_999, 32_000), (30_000, 1_000)])
+@pytest.mark.parametrize(("lasted_ms", "most_ms"), [(4_999, 32_000), (5_000, 1_000)])
 def test_connection_that_lasted_starts_the_waits_anew(lasted_ms, most_ms):
     """Half a minute is long enough to forget earlier failures."""
     dials = dials_with(FRIEND)
@@ -207,3 +207,26 @@ def test_retired_machine_dials_nobody():
 
     assert not bench.dials
     assert bench.machine.deadline() is None
+
+
+def test_device_waits_less_than_a_node():
+    """NODE-BACK: the longest wait and the life that ends the waits are the owner's."""
+    dials = Dials(random.Random(1), Redial(retry_ms_max=6_000, stable_ms=5_000))
+    dials.add(FRIEND.public, URL, is_connected=False)
+    waits = waits_of(dials, 10)
+    list(dials.begin(dials.deadline()))
+    dials.again(FRIEND.public, NOW, lasted_ms=5_000)
+
+    assert max(waits) <= 6_000
+    assert dials.deadline() <= after_ms(NOW, 1_000)
+
+
+def test_hurry_dials_who_is_waited_for():
+    """A peer that waits for a minute is dialled now; one that is connected or being dialled is not."""
+    dials = dials_with(FRIEND, STRANGER)
+    waits_of(dials, 10)
+    list(dials.begin(after_ms(NOW, 3_600_000)))
+    dials.again(FRIEND.public, NOW)
+    dials.hurry(NOW)
+
+    assert [dial.name for dial in dials.begin(NOW)] == [FRIEND.public.hex()]

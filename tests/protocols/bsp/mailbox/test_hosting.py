@@ -3,6 +3,7 @@
 import pytest
 
 from tests.protocols.bsp.build_mailbox import CLIENT_ID, key_pair
+from tests.store.build_rot import lose
 from waystation.core.errors import HostError
 from waystation.core.records import Record
 from waystation.core.settings import InForce
@@ -91,6 +92,16 @@ def test_damage_is_told(record):
         kept_after(owner_record(A, 0), record)
 
     assert caught.value.exit_code == 5
+
+
+def test_owner_whose_row_is_damaged_keeps_its_groups():
+    """It counts as configured; if it is not, its 14 days begin anew (BSP-DAMAGED)."""
+    store = MemoryStore()
+    store.commit([owner_record(A, 9), hosting_record(hosting())])
+    lose(store, "bsp_hosted", A + START)
+    kept = read_kept(store)
+
+    assert (kept[A].left_ms, [each.host for each in kept[A].hosted]) == (0, [hosting().host])
 
 
 def test_quota_is_that_of_the_settings():

@@ -296,7 +296,7 @@ def test_rounds_carry_out_nothing(clock, mailbox, owner, monkeypatch):
 
 def test_answers_that_are_not_fetched_let_commands_wait(clock, mailbox, owner):
     """An owner that only asks gets no more than so many bytes of answers, and the others when it has taken them."""
-    mailbox.mailbox.use_limits(FEW_ANSWERS, QUOTA)
+    mailbox.limits.now = FEW_ANSWERS
     said = flood(owner, mailbox, 30)
     before = done(mailbox)
     mailbox.sweep(10_000)
@@ -316,7 +316,7 @@ def test_answers_that_are_not_fetched_let_commands_wait(clock, mailbox, owner):
 
 def test_answers_are_counted_again_after_a_restart(clock, mailbox, owner):
     """What the owner has not fetched stops the next life as well."""
-    mailbox.mailbox.use_limits(FEW_ANSWERS, QUOTA)
+    mailbox.limits.now = FEW_ANSWERS
     flood(owner, mailbox, 30)
     carried, _ = done(mailbox)
     again = MailboxParty(clock, 1, [A, C], mailbox.store, limits=FEW_ANSWERS)
@@ -363,7 +363,7 @@ def test_retired_mailbox_carries_out_nothing(clock, mailbox, owner):
 
 def test_command_that_waits_too_long_is_forgotten(clock, mailbox, owner):
     """An owner that never fetches its answers does not fill the mailbox with commands either."""
-    mailbox.mailbox.use_limits(FEW_ANSWERS, QUOTA)
+    mailbox.limits.now = FEW_ANSWERS
     flood(owner, mailbox, 30)
     mailbox.sweep(14 * DAY_MS)
     mailbox.catch_up()

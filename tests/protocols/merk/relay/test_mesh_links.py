@@ -196,6 +196,29 @@ def test_a_peers_list_is_learnt_and_its_private_entries_counted():
     assert known.addresses_count == 16
 
 
+def test_limit_of_learnt_addresses_does_not_cut_what_a_peer_says():
+    """Its whole list is read, for the links that it names; how many of its addresses are kept is another limit."""
+    known = mesh_of(limits=in_force(learnt_addresses=1))
+    one, other = link(X, 1), link(Y, 2)
+    for session in (one, other):
+        known.stands(session, START)
+    known.named(one, [ServerEntry(ALICE.public, PUBLIC), ServerEntry(Y.public, "ws://9.9.9.9")], START)
+
+    assert tuple(sorted((X.public, Y.public))) in known.links_named()
+    assert known.learnt_count == 1
+
+
+def test_configured_servers_take_no_place_of_learnt_ones():
+    """All that the operator names are dialled, and an address of an earlier life that is named now counts as named."""
+    store = MemoryStore()
+    store.commit([Record(TABLE, number_url(number).encode(), key_of(number).public) for number in range(3)])
+    named = [number_url(number) for number in (0, 1, 10, 11)]
+    known = mesh_of(store, limits=in_force(learnt_addresses=1), peers=named)
+
+    assert {dial.name for dial in known.dials(START)} == {*named, number_url(2)}
+    assert known.learnt_count == 1
+
+
 def test_links_among_others_are_drawn_as_they_say():
     """Ours for certain, theirs where both ends are linked with us, each pair once, the smaller key first."""
     known = mesh_of()

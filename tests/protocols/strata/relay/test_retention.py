@@ -2,6 +2,7 @@
 
 from tests.protocols.strata.build import ALICE, ALICE_KEY_2, BOB, NOW, did, key, post, signed, unsigned
 from tests.protocols.strata.drive import Drive
+from tests.store.build_rot import lose
 from waystation.core.dids import encode_key_multibase
 from waystation.protocols.strata.relay.directory import StaticKey
 from waystation.protocols.strata.relay.retention import CHECKS_PER_STEP_MAX, SCANS_TABLE
@@ -227,3 +228,13 @@ def test_a_recovery_revoke_hides_when_it_comes_into_force():
     rest(drive)
 
     assert shown(drive) == {revoke["packet_id"]}
+
+
+def test_scan_whose_position_is_damaged_begins_again():
+    """What a revoked key signed is hidden all the same (NODE-ROT)."""
+    drive = Drive(static_dids=TWO_KEYS)
+    accept(drive, *signed_by(ALICE_KEY_2, "one"))
+    lose(drive.store, SCANS_TABLE, did(ALICE).encode())
+    again = drive.restarted(static_dids=TWO_KEYS)
+
+    assert list(again.relay._retention._scans) == [did(ALICE)]

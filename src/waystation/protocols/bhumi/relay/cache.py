@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.core.limits import surplus
 from waystation.core.settings import InForce
 from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import RecentResponse
@@ -178,7 +179,16 @@ class ResponseCache:
     def _count(self, response: bytes) -> None:
         self.total_bytes += len(response)
         limits = self._limits.now
-        while self.total_bytes > limits.cached_bytes or len(self) > limits.cached_responses:
-            # BHUMI-L: carried entries leave first, since anybody with a key can upload them.
-            table = self._carried or self._acked
-            self.evict(next(iter(table.values())))
+        for _ in range(surplus(len(self), limits.cached_responses)):
+            self._evict_first()
+        # More bytes leave than came: enough for a full cache, and one whose limit was lowered shrinks without a stall.
+        freed_bytes, before = 0, self.total_bytes
+        while self.total_bytes > limits.cached_bytes and freed_bytes <= len(response):
+            self._evict_first()
+            freed_bytes += max(1, before - self.total_bytes)
+            before = self.total_bytes
+
+    def _evict_first(self) -> None:
+        # BHUMI-L: carried entries leave first, since anybody with a key can upload them.
+        table = self._carried or self._acked
+        self.evict(next(iter(table.values())))

@@ -1,22 +1,21 @@
 """Decides which peers a device dials and when: a failed dial is retried after 1 s, doubled up to 60 s, with jitter.
 
+A dial that waited for an answer in vain is retried within 3 s: the network may be back at any moment (NODE-SILENCE).
 A connected peer is not dialled, whichever side opened the connection. Spec: bsp 11.2; BSP-DIAL.
 """
 
 import random
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from waystation.core.effects import Dial
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 
-__all__ = ["Dials", "kind_of_url"]
+__all__ = ["Dials", "Redial", "kind_of_url"]
 
 RETRY_FIRST_MS: Final = 1_000
-RETRY_MAX_MS: Final = 60_000
-STABLE_MS: Final = 30_000  # a connection that lasted so long starts the waits from the beginning
 _DOUBLINGS_MAX: Final = 6  # 64 s, more than the longest wait
 _KINDS: Final = {"bsp+tls": "tls", "bsp+wss": "wss", "bsp+tcp": "plain"}
 
@@ -31,6 +30,14 @@ def kind_of_url(url: str) -> str:
     if kind is None:
         raise LocalError(f"{url!r} is no bsp+tls://, bsp+wss:// or bsp+tcp:// address")
     return kind
+
+
+class Redial(NamedTuple):
+    """How long to wait between the dials of one peer; the defaults are those of a node, which has many peers."""
+
+    retry_ms_max: int = 60_000
+    stable_ms: int = 5_000
+    """A connection that lasted so long starts the waits from the beginning."""
 
 
 class _Wanted:
@@ -49,13 +56,16 @@ class _Wanted:
 class Dials:
     """The peers that are dialled, by key."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, redial: Redial = Redial()) -> None:  # noqa: B008 - immutable
         """Start with none.
 
         Args:
             rng: Source of jitter.
+            redial: How long to wait.
         """
         self._rng = rng
+        self.redial = redial
+        """May be replaced."""
         self._wanted: dict[PublicKey, _Wanted] = {}
         self._earliest: Instant | None = None
 
@@ -117,14 +127,22 @@ class Dials:
         wanted = self._wanted.get(key)
         if wanted is None:
             return
-        # BSP-DIAL: a connection that lasted 30 s starts the waits anew.
-        if lasted_ms >= STABLE_MS:
+        # BSP-DIAL: a connection that lasted starts the waits anew.
+        if lasted_ms >= self.redial.stable_ms:
             wanted.failures = 0
         # Spec 11.2: 1 s doubling to 60 s.
-        wait_ms = min(RETRY_FIRST_MS << min(wanted.failures, _DOUBLINGS_MAX), RETRY_MAX_MS)
+        wait_ms = min(RETRY_FIRST_MS << min(wanted.failures, _DOUBLINGS_MAX), self.redial.retry_ms_max)
         wanted.failures += 1
         # BSP-DIAL: between half the wait and all of it, so that peers of one dead node do not dial in step.
         wanted.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
+        self._look()
+
+    def hurry(self, now: Instant) -> None:
+        """Dial every peer that is waited for now, and begin its waits anew."""
+        for wanted in self._wanted.values():
+            wanted.failures = 0
+            if wanted.due is not None:
+                wanted.due = now
         self._look()
 
     def deadline(self) -> Instant | None:

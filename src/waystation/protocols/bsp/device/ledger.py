@@ -38,6 +38,7 @@ _STATE: Final = struct.Struct(">BBI")
 _FLAGS_HEAD: Final = struct.Struct(">BH")
 _COPY: Final = struct.Struct(">BBQI")
 _CHUNK: Final = struct.Struct(">I")
+_FIRST_ORDER: Final = 1  # of what was delivered at a place that is lost: before all that depends on it
 _STATE_BITS: Final = 3
 _SHARED: Final = 4
 _BODY: Final = 8
@@ -153,6 +154,37 @@ class Ledger:
             if state is not None:
                 _enter_state(vertex, state)
             yield vertex
+
+    def stand_ins(self, vertices: Sequence[Vertex]) -> list[Vertex]:
+        """Return tombstones for damaged messages that delivered ones of a group depend on, and deliver what was.
+
+        A damaged message on which nothing depends is simply missing, so a peer may bring it again (BSP-DAMAGED). No
+        more of them are stood in for than rows are damaged.
+
+        Args:
+            vertices: Those of the group that are whole; one whose state row is damaged is marked as delivered here,
+                when a delivered one depends on it.
+        """
+        lost = len(self._store.damaged(_MESSAGES)) + len(self._store.damaged(_STATES))
+        if not lost:
+            return []
+        there = {vertex.message_id: vertex for vertex in vertices}
+        needed = [each for vertex in vertices if vertex.state is State.DELIVERED for each in vertex.dependencies]
+        found: dict[bytes, Vertex] = {}
+        seq = max((vertex.seq for vertex in vertices), default=-1)
+        while needed and lost:
+            message_id = needed.pop()
+            vertex = there.get(message_id) or found.get(message_id)
+            if vertex is not None and vertex.state is State.DELIVERED:
+                continue
+            lost -= 1
+            if vertex is None:
+                seq += 1
+                vertex = found[message_id] = Vertex(message_id, 0, 0, ())
+                vertex.seq, vertex.body_present = seq, False
+            needed += vertex.dependencies
+            vertex.state, vertex.order = State.DELIVERED, _FIRST_ORDER
+        return list(found.values())
 
     def check_whole(self, vertices: Sequence[Vertex]) -> None:
         """Check that no delivered message of a group depends on one that is not there (BSP-WHOLE).

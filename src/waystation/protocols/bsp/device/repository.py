@@ -394,6 +394,7 @@ class Repository:
             for each in ledger.read_messages(group_id)
             if self._is_kept(ledger.no_message(group_id, each.message_id)[0])
         ]
+        kept += ledger.stand_ins(kept)
         # BSP-WHOLE: a delivered message whose dependency is gone means a damaged store; the device does not start.
         ledger.check_whole(kept)
         self.members[group_id] = member

@@ -52,9 +52,9 @@ class HostedGroups:
         self.suspended: dict[PublicKey, None] = {}
         """Owners that are banned; read it, never write it."""
 
-    def use_limits(self, limits: BspLimits, quota: Amounts) -> None:
-        """Hold every owner to these limits and this quota from now on; nothing that is kept is deleted."""
-        self._limits.now, self.quota = limits, quota
+    def use_quota(self, quota: Amounts) -> None:
+        """Hold every owner to this quota from now on; nothing that is kept is deleted."""
+        self.quota = quota
         for account in self.accounts.values():
             account.use_quota(quota)
 

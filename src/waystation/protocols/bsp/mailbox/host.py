@@ -113,7 +113,7 @@ class Mailbox:
         allows: Callable[[PublicKey], bool] = lambda _owner: True,
         stays: Collection[PublicKey] = (),
         part: Callable[[PublicKey, Instant], None] | None = None,
-        limits: BspLimits | None = None,
+        limits: InForce[BspLimits] | None = None,
     ) -> None:
         """Start empty; ``load`` reads the hosted groups.
 
@@ -134,9 +134,9 @@ class Mailbox:
         self._owners = tuple(dict.fromkeys(owners))
         self._store = store
         self._allows = allows
-        self._limits = InForce(limits or DEFAULT_LIMITS)
+        self._limits = limits or InForce(DEFAULT_LIMITS)
         self._groups = HostedGroups(device, quota_of(settings), (*stays, *owners), part, self._limits)
-        self.use_limits = self._groups.use_limits
+        self.use_quota = self._groups.use_quota
         self._wall_offset_us = 0
         self._sweep = Sweep()
         self._sweep_at = Instant(0)

@@ -223,7 +223,12 @@ def read_kept(store: Store) -> dict[PublicKey, KeptOwner]:
         HostError: A row is not one of ours (exit code 5).
     """
     kept: dict[PublicKey, KeptOwner] = {}
-    for key, value in _rows(store):
+    rows = list(_rows(store))
+    for lost in store.damaged(_TABLE):
+        # BSP-DAMAGED: an owner whose row is lost counts as configured; one that is not has its 14 days anew.
+        if lost.key_is_good and lost.key.endswith(START):
+            kept[PublicKey(lost.key[:KEY_BYTES])] = KeptOwner(0, [])
+    for key, value in rows:
         owner, group_id = PublicKey(key[:KEY_BYTES]), key[KEY_BYTES:]
         if len(group_id) != ID_BYTES or value[:1] != _VERSION or len(value) < 1 + _TIME_BYTES:
             raise _damaged()

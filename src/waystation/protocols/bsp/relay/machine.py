@@ -19,6 +19,7 @@ from waystation.core.facts import Fact
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.records import Store
+from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.events import DeviceEvent
 from waystation.protocols.bsp.device.groups import Group
@@ -82,7 +83,7 @@ class BspRelay:
             HostError: A stored row is damaged.
         """
         self._settings = settings
-        self._limits = limits
+        self._limits = InForce(limits)
         self._own_key = key_pair.public
         profile = PROFILES[settings.profile]
         self._device = BspDevice(
@@ -108,7 +109,7 @@ class BspRelay:
             admits=admits,
             is_unlimited=is_unlimited,
             rate_limits=rate_limits,
-            limits=limits,
+            limits=self._limits,
         )
         self._mailbox = Mailbox(
             self._device,
@@ -119,7 +120,7 @@ class BspRelay:
             allows=admits,
             stays=self._device.peers(),
             part=self._part,
-            limits=limits,
+            limits=self._limits,
         )
         self._is_loaded = False
         self._now = _BEGINNING
@@ -143,14 +144,13 @@ class BspRelay:
 
     def use_limits(self, limits: BspLimits) -> None:
         """Hold peers and owners to these limits from now on."""
-        self._limits = limits
-        self._machine.use_limits(limits)
-        self._mailbox.use_limits(limits, quota_of(self._settings))
+        self._limits.now = limits
+        self._machine.adapt_to_limits()
 
     def use_settings(self, settings: BspSettings) -> None:
         """Use the quotas of groups and owners as they are now; nothing that is kept is deleted."""
         self._settings = replace(self._settings, **{name: getattr(settings, name) for name in _QUOTAS})
-        self._mailbox.use_limits(self._limits, quota_of(self._settings))
+        self._mailbox.use_quota(quota_of(self._settings))
 
     # The inputs of a machine that are its own
 

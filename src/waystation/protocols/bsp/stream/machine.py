@@ -19,7 +19,7 @@ from waystation.core.commits import Commits
 from waystation.core.effects import Effect, Hold, Peer, Send
 from waystation.core.ids import PublicKey, decode_key_hex
 from waystation.core.instant import Instant
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.dials import Dials, kind_of_url
@@ -57,7 +57,7 @@ class BspMachine:
         admits: Callable[[PublicKey], bool] = lambda _key: True,
         is_unlimited: Callable[[PublicKey], bool] = lambda _key: False,
         rate_limits: bool = True,
-        limits: BspLimits = DEFAULT_LIMITS,
+        limits: InForce[BspLimits] | None = None,
     ) -> None:
         """Make a machine without connections; it accepts TLS once it has a certificate.
 
@@ -70,7 +70,7 @@ class BspMachine:
             admits: Called with the key of each known peer; False rejects it.
             is_unlimited: Called with a key that has proved itself; True lifts its rate.
             rate_limits: Whether the connections of one key are rate-limited.
-            limits: How many peers there may be and how often; ``use_limits`` replaces them.
+            limits: How many peers there may be and how often; ``adapt_to_limits`` after they were replaced.
 
         Raises:
             LocalError: An address has no scheme of ours.
@@ -79,25 +79,20 @@ class BspMachine:
         self._key_pair = key_pair
         self._rng = rng
         self._plain_peer = plain_peer
-        self._admits = admits
-        self._is_unlimited = is_unlimited
-        self._limits = InForce(limits)
+        self._admits, self._is_unlimited = admits, is_unlimited
+        self._limits = limits or InForce(DEFAULT_LIMITS)
         self._rate_limits = rate_limits
         self._arrivals: dict[PublicKey, TokenBucket] = {}
         """By key of the table of peers."""
         self._certificates: dict[str, bytes] = {}
-        self._dials = Dials(rng)
-        self._sessions = Sessions(device, key_pair.public, self._dials, self._limits)
+        self.redials = Dials(rng)
+        self._sessions = Sessions(device, key_pair.public, self.redials, self._limits)
         for key, url in (dials or {}).items():
             self.dial(key, url)
         self._may_be_due: dict[PublicKey, None] = {}
         """Peers for whom something may be due."""
         self._now = Instant(0)
         self._retiring = False
-        self._ticket = 0
-        """Of the last commit that was asked for."""
-        self._saved = 0
-        """Of the last one that is on disk."""
         self._commits = Commits()
 
     # Inputs
@@ -134,7 +129,7 @@ class BspMachine:
         """
         self._now = now
         key = decode_key_hex(name)
-        url = self._dials.url_of(key)
+        url = self.redials.url_of(key)
         if url is None:
             self._sessions.reject(peer, Refusal.REPLACED, key)
             return
@@ -150,7 +145,7 @@ class BspMachine:
         ours = None
         if kind != "plain":
             ours = Dialler(self._key_pair, self._rng.randbytes(NONCE_BYTES), key, certificate)
-        began_at = self._dials.began_at(key)
+        began_at = self.redials.began_at(key)
         reader = RecordReader(self.device.profile)
         session = Session(peer, kind, reader, now, handshake=ours, key=key, began_at=began_at)
         self._sessions.enter(session, now)
@@ -213,10 +208,8 @@ class BspMachine:
 
     def committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the device's changes are on disk."""
-        assert ticket == self._ticket
         self._now = now
-        self._commits.committed()
-        self._saved = ticket
+        self._commits.committed(ticket)
         self.device.committed(now)
         # BSP-HOLD: the disk has caught up.
         if self.device.unsaved_bytes <= self._limits.now.unsaved_bytes:
@@ -224,8 +217,7 @@ class BspMachine:
 
     def not_committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the store refused: nothing is acknowledged, and all of it is asked for again."""
-        assert ticket == self._ticket
-        self._commits.not_committed(now)
+        self._commits.not_committed(ticket, now)
         self.device.not_committed()
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
@@ -245,13 +237,13 @@ class BspMachine:
         self.device.wake(now)
         self._commits.wake(now)
         if not self._retiring:
-            self._sessions.effects += self._dials.begin(now)
+            self._sessions.effects += self.redials.begin(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
         times = [self._sessions.alarms.next_at(), self.device.deadline(), self._commits.again_at]
         if not self._retiring:
-            times.append(self._dials.deadline())
+            times.append(self.redials.deadline())
         return min((at for at in times if at is not None), default=None)
 
     def take(self) -> list[Effect]:
@@ -259,8 +251,7 @@ class BspMachine:
         device = self.device
         # One commit at a time; what changes meanwhile gathers for the next.
         if self._commits.may_begin and (device.must_commit or self._commits.is_refused):
-            self._ticket += 1
-            self._sessions.effects.append(self._commits.begin(self._ticket, device.changes()))
+            self._sessions.effects.append(self._commits.begin(device.changes()))
         for key in device.take_dirty():
             self._may_be_due[key] = None
         if self._may_be_due:
@@ -301,11 +292,11 @@ class BspMachine:
         Raises:
             LocalError: The address has no scheme of ours.
         """
-        self._dials.add(key, url, is_connected=key in self._sessions.open)
+        self.redials.add(key, url, is_connected=key in self._sessions.open)
 
     def undial(self, key: PublicKey) -> None:
         """Dial a peer no more; an open connection stays."""
-        self._dials.remove(key)
+        self.redials.remove(key)
 
     def connected(self) -> dict[PublicKey, str]:
         """Return the kind of connection of each peer that has one."""
@@ -343,9 +334,9 @@ class BspMachine:
             if session.key is not None and session.state is not State.ENDING and not self._admits(session.key):
                 self._sessions.close(session, Refusal.IDENTITY_BANNED, now)
 
-    def use_limits(self, limits: BspLimits) -> None:
-        """Hold peers to these limits from now on; connections that stand stay."""
-        self._limits.now = limits
+    def adapt_to_limits(self) -> None:
+        """Hold peers to the limits that have been replaced; connections that stand stay."""
+        limits = self._limits.now
         self.device.receiver.messages_max = limits.messages
         for arrivals in self._arrivals.values():
             arrivals.change(limits.arrivals_per_second, limits.arrivals_burst)
@@ -357,7 +348,7 @@ class BspMachine:
             "handshakes": len(self._sessions.handshakes),
             "connected": len(self._sessions.open),
             "ending": len(self._sessions.ending),
-            "dialled": len(self._dials),
+            "dialled": len(self.redials),
             **self.device.sizes(),
         }
 
@@ -395,7 +386,7 @@ class BspMachine:
             if arrivals is None:
                 limits = self._limits.now
                 # The table of buckets is bounded like the connections; the oldest entry is forgotten.
-                while len(self._arrivals) >= limits.connected:
+                for _ in range(surplus(len(self._arrivals) + 1, limits.connected)):
                     del self._arrivals[next(iter(self._arrivals))]
                 arrivals = self._arrivals[key] = TokenBucket(
                     limits.arrivals_per_second, limits.arrivals_burst, self._now
@@ -493,11 +484,11 @@ class BspMachine:
     def _finish(self, session: Session, reason: Refusal) -> None:
         """Read nothing more of a connection, and close it when the rest of it is on disk and answered."""
         # Spec 2: ACK means stored: the last acknowledgements leave only after the commit.
-        saved_by = self._ticket + 1 if self.device.must_commit else self._ticket
+        saved_by = self._commits.ticket + (1 if self.device.must_commit else 0)
         self._sessions.finish(session, reason, saved_by, self._now)
         assert session.key is not None
         self._may_be_due[session.key] = None
 
     def _has_sent_all(self, session: Session) -> bool:
         """Return whether the last records of a connection are on disk, and their answers have left."""
-        return session.saved_by <= self._saved and session.is_free
+        return session.saved_by <= self._commits.saved and session.is_free

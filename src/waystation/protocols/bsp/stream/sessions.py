@@ -14,6 +14,7 @@ from waystation.core.effects import Close, Effect, Peer
 from waystation.core.facts import PeerIdentified, PeerLeft, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
+from waystation.core.limits import surplus
 from waystation.core.settings import InForce
 from waystation.protocols.bsp.device.dials import Dials
 from waystation.protocols.bsp.device.links import stream_terms
@@ -81,7 +82,7 @@ class Sessions:
     def enter(self, session: Session, now: Instant) -> None:
         """Add a new connection."""
         if session.state is State.ACCEPTING:
-            while len(self.handshakes) >= self._limits.now.handshakes:
+            for _ in range(surplus(len(self.handshakes) + 1, self._limits.now.handshakes)):
                 # Spec 9: a bounded number of connections that have not proved a key; the oldest goes.
                 self.close(next(iter(self.handshakes)), Refusal.BUSY, now)
             self.handshakes[session] = None

@@ -69,6 +69,7 @@ class Ledger:
         self._bundles: dict[int, _Bundle] = {}
         self._touched: set[int] = set()
         self._next_bundle = 1
+        self._doubtful: list[Tenant] = []
 
     @property
     def is_dirty(self) -> bool:
@@ -177,14 +178,22 @@ class Ledger:
             HostError: A row is not one of ours (exit code 5).
         """
         rows = [(key, self._tenant_row(key, value)) for key, value in self._rows(_TENANTS)]
+        newest_ms = max((times[0] for _, times in rows), default=0)
         known: dict[bytes, Tenant] = {}
         for key, (lease_at_ms, last_ts, state_ts, whitelist_at_ms) in sorted(rows, key=lambda row: row[1][0]):
             tenant = known[key] = tenants.load(PublicKey(key), lease_at_ms)
             tenant.last_ts = tenant.kept_ts = last_ts
             tenant.state_ts, tenant.whitelist_at_ms = state_ts, whitelist_at_ms
+        for key in self._lost(_TENANTS):
+            known[key] = tenants.load(PublicKey(key), newest_ms)
+            self._doubtful.append(known[key])
         for key, value in self._rows(_WHITELISTS):
             if key in known:
                 known[key].whitelist = _whitelist(value)
+        for key in self._lost(_WHITELISTS):
+            if key in known:
+                known[key].whitelist_at_ms = 0  # LPRP-DAMAGED: a list that is lost may be set anew without work
+        self._skip_lost_bundles()
         packets = [each for key, value in self._rows(_PACKETS) for each in self._load_bundle(key, value, known)]
         packets.sort(key=lambda queued: queued.accepted_ms)  # a moved packet is in a newer bundle than its age
         for queued in packets:
@@ -202,6 +211,7 @@ class Ledger:
         (number,) = _NUMBER.unpack(key)
         bundled = list(_packets(value))
         bitmap = self._store.get(_DONE, key)
+        is_lost = bitmap is None and any(row.key == key for row in self._store.damaged(_DONE))
         done = bytes(_bitmap_bytes(len(bundled))) if bitmap is None else bitmap
         if len(done) != _bitmap_bytes(len(bundled)):
             raise _damaged(_DONE)
@@ -210,11 +220,28 @@ class Ledger:
             is_done = done[index // 8] >> index % 8 & 1
             queued.bundle, queued.index = number, index
             packets.append(queued if queued.recipient in known and not is_done else None)
-        bundle = self._bundles[number] = _Bundle(packets, marked=bitmap is not None)
+        bundle = self._bundles[number] = _Bundle(packets, marked=bitmap is not None or is_lost)
         self._next_bundle = max(self._next_bundle, number + 1)
         if not bundle.left:
             self._touched.add(number)
         return [queued for queued in packets if queued is not None]
+
+    def take_doubtful(self) -> list[Tenant]:
+        """Return once the tenants whose row was damaged: their times are to be set when the wall clock is known."""
+        doubtful, self._doubtful = self._doubtful, []
+        return doubtful
+
+    def _lost(self, table: str) -> list[bytes]:
+        """Return the keys of damaged rows, as far as they are known and may be one's."""
+        return [row.key for row in self._store.damaged(table) if row.key_is_good and len(row.key) == KEY_BYTES]
+
+    def _skip_lost_bundles(self) -> None:
+        """Never use the number of a damaged bundle again, nor one whose bitmap is left: it would mark other packets."""
+        keys = [key for table in (_PACKETS, _DONE) for key, _ in self._rows(table)]
+        keys += [row.key for table in (_PACKETS, _DONE) for row in self._store.damaged(table) if row.key_is_good]
+        for key in keys:
+            if len(key) == _NUMBER.size:
+                self._next_bundle = max(self._next_bundle, _NUMBER.unpack(key)[0] + 1)
 
     def _tenant_row(self, key: bytes, value: bytes) -> tuple[int, int, int, int]:
         if len(value) != _TENANT.size or value[0] != _VERSION or len(key) != KEY_BYTES:

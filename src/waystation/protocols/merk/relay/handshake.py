@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.merk import wire
@@ -117,7 +117,7 @@ class Handshakes:
         # Spec 8: 10 new connections a second of one address; the table forgets the address used longest ago.
         bucket, limits = self._connects.pop(address, None), self._limits.now
         if bucket is None:
-            while len(self._connects) >= limits.connect_addresses:
+            for _ in range(surplus(len(self._connects) + 1, limits.connect_addresses)):
                 self._connects.popitem(last=False)
             bucket = TokenBucket(limits.connects_per_second, limits.connects_burst, now)
         bucket.change(limits.connects_per_second, limits.connects_burst)  # a reload has replaced them, perhaps

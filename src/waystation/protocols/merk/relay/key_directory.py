@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from waystation.core.instant import Instant, after_ms
+from waystation.core.limits import surplus
 from waystation.core.settings import InForce
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import KeyAdvert
@@ -63,7 +64,7 @@ class KeyDirectory:
         if advert.time_ms > wall_ms + AHEAD_MS_MAX:
             return False
         held = self._adverts.pop(advert.key, None)
-        while held is None and len(self._adverts) >= self._limits.now.adverts:
+        for _ in range(surplus(len(self._adverts) + 1, self._limits.now.adverts) if held is None else 0):
             self._adverts.popitem(last=False)
         self._adverts[advert.key] = held if held is not None and held.time_ms > advert.time_ms else advert
         return True

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from waystation.core.instant import Instant, after_ms
+from waystation.core.limits import surplus
 from waystation.core.settings import InForce
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.session import Sending, Session, State
@@ -229,7 +230,7 @@ class Lookups:
         """A node was wrong about a client: believe it less for a while."""
         self.moved(target, node)
         # Bounded; the oldest distrust is forgotten first.
-        while len(node.distrusted) >= self._limits.now.distrusted_per_node:
+        for _ in range(surplus(len(node.distrusted) + 1, self._limits.now.distrusted_per_node)):
             del node.distrusted[next(iter(node.distrusted))]
         node.distrusted[target] = after_ms(now, DISTRUST_MS)
 
@@ -282,7 +283,7 @@ class Lookups:
     def _remember(self, target: bytes, place: Location | Absent) -> None:
         self._places.pop(target, None)
         # Spec 8: a bounded number of locations.
-        while len(self._places) >= self._limits.now.places:
+        for _ in range(surplus(len(self._places) + 1, self._limits.now.places)):
             self._places.popitem(last=False)
         self._places[target] = place
 

@@ -41,6 +41,7 @@ LEARNT_RETRY_MAX_MS: Final = 600_000  # ours: ten minutes
 STOOD_MS: Final = 30_000  # a link that lasted so long starts the waits from the beginning
 REFRESH_MS: Final = 120_000  # how often a peer is asked for its servers again
 TABLE: Final = "merk_peers"
+ENTRIES_MAX: Final = 64  # specs/merk.md 4: of one list of servers
 PROTOCOL: Final = "merk"
 
 _PORT_MAX: Final = 65_535
@@ -122,8 +123,12 @@ class Mesh:
         self._refresh_at: Instant | None = None
         for url in settings.peers:
             self._addresses[url] = _Address(url, None, now, configured=True)
-        for key, value in store.scan(TABLE, count_max=limits.now.learnt_addresses):
+        # A configured address may have been learnt in an earlier life; it takes no place of a learnt one.
+        rows_max = limits.now.learnt_addresses + len(settings.peers)
+        for key, value in store.scan(TABLE, count_max=rows_max):
             url = key.decode()
+            if self.learnt_count >= limits.now.learnt_addresses:
+                break
             # Addresses of the last life pass the same guards again: the setting may have changed.
             if url not in self._addresses and not address_fault(url, allow_private=settings.allow_private_peers):
                 node = value if len(value) == KEY_BYTES else None
@@ -349,7 +354,8 @@ class Mesh:
     def named(self, session: Session, entries: Sequence[ServerEntry], now: Instant) -> int:
         """Take a peer's list of servers; return how many of its addresses must not be dialled."""
         assert session.identity is not None
-        taken = entries[: self._limits.now.learnt_addresses]
+        # Spec 4: 64 entries at most, whatever the number of addresses that may be learnt from them.
+        taken = entries[:ENTRIES_MAX]
         self._neighbours[session.identity] = tuple(dict.fromkeys(entry.key for entry in taken))
         return sum(not self.learn(entry.address, entry.key, session.identity, now) for entry in taken)
 

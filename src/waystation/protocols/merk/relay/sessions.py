@@ -12,6 +12,7 @@ from waystation.core.effects import Peer
 from waystation.core.facts import PeerIdentified, PeerLeft, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
+from waystation.core.networks import network_of
 from waystation.core.settings import InForce
 from waystation.protocols.merk import wire
 from waystation.protocols.merk.limits import MerkLimits
@@ -71,7 +72,11 @@ class Sessions:
 
     def note(self, session: Session, refusal: Refusal, times: int = 1, *, named: bool = True) -> None:
         """Count something that was turned down; ``named`` is whether whoever is connected is answerable for it."""
-        self._outbox.add(Refused(PROTOCOL, self._proved(session) if named else None, refusal.value, times))
+        identity, network = self._proved(session) if named else None, None
+        if named and identity is None and refusal is Refusal.CONNECT_RATE:
+            # NODE-NAMED: whoever connects too often has proved no key; the limit is one of addresses.
+            network = network_of(session.address).encode() or None
+        self._outbox.add(Refused(PROTOCOL, identity, refusal.value, times, network))
 
     def strike(self, session: Session, refusal: Refusal, now: Instant) -> None:
         """Turn something down that no honest connection does; too much of it ends the connection."""

@@ -229,9 +229,9 @@ class StrataClient(AsksNothing, IgnoresPressure):
         """
         return self._publishing.add(packet, now, sending=self._released)
 
-    def withdraw(self, msg_id: str) -> None:
-        """Forget a packet whose outcome the caller does not wait for; one that was sent may be stored all the same."""
-        self._publishing.forget(msg_id)
+    def withdraw(self, msg_id: str) -> bool:
+        """Forget a packet whose outcome the caller does not wait for; return whether it was sent: it may be stored."""
+        return self._publishing.forget(msg_id)
 
     def subscribe(
         self,

@@ -101,11 +101,14 @@ class Publishing:
                 self._end(number)
                 self._events.append(PublishUnknown(outgoing.msg_id, outgoing.packet_id))
 
-    def forget(self, msg_id: str) -> None:
-        """Drop a packet without an outcome."""
+    def forget(self, msg_id: str) -> bool:
+        """Drop a packet without an outcome; return whether it was sent and not answered."""
         number = self._number_of(msg_id)
-        if number is not None:
-            self._end(number)
+        if number is None:
+            return False
+        outgoing = self._table[number]
+        self._end(number)
+        return outgoing.sent_at is not None and not outgoing.waits
 
     def on_due(self, number: int, now: Instant, *, sending: bool) -> None:
         """Handle one packet whose alarm is due."""

@@ -38,6 +38,8 @@ class Authors:
         self._store = store
         self._packets = packets
         self._pending: dict[bytes, tuple[str, KeyEvent]] = {}
+        self._lost: dict[str, frozenset[bytes]] = {}
+        """Key events of an author that are damaged on the disk, by packet id."""
         self._directory: Directory | None = None
 
     def use(self, directory: Directory) -> None:
@@ -50,9 +52,18 @@ class Authors:
         assert self._directory is not None
         return self._directory
 
-    def ring(self, did: str, wall_s: int) -> Keyring | None:
-        """Return the keys of a DID, or None when they are unknown."""
-        return self.directory.ring(did, wall_s)
+    def ring(self, did: str, wall_s: int, packet_id: bytes = b"") -> Keyring | None:
+        """Return the keys of a DID, or None when they are unknown, or a key event is damaged on the disk.
+
+        Args:
+            did: The author.
+            wall_s: Unix seconds.
+            packet_id: The packet that the keys are asked for; a lost key event that comes again may be checked.
+        """
+        ring = self.directory.ring(did, wall_s)
+        # STRATA-LOST: the event may have revoked a key, so none of the author's is believed before it is there again.
+        lost = self._lost.get(did)
+        return ring if not lost or packet_id in lost else None
 
     def signer(self, ring: Keyring | None, message: bytes, signature: bytes) -> bytes | None:
         """Return the key of the ring that verifies the signature, checked synchronously."""
@@ -66,11 +77,24 @@ class Authors:
         """Return the key events of a DID, stored and pending, hidden ones too."""
         found = {}
         prefix = _signers_of(did)
+        lost = set()
         for key, signer in self._store.scan(SIGNERS_TABLE, prefix, KEY_EVENTS_MAX):
-            row = self._packets.packet(key[-PACKET_ID_BYTES:]) if key.startswith(prefix) else None
+            if not key.startswith(prefix):
+                continue
+            row = self._packets.packet(key[-PACKET_ID_BYTES:])
             if row is not None:
                 # Spec 4.1: a packet does not name its key, so the signer was stored when it was known.
                 found[row.packet_id] = _event(row, signer, orjson.loads(row.canonical)["content"])
+            else:
+                lost.add(key[-PACKET_ID_BYTES:])  # key events are never dropped
+        lost.update(
+            row.key[-PACKET_ID_BYTES:]
+            for row in self._store.damaged(SIGNERS_TABLE)
+            if row.key_is_good and row.key.startswith(prefix)
+        )
+        self._lost.pop(did, None)
+        if lost := lost - self._pending.keys():
+            self._lost[did] = frozenset(lost)
         for packet_id, (author, event) in self._pending.items():
             if author == did:
                 # A key event counts from its acceptance: the packet right after it may be signed by the new key.
@@ -79,7 +103,7 @@ class Authors:
 
     def has_room(self, did: str, signer: bytes, wall_s: int) -> bool:
         """Return whether one more key event of this signer may be kept."""
-        ring = self.ring(did, wall_s)
+        ring = self.directory.ring(did, wall_s)
         # Spec 4.1: 256 key events per author, 32 of them reserved for recovery keys.
         return ring is not None and has_room(ring, signer, len(ring.statuses))
 

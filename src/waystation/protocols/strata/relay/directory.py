@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from waystation.core.dids import key_of_did
+from waystation.core.limits import surplus
 from waystation.core.settings import InForce
 from waystation.protocols.strata.keys.chain import replay
 from waystation.protocols.strata.keys.keyring import KeyEvent, Keyring, Method, implicit_ring, next_change
@@ -100,7 +101,7 @@ class Directory:
         change_at = next_change(ring, now)
         self._rings[did] = (ring, _NEVER if change_at is None else change_at)
         self._rings.move_to_end(did)
-        while len(self._rings) > self._limits.now.key_rings:
+        for _ in range(surplus(len(self._rings), self._limits.now.key_rings)):
             self._rings.popitem(last=False)
         return ring
 

@@ -215,7 +215,7 @@ class Intake:
         if refusal is not None:
             return Verdict(refusal)
         # Spec 6.9: key, signature, window.
-        candidate.ring = self._authors.ring(packet.author_id, wall_s)
+        candidate.ring = self._authors.ring(packet.author_id, wall_s, packet.packet_id)
         if candidate.ring is None:
             return Verdict(Refusal(Code.INVALID_SIGNATURE, "unresolved_author"))
         if not candidates(candidate.ring):  # a DID in conflict: no key may sign for it
@@ -322,7 +322,7 @@ class Intake:
         assert ring is not None
         received_at = self._received_at(candidate, wall_s)
         signer = candidates(ring)[answer] if answer >= 0 else None
-        current = self._authors.ring(packet.author_id, wall_s)
+        current = self._authors.ring(packet.author_id, wall_s, packet.packet_id)
         if current is not ring:  # a key event was applied while the signature was being checked
             signer = self._authors.signer(current, packet.preimage, packet.signature)
         # Spec 4.1: the receive time must lie in the window of the key.

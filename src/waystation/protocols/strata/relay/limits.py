@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple, cast
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.core.limits import TokenBucket
+from waystation.core.limits import TokenBucket, surplus
 from waystation.core.settings import InForce
 from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.refusals import Code, Refusal
@@ -122,7 +122,7 @@ class Limits:
         # Spec 14: buckets per DID after AUTH, else per address.
         kinds = self._buckets.get(scope)
         if kinds is None:
-            while len(self._buckets) >= self._limits.now.scopes:
+            for _ in range(surplus(len(self._buckets) + 1, self._limits.now.scopes)):
                 # A scope that returns later starts with full buckets: forgetting favours the client.
                 self._buckets.popitem(last=False)
             kinds = self._buckets[scope] = {}

@@ -7,6 +7,8 @@ from typing import Final
 
 from waystation.core.dids import identity_of
 from waystation.core.facts import PeerLeft, Refused
+from waystation.core.networks import network_of
+from waystation.protocols.strata.refusals import Code, End
 from waystation.protocols.strata.relay.intake import Candidate, Verdict
 from waystation.protocols.strata.session import Session
 from waystation.protocols.strata.wire import encode_error, encode_ok
@@ -14,6 +16,18 @@ from waystation.protocols.strata.wire import encode_error, encode_ok
 __all__ = ["left_fact", "refused_fact", "verdict_answer"]
 
 PROTOCOL: Final = "strata"
+_OF_NETWORKS: Final = frozenset(
+    reason.value
+    for reason in (
+        Code.RATE_LIMITED,
+        Code.TOO_MANY_SUBSCRIPTIONS,
+        Code.PACKET_TOO_LARGE,
+        End.AUTH_FAILURES,
+        End.MALFORMED,
+        End.LIMIT_IGNORED,
+    )
+)
+"""Limits at which a connection without identity is named by its network (NODE-NAMED)."""
 
 
 def verdict_answer(candidate: Candidate, verdict: Verdict) -> bytes:
@@ -33,8 +47,11 @@ def verdict_answer(candidate: Candidate, verdict: Verdict) -> bytes:
 
 
 def refused_fact(session: Session, reason: str) -> Refused:
-    """Return the fact that a connection was refused something."""
-    return Refused(PROTOCOL, _identity(session), reason)
+    """Return the fact that a connection was refused something; a limit names the network of who has no identity."""
+    identity, network = _identity(session), None
+    if identity is None and reason in _OF_NETWORKS:
+        network = network_of(session.address).encode() or None
+    return Refused(PROTOCOL, identity, reason, network=network)
 
 
 def left_fact(session: Session, reason: str) -> PeerLeft:

@@ -63,6 +63,9 @@ class Retention:
         self._authors = authors
         interrupted = store.scan(SCANS_TABLE, count_max=SCANS_MAX)
         self._scans = {key.decode(): _Scan(key.decode(), int(seq)) for key, seq in interrupted}
+        # NODE-ROT: a scan whose position is lost begins again, or packets of a revoked key would stay.
+        damaged = (row.key.decode() for row in store.damaged(SCANS_TABLE) if row.key_is_good)
+        self._scans |= {author: _Scan(author) for author in damaged}
         self._changes: list[Change] = []
         self._look_at = Instant(0)
         self._step_at: Instant | None = Instant(0) if self._scans else None
@@ -119,16 +122,19 @@ class Retention:
         if scan is None:
             return False
         ring = self._authors.ring(scan.author, wall_s)
-        keys_count = len(hidden_after(ring)) if ring is not None else 0
+        if ring is None:  # without the keys nothing can be told of the packets
+            scan.due_at = wall_s + LOOK_MS // 1_000
+            return True
+        keys_count = len(hidden_after(ring))
         rows_max = max(1, CHECKS_PER_STEP_MAX // max(1, keys_count))  # each packet is tried with each key
         query = PacketQuery((scan.author,), by_seq=True, start=(0, scan.seq), rows_max=rows_max)
         page = self._packets.page(query)
         skew = self._settings.clock_skew_s
-        hidden = tuple(row.packet_id for row in page.rows if ring is not None and _is_revoked(row, ring, skew))
+        hidden = tuple(row.packet_id for row in page.rows if _is_revoked(row, ring, skew))
         # Spec 4.1: a REVOKE dated back hides what the key signed after revoked_at + skew (D6).
         if hidden:
             self._changes.append(HidePackets(hidden, hidden=True))
-        self._move(scan, page.position, next_change(ring, wall_s) if ring is not None else None)
+        self._move(scan, page.position, next_change(ring, wall_s))
         return True
 
     def _move(self, scan: _Scan, position: tuple[int, int] | None, change_at: int | None) -> None:

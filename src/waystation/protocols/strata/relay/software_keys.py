@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from waystation.core.dids import key_of_did
+from waystation.core.limits import surplus
 from waystation.core.packets import PacketQuery, PacketReader, PacketRow
 from waystation.core.settings import InForce
 from waystation.protocols.strata.keys.keyring import check_method
@@ -101,7 +102,7 @@ class ClientKeys:
             self._manifests.move_to_end(client_id)
             return self._manifests[client_id]
         # A client that was forgotten is read from the store again.
-        while len(self._manifests) >= self._limits.now.client_manifests:
+        for _ in range(surplus(len(self._manifests) + 1, self._limits.now.client_manifests)):
             self._manifests.popitem(last=False)
         # Spec 9.2: the newest manifest counts, and one without usable keys gives none.
         rows = read_some(self._packets, PacketQuery((client_id,), (MANIFEST,), descending=True), 1)

@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from waystation.core.limits import surplus
 from waystation.core.packets import PacketQuery, PacketReader
 from waystation.core.settings import InForce
 from waystation.protocols.strata.limits import StrataLimits
@@ -85,7 +86,7 @@ class TrustBudget:
         drawn = self._drawn.get(author_id)
         if drawn is None:
             # A forgotten author is counted again from the store.
-            while len(self._drawn) >= self._limits.now.trust_authors:
+            for _ in range(surplus(len(self._drawn) + 1, self._limits.now.trust_authors)):
                 self._drawn.popitem(last=False)
             drawn = self._drawn[author_id] = self._stored(author_id)
         else:

@@ -1,0 +1,119 @@
+"""``waystation check``: looks whether a home has everything that it remembers, or takes it as it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from waystation.cli.home.deep import check_deep
+from waystation.cli.machine_checks import Finding
+from waystation.cli.options import JsonOption
+from waystation.cli.output import EXIT_FAILURE, print_json
+from waystation.core.errors import HostError, WaystationError
+
+if TYPE_CHECKING:
+    from waystation.server.home import Home
+
+__all__ = ["app", "check_mark", "check_store"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+_STORE_WAY_OUT: Final = (
+    "restore a backup, or move it away to begin without what it held, and run: waystation check --accept"
+)
+
+
+@app.command()
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="HOME", help="The home of a node.")],
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Take what is there from now on; what is missing is given up.")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every row of the store, and every sealed segment, and compare.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look whether a home has its key and its store as it remembers them, and whether the store is whole.
+
+    Nothing is written without --accept, and the node may run meanwhile; with it the node must not run. With --deep
+    every row is compared with its checksum, every packet with its id, and every sealed segment with its last line.
+    Exit code 1 when something is wrong.
+
+    Example: waystation check ./waystation
+    """
+    from waystation.server.home import Home  # noqa: PLC0415 - only this command needs it
+
+    place = Home(folder)
+    if not place.path.is_dir():
+        raise HostError(f"there is no folder {folder}")
+    given_up = _accept(place) if accept else []
+    findings = list(_look(place))
+    if deep:
+        findings += check_deep(place, shown=not as_json)
+    good = all(finding.good for finding in findings)
+    if as_json:
+        print_json({"good": good, "given_up": given_up, "findings": [finding._asdict() for finding in findings]})
+    else:
+        for sentence in given_up:
+            typer.echo(f"given up  {sentence}")
+        for finding in findings:
+            typer.echo(f"{'ok  ' if finding.good else 'FAIL'}  {finding.name:<12} {finding.says}")
+    if not good:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def check_mark(home: "Home") -> Finding:
+    """Look whether a home has what it remembers."""
+    from waystation.server.home.mark import HomeState, check_home  # noqa: PLC0415 - only this check needs it
+
+    try:
+        state = check_home(home)
+    except WaystationError as error:
+        return Finding("mark", good=False, says=str(error))
+    says = {
+        HomeState.FRESH: "nothing is there yet",
+        HomeState.UNMARKED: "from before homes had a mark; the next start writes one",
+        HomeState.KNOWN: "all that the home remembers is there",
+        HomeState.LOG_FOLDED: "all that the home remembers is there; another program folded the store's log in",
+    }
+    return Finding("mark", good=True, says=says[state], note=state is HomeState.LOG_FOLDED)
+
+
+def check_store(path: Path) -> Finding:
+    """Look whether the database in ``path`` is whole and of a layout that we know; nothing is written into it."""
+    from waystation.store.sqlite_layout import check_file  # noqa: PLC0415 - only this check needs it
+
+    if not path.exists():
+        return Finding("store", good=True, says=f"{path} is not made yet")
+    try:
+        check_file(path)
+    except HostError as error:
+        return Finding("store", good=False, says=f"{error}; {_STORE_WAY_OUT}")
+    return Finding("store", good=True, says=f"{path} is whole")
+
+
+def _look(home: "Home") -> Iterator[Finding]:
+    try:
+        home.check_secrets()
+        name = home.key_pair().public.hex() if home.key_path.exists() else "not made yet"
+        yield Finding("key", good=True, says=name)
+    except WaystationError as error:
+        yield Finding("key", good=False, says=str(error))
+    yield check_mark(home)
+    yield check_store(home.store_path)
+
+
+def _accept(home: "Home") -> list[str]:
+    """Write a new mark for what is there; return what is given up by it."""
+    from waystation.server.home.mark import accept_home, losses, read_mark  # noqa: PLC0415 - as above
+
+    with home.lock():
+        try:
+            mark = read_mark(home)
+            given_up = losses(home, mark) if mark is not None else []
+        except HostError as error:
+            given_up = [str(error)]
+        accept_home(home)
+    return given_up

@@ -1,0 +1,136 @@
+"""Laws of ``waystation check``."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.server.home.build import ended_home
+from tests.store.build import kept_home
+from tests.store.build_rot import flip_column
+from waystation.cli import app
+from waystation.server.home import Home
+from waystation.server.home.mark import check_home, mark_path
+
+run = CliRunner()
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home whose node has ended."""
+    return ended_home(tmp_path / "home")
+
+
+def findings(*arguments):
+    """Run the command; return its exit code and what each finding says, by name."""
+    result = run.invoke(app, ["check", *map(str, arguments), "--json"])
+    document = json.loads(result.stdout)
+    assert document["good"] == (result.exit_code == 0)
+    return result.exit_code, {each["name"]: each for each in document["findings"]}, document["given_up"]
+
+
+def test_whole_home_is_good(home):
+    """Key, mark and store are named, and nothing is written."""
+    before = mark_path(home).read_bytes()
+    code, found, given_up = findings(home.path)
+
+    assert (code, given_up) == (0, [])
+    assert found.keys() == {"key", "mark", "store"}
+    assert mark_path(home).read_bytes() == before
+
+
+def test_lines_for_people(home):
+    """One line for each finding, with its verdict first."""
+    home.key_path.unlink()
+    result = run.invoke(app, ["check", str(home.path)])
+
+    assert result.exit_code == 1
+    assert [line[:4] for line in result.stdout.splitlines()] == ["ok  ", "FAIL", "ok  "]
+    assert "node.key is missing" in result.stdout
+
+
+@pytest.mark.parametrize("lost", ["node.key", "store.sqlite"])
+def test_accept_says_what_is_given_up_and_takes_the_rest(home, lost):
+    """After ``--accept`` the home is good, and the loss was told."""
+    (home.path / lost).unlink()
+    before = findings(home.path)[0]
+    code, _, given_up = findings(home.path, "--accept")
+
+    assert (before, code) == (1, 0)
+    assert len(given_up) == 1
+    assert lost in given_up[0]
+    check_home(home)
+
+
+def test_damaged_mark_can_be_accepted(home):
+    """A mark that nobody can read is written anew."""
+    mark_path(home).write_text("rubbish")
+    code, _, given_up = findings(home.path, "--accept")
+
+    assert code == 0
+    assert "home.json is damaged" in given_up[0]
+
+
+def test_running_node_keeps_its_home(home):
+    """While a node runs nothing is accepted."""
+    with home.lock():
+        result = run.invoke(app, ["check", str(home.path), "--accept"])
+
+    assert result.exit_code == 1
+    assert "runs on the home" in result.stderr
+
+
+def test_home_of_an_older_build_is_good(tmp_path):
+    """A home from before the mark lacks nothing."""
+    code, found, _ = findings(kept_home(2, tmp_path))
+
+    assert code == 0
+    assert "before homes had a mark" in found["mark"]["says"]
+
+
+def test_damaged_store_is_found(home):
+    """A store that is not whole fails, with the way out."""
+    home.store_path.write_bytes(b"junk" * 2_000)
+    code, found, _ = findings(home.path)
+
+    assert code == 1
+    assert not found["store"]["good"]
+    assert "waystation check --accept" in found["store"]["says"]
+
+
+def test_folder_that_is_not_there(tmp_path):
+    """A typo is a sentence."""
+    result = run.invoke(app, ["check", str(tmp_path / "none")])
+
+    assert result.exit_code == 1
+    assert "there is no folder" in result.stderr
+    assert not Home(tmp_path / "none").path.exists()
+
+
+def test_deep_reads_everything(home):
+    """Each table, the file, the journal and the archive have a finding; the home stays as it is."""
+    before = {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()}
+    code, found, _ = findings(home.path, "--deep")
+
+    assert code == 0
+    assert found["things"]["says"] == "3 rows are whole"
+    assert found.keys() == {"key", "mark", "store", "things", "file", "journal", "archive"}
+    assert {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()} == before
+
+
+def test_deep_names_damaged_rows(home):
+    """The plain check calls the store whole, for SQLite sees nothing wrong with it (NODE-ROT)."""
+    flip_column(home.store_path, "records", 2, "value")
+    plain, deep = run.invoke(app, ["check", str(home.path)]), run.invoke(app, ["check", str(home.path), "--deep"])
+
+    assert (plain.exit_code, deep.exit_code) == (0, 1)
+    assert f"FAIL  things       1 of 3 rows are damaged: {b'1'.hex()}" in deep.stdout.splitlines()
+
+
+def test_deep_of_a_home_from_before(tmp_path):
+    """A store without checksums is named, with the way to get them."""
+    home = Home(kept_home(2, tmp_path))
+    code, found, _ = findings(home.path, "--deep")
+
+    assert code == 1
+    assert "waystation upgrade" in found["rows"]["says"]
