@@ -88,7 +88,7 @@ class StrataAlwaysRefuses(StrataRelay):
     """Blames its disk for what that has taken."""
 
     def committed(self, ticket, now):
-        if ticket == self._chores_ticket:
-            super().committed(ticket, now)
-        else:
+        if ticket in self._intake._committing:
             super().not_committed(ticket, now)
+        else:
+            super().committed(ticket, now)

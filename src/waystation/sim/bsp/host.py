@@ -282,7 +282,7 @@ class Host:
         """Begin a commit if there is need, and return whether one has ended."""
         if not self._commits.may_begin or not (self.device.must_commit or self._commits.is_refused):
             return False
-        self._save(self._commits.begin(0, self.device.changes()).changes, self._on_saved)
+        self._save(self._commits.begin(self.device.changes()).changes, self._on_saved)
         return self._commits.may_begin
 
     def _save(self, changes: Sequence[Change], then: Callable[[bool], None]) -> None:
@@ -311,10 +311,10 @@ class Host:
 
     def _on_saved(self, is_kept: bool) -> None:
         if is_kept:
-            self._commits.committed()
+            self._commits.committed(self._commits.ticket)
             self.device.committed(self._schedule.now)
         else:
-            self._commits.not_committed(self._schedule.now)
+            self._commits.not_committed(self._commits.ticket, self._schedule.now)
             self.device.not_committed()
         if self._commit_us:
             self.plan_turn()
