@@ -119,6 +119,7 @@ def _metrics() -> str:
             },
             "traffic": {"lprp": {"in": 1, "out": 1}},
             "clock": {"steps": 0, "shift_s": 0.0},
+            "store": {"fault": None, "free_bytes": 0, "days_left": 1.0},
             "damaged": {"met": {"packets": 1}},
             "certificates": [{"listener": "bhumi.tls", "ends_s": 1}],
             "datagrams": {"lprp": {"received": 1, "sent": 1, "dropped": 0, "failed": 0}},

@@ -105,7 +105,7 @@ _STRATA: Final[dict[Enum, tuple[str, str]]] = {
     ),
     Code.BLOCKED_AUTHOR: ("The operator declines the author.", _error("blocked_author")),
     Code.UNAUTHENTICATED: ("The connection lacks a capability, or its AUTH failed.", _error("unauthenticated")),
-    Code.INTERNAL_ERROR: ("The node stops and takes no new packets.", _error("internal_error")),
+    Code.INTERNAL_ERROR: ("The node stops, or its store takes nothing now.", _error("internal_error")),
     Code.INVALID_PROVENANCE: ("Device or model did not sign what the header claims.", _error("invalid_provenance")),
     Code.MISSING_PROOF: ("A claim of device or model without its proof.", _error("missing_proof")),
     Code.INVALID_ISSUER_CHAIN: ("The chain does not lead to a root of this relay.", _error("invalid_issuer_chain")),
@@ -147,6 +147,7 @@ _STRATA_ENDS: Final[dict[Enum, tuple[str, str]]] = {
     ),
     End.INTEGRITY_VIOLATION: ("An upstream sent what an honest relay could not.", "We close with 1008."),
     End.UPSTREAM_FAILED: ("An upstream does not let us in, or is banned for now.", "We close with 1000."),
+    End.NOT_STORED: ("A packet of an upstream could not be stored; it is read again.", "We close with 1000."),
 }
 _STRATA_DETAILS: Final = {
     Code.INVALID_SIGNATURE: {

@@ -15,6 +15,7 @@ from tests.protocols.bhumi.build import ALICE, BOB, preimage
 from tests.protocols.lprp.build_client import EASY
 from tests.protocols.lprp.build_relay import settings_of
 from tests.protocols.merk.build import ALICE as MERK_ALICE
+from tests.protocols.refusing import commit_to
 from waystation.core.effects import Close, Commit, Peer, Send, SendTo, Verify
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.machine import ClientMachine, Clocked, DatagramMachine, Machine
@@ -82,8 +83,7 @@ class Driven:
                     answers = [verify_any(check.keys, check.message, check.signature) for check in effect.checks]
                     self.machine.verified(effect.ticket, answers, NOW)
                 elif isinstance(effect, Commit):
-                    self.store.commit(effect.changes)
-                    self.machine.committed(effect.ticket, NOW)
+                    commit_to(self.store, self.machine, effect, NOW)
                 else:
                     self.effects.append(effect)
         else:

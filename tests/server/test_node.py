@@ -15,7 +15,7 @@ from tests.server.build import PREIMAGE, NodeProcess, eventually, key_pair
 from tests.server.build_node import configured, serving
 from tests.transport.datagrams.build_udp import HAS_IPV6
 from waystation.core.answers import HttpAnswer
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, StoreFault
 from waystation.core.ids import encode_id52
 from waystation.engine.bans import Ban, parse_subject
 from waystation.protocols.bhumi import messages
@@ -41,14 +41,14 @@ def test_status_names_the_node(tmp_path, capsys):
 
     async def story():
         async with serving(tmp_path) as (server, _):
-            return server.operations.status(), server.operations.ready()
+            return server.operations.status(), server.operations.not_ready()
 
-    status, ready = asyncio.run(story())
+    status, why = asyncio.run(story())
     (line,) = [
         json.loads(text) for text in capsys.readouterr().out.splitlines() if text.startswith('{"event": "ready"')
     ]
 
-    assert ready
+    assert not why
     assert status["node"] == line["node"]
     assert status["listeners"] == line["listeners"]
     assert set(status["sizes"]) == {"bhumi", "bsp", "lprp", "merk", "strata", "node"}
@@ -131,13 +131,13 @@ def test_stop_ends_with_0_and_seals_the_journal(tmp_path):
     async def story():
         async with serving(tmp_path) as (server, task):
             server.stop()
-            return await task, server.operations.ready()
+            return await task, server.operations.not_ready()
 
-    code, ready = asyncio.run(story())
+    code, why = asyncio.run(story())
     (segment,) = (tmp_path / "journal").glob("event_date=*/*.jsonl")
     kinds = [json.loads(line)["kind"] for line in segment.read_text().splitlines()]
 
-    assert (code, ready) == (0, False)
+    assert (code, why) == (0, "draining")
     assert kinds == ["segment_opened", "node_started", "node_stopped", "segment_sealed"]
 
 
@@ -157,19 +157,26 @@ def test_memory_store_and_no_journal_leave_no_files(tmp_path):
     assert not list((tmp_path / "journal").iterdir())
 
 
-def test_disk_that_refuses_ends_the_node_with_5(tmp_path):
-    """When the store takes no write the promise is not made, the node is not ready any more, and it exits 5."""
+def test_disk_that_refuses_ends_no_node(tmp_path):
+    """A ban that the store refuses is in force and told as not kept; the node goes on unready and keeps it later."""
 
     async def story():
         async with serving(tmp_path) as (server, task):
             server._store._writer.execute("PRAGMA query_only = ON")
-            with pytest.raises(HostError, match="did not take a write"):
+            with pytest.raises(StoreFault, match="did not take a write"):
                 await server.operations.ban(Ban("address:192.0.2.1", "floods", 1, None))
-            ready = server.operations.ready()
-            async with asyncio.timeout(5):
-                return ready, await task
+            refused = server.operations.not_ready(), server.operations.status()["trouble"], task.done()
+            banned = [ban.subject for ban in server.operations.bans()]
+            server._store._writer.execute("PRAGMA query_only = OFF")
+            await eventually(lambda: not server.operations.not_ready(), "the end of the fault")
+            return refused, banned, server._store.get("bans", b"address:192.0.2.1")
 
-    assert asyncio.run(story()) == (False, 5)
+    (why, trouble, is_over), banned, kept = asyncio.run(story())
+
+    assert (why, is_over) == ("store: read_only", False)
+    assert "nothing is stored" in trouble[0] and "it may not be written" in trouble[0]
+    assert banned == ["address:192.0.2.1"]
+    assert kept is not None
 
 
 def test_bans_outlive_the_process(tmp_path):
@@ -437,7 +444,9 @@ def test_disabled_protocol_is_not_started(tmp_path):
         server.stop()
         return status["listeners"], set(status["sizes"]), await task
 
-    assert asyncio.run(story()) == ({}, {"node"}, 0)
+    with structlog.testing.capture_logs() as lines:
+        assert asyncio.run(story()) == ({}, {"node"}, 0)
+    assert "node.serves_nothing" in [line["event"] for line in lines]
 
 
 def test_run_refuses_a_taken_port_and_leaves_the_loop_clean(tmp_path):

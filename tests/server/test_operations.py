@@ -86,15 +86,15 @@ def test_node_that_serves_is_ready_until_it_drains(tmp_path):
     """A drain ends it, and a store in fault does as long as that lasts."""
 
     def story(operations):
-        states = [operations.ready()]
+        states = [operations.not_ready()]
         operations.commits.health.begin(StoreFault("full", StoreFaultKind.FULL))
-        states.append(operations.ready())
+        states.append(operations.not_ready())
         operations.commits.health.end()
-        states.append(operations.ready())
+        states.append(operations.not_ready())
         operations.draining = True
-        return [*states, operations.ready()]
+        return [*states, operations.not_ready()]
 
-    assert asked(tmp_path, story) == [True, False, True, False]
+    assert asked(tmp_path, story) == ["", "store: full", "", "draining"]
 
 
 def test_connections_show_who_and_how_much(tmp_path):

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
 from waystation.core.records import Record
 from waystation.store.sqlite import SqliteStore
 
@@ -251,3 +251,52 @@ def test_files_are_for_the_owner_only(path):
     store.close()
 
     assert modes == {"store.sqlite": 0o600, "store.sqlite-wal": 0o600, "store.sqlite-shm": 0o600}
+
+
+def put(key):
+    return [Record("t", key, b"v")]
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted", "replaced", "folder moved", "log deleted", "log replaced"])
+def test_file_that_is_not_at_its_path_takes_nothing(path, store, how):
+    """What would be acknowledged could not be found after a restart (NODE-GONE); nothing of the group is written."""
+    store.commit(put(b"before"))
+    place = path.with_name(path.name + "-wal") if how.startswith("log") else path
+    if how == "folder moved":
+        path.parent.rename(path.parent.with_name("away"))
+    elif how in ("moved", "replaced", "log replaced"):
+        place.rename(place.with_name("away"))
+    else:
+        place.unlink()
+    if "replaced" in how:
+        place.write_bytes(b"")
+    with pytest.raises(StoreFault, match="was deleted, moved or replaced") as caught:
+        store.commit(put(b"after"))
+
+    assert caught.value.kind is StoreFaultKind.GONE
+    assert store.get("t", b"after") is None and store.get("t", b"before") == b"v"
+    if how == "folder moved":
+        path.parent.with_name("away").rename(path.parent)
+
+
+def test_file_that_is_back_at_its_path_takes_writes_again(path, store):
+    """A folder that was moved by mistake and back is the same store."""
+    store.commit(put(b"before"))
+    path.parent.rename(path.parent.with_name("away"))
+    with pytest.raises(StoreFault):
+        store.commit(put(b"meanwhile"))
+    path.parent.with_name("away").rename(path.parent)
+    store.commit(put(b"after"))
+
+    assert [key for key, _ in store.scan("t")] == [b"after", b"before"]
+
+
+def test_group_under_which_the_file_was_moved_is_not_acknowledged(path, store, monkeypatch):
+    """The place is looked at behind the COMMIT as well."""
+    store.commit(put(b"before"))
+    transact = store._transact
+    monkeypatch.setattr(store, "_transact", lambda *changes: (transact(*changes), path.rename(path.with_name("away"))))
+
+    with pytest.raises(StoreFault) as caught:
+        store.commit(put(b"after"))
+    assert caught.value.kind is StoreFaultKind.GONE

@@ -1,11 +1,23 @@
 """Laws of store.sqlite_file."""
 
+import errno
+import os
+import sqlite3
 import stat
+from types import SimpleNamespace
 
 import pytest
 
-from waystation.core.errors import HostError
-from waystation.store.sqlite_file import ROWS_PER_STATEMENT_MAX, Reading, connect, in_chunks, make_private
+from waystation.core.errors import HostError, StoreFaultKind
+from waystation.store.sqlite_file import (
+    ROWS_PER_STATEMENT_MAX,
+    Reading,
+    connect,
+    in_chunks,
+    kind_of,
+    make_private,
+    refused,
+)
 
 
 @pytest.fixture
@@ -68,3 +80,54 @@ def test_refused_reads_are_sentences_and_end_the_snapshot(path):
     assert caught.value.exit_code == 5
     assert not connection.in_transaction
     connection.close()
+
+
+class Refused(sqlite3.OperationalError):
+    """An error with a code of SQLite's."""
+
+    def __init__(self, code):
+        super().__init__("what SQLite says")
+        self.sqlite_errorcode = code
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Refused(sqlite3.SQLITE_BUSY), StoreFaultKind.BUSY),
+        (Refused(sqlite3.SQLITE_BUSY_SNAPSHOT), StoreFaultKind.BUSY),
+        (Refused(sqlite3.SQLITE_FULL), StoreFaultKind.FULL),
+        (Refused(sqlite3.SQLITE_IOERR_FSYNC), StoreFaultKind.IO),
+        (Refused(sqlite3.SQLITE_CANTOPEN), StoreFaultKind.IO),
+        (Refused(sqlite3.SQLITE_READONLY), StoreFaultKind.READ_ONLY),
+        (Refused(sqlite3.SQLITE_READONLY_DBMOVED), StoreFaultKind.GONE),
+        (Refused(sqlite3.SQLITE_CORRUPT), StoreFaultKind.DAMAGED),
+        (Refused(sqlite3.SQLITE_CONSTRAINT), StoreFaultKind.OTHER),
+        (sqlite3.ProgrammingError("Cannot operate on a closed database."), StoreFaultKind.OTHER),
+        (OSError(errno.ENOSPC, "no space"), StoreFaultKind.FULL),
+        (OSError(errno.EROFS, "read-only"), StoreFaultKind.READ_ONLY),
+        (OSError(errno.ENOENT, "no such file"), StoreFaultKind.GONE),
+        (OSError(errno.EIO, "input/output error"), StoreFaultKind.IO),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), StoreFaultKind.DAMAGED),
+    ],
+    ids=str,
+)
+def test_every_error_has_a_kind(error, kind):
+    """Codes of SQLite, extended ones too, and of the operating system are told apart."""
+    assert kind_of(error) is kind
+
+
+@pytest.mark.parametrize(
+    ("disk", "kind", "words"),
+    [
+        ({"f_flag": 0, "f_bavail": 4}, StoreFaultKind.FULL, "the disk is full"),
+        ({"f_flag": os.ST_RDONLY, "f_bavail": 4}, StoreFaultKind.READ_ONLY, "it may not be written"),
+        ({"f_flag": 0, "f_bavail": 1 << 20}, StoreFaultKind.IO, "the disk failed"),
+    ],
+)
+def test_what_sqlite_calls_an_io_error_is_told_in_the_words_of_the_disk(tmp_path, monkeypatch, disk, kind, words):
+    """An operator has to make room, or to mount it anew: "disk I/O error" says neither."""
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_frsize=4_096, **disk))
+    fault = refused(tmp_path / "store.sqlite", "cannot be opened", Refused(sqlite3.SQLITE_IOERR_SHMSIZE))
+
+    assert fault.kind is kind
+    assert words in str(fault) and fault.exit_code == 5

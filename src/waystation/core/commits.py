@@ -19,11 +19,15 @@ COMMIT_AGAIN_MS: Final = 1_000
 class Commits:
     """The commit that is under way, or that was refused."""
 
-    __slots__ = ("_changes", "again_at", "is_refused", "is_under_way")
+    __slots__ = ("_changes", "again_at", "is_refused", "is_under_way", "saved", "ticket")
 
     def __init__(self) -> None:
         """Start with nothing under way."""
         self._changes: tuple[Change, ...] = ()
+        self.ticket = 0
+        """Of the last commit that was asked for."""
+        self.saved = 0
+        """Of the last one that is on disk."""
         self.is_under_way = False
         self.is_refused = False
         """Whether there are changes that the store refused and that it has not been asked for again."""
@@ -40,21 +44,25 @@ class Commits:
         """Whether everything that was asked for is on disk."""
         return not self.is_under_way and not self.is_refused
 
-    def begin(self, ticket: int, changes: Sequence[Change]) -> Commit:
-        """Return the commit of these changes, after those that were refused."""
+    def begin(self, changes: Sequence[Change], ticket: int = 0) -> Commit:
+        """Return the commit of these changes, after those that were refused; ``ticket`` is 0 for the next number."""
         assert self.may_begin
+        self.ticket = ticket or self.ticket + 1
         self._changes = newest((*self._changes, *changes)) if self.is_refused else tuple(changes)
         self.is_under_way, self.is_refused = True, False
-        return Commit(ticket, self._changes)
+        return Commit(self.ticket, self._changes)
 
-    def committed(self) -> None:
+    def committed(self, ticket: int) -> None:
         """Note that the changes are on disk."""
         assert self.is_under_way
+        assert ticket == self.ticket
+        self.saved = ticket
         self.is_under_way, self._changes = False, ()
 
-    def not_committed(self, now: Instant) -> None:
+    def not_committed(self, ticket: int, now: Instant) -> None:
         """Note that the store refused the changes; they are part of the next commit, ``COMMIT_AGAIN_MS`` later."""
         assert self.is_under_way
+        assert ticket == self.ticket
         self.is_under_way, self.is_refused = False, True
         self.again_at = after_ms(now, COMMIT_AGAIN_MS)
 

@@ -26,8 +26,6 @@ __all__ = ["Answer", "GroupCommit"]
 CHANGES_WAITING_MAX: Final = 262_144  # about a minute of a slow disk; reached only when the disk has stopped
 OWED_MAX: Final = 65_536  # as many as a full list of bans; the oldest is dropped
 PROBE_S: Final = 1.0  # how often a store in fault is tried, and free space looked at
-PROBE: Final = Record("node_probe", b"probe", b"")
-"""Written to learn whether the store takes writes."""
 
 Answer = Callable[[bool], None]
 """Is called on the loop: True when everything asked for is on disk, False when nothing of it is."""
@@ -113,7 +111,7 @@ class GroupCommit:
         """Try whether the store takes writes, and write what is owed; ends its fault, begins one, or changes it."""
         fault = self.health.look()
         if fault is None:
-            fault = await self._write((*self._owed.values(), PROBE))
+            fault = await self._write(tuple(self._owed.values()))  # also an empty group is written
         if fault is None:
             self.health.end()
         else:
@@ -123,6 +121,7 @@ class GroupCommit:
         """Look after the store until cancelled: try one in fault, and keep the floor of free space."""
         while True:
             await asyncio.sleep(PROBE_S)
+            self.health.note_space()
             if self.health.fault is not None:
                 await self.probe()
             elif (fault := self.health.look()) is not None:
@@ -140,6 +139,8 @@ class GroupCommit:
         Raises:
             HostError: The store refused.
         """
+        if self.health.fault is not None:
+            raise self.health.fault
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
 
     async def close(self) -> None:

@@ -59,6 +59,8 @@ from waystation.server.refusal_log import RefusalLog
 from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
+from waystation.server.status.disk import free_bytes
+from waystation.server.store_health import StoreHealth
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
 from waystation.store.sqlite import SqliteStore
@@ -108,7 +110,7 @@ class NodeServer:
         self._bans = BanList(self._store)
         self._access = Access(self._bans, access_rules(config.access))
         self.failures = FailureLog(monotonic_now)
-        self._commits = GroupCommit(self._store, self.failures)
+        self._commits = GroupCommit(self._store, self.failures, self._health())
         self._mark = MarkKeeper(home, self._commits.fold) if isinstance(self._store, SqliteStore) else None
         node_id = node_id_of(self._key_pair.public)
         self._published = PolicyReader(config.policy, home, node_id, self._store, self._commits.owe)
@@ -244,6 +246,8 @@ class NodeServer:
         }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+        if not self._listeners.urls():
+            _log.warning("node.serves_nothing", why="every protocol is off, or none has an address")
         page = self._listeners.page_url()
         _log.info("node.ready", **self._urls(), **({"page": page} if page else {}))
 
@@ -265,6 +269,11 @@ class NodeServer:
         if self._access.refuses_identity(identity, time.time_ns() // 1_000):
             return False
         return not self._policy.is_active or self._policy.admits(identity, monotonic_now())
+
+    def _health(self) -> StoreHealth:
+        if isinstance(self._store, SqliteStore):
+            return StoreHealth(lambda: free_bytes(self._home.path)[0], self._config.store.free_mib_least)
+        return StoreHealth()
 
     def _silence(self) -> SilencePolicy:
         return SilencePolicy(self._config.node.silence_ms)
@@ -299,6 +308,7 @@ class NodeServer:
         self._on_certificates()
         configure_logs(new.node.log_format, new.node.log_level)
         self._node.use_limits(new.of(AdmissionLimits))
+        self._commits.health.free_mib_least = new.store.free_mib_least
         self._pages.use_limits(new.limits)
         self._connection_log.use(new.node.connection_log)
         self._proxies.use(new.node)

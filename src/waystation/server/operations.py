@@ -102,6 +102,7 @@ class Operations:
         return {
             "uptime_s": round(time.monotonic() - self.started_at, 1),
             "clock": self.clock.view()._asdict(),
+            "store": {"fault": self.commits.health.view(), **self.commits.health.space()},
             "certificates": self.certificates(),
             "sizes": self.sizes(),
             "traffic": self.node.traffic(),
@@ -165,9 +166,12 @@ class Operations:
         """Return a published table as it was signed, None when there is none."""
         return self.policy_reader.document(name)
 
-    def ready(self) -> bool:
-        """Return whether peers are served: listeners bound, store writable, not draining."""
-        return not self.draining and self.commits.health.fault is None
+    def not_ready(self) -> str:
+        """Return why peers are not served in full: the node drains, or its store takes no writes; "" when they are."""
+        if self.draining:
+            return "draining"
+        fault = self.commits.health.fault
+        return f"store: {fault.kind.value}" if fault is not None else ""
 
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""

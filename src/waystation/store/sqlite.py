@@ -14,7 +14,7 @@ from waystation.core.packets import PacketChange
 from waystation.core.records import Change, DamagedRow, Record, StoreState
 from waystation.store.checksums import PacketCheck, record_checksum
 from waystation.store.damage import Damage
-from waystation.store.sqlite_file import Reading, connect, in_chunks, make_private, refused
+from waystation.store.sqlite_file import OpenPlace, Reading, connect, in_chunks, make_private, refused
 from waystation.store.sqlite_layout import GET_STATE, prepare
 from waystation.store.sqlite_packets import SqlitePacketReader, SqlitePacketWriter
 from waystation.store.sqlite_records import SqliteRecordReader
@@ -51,6 +51,7 @@ class SqliteStore:
             check: Judges packets from before layout 3, which have no checksum; without one they pass.
         """
         self._path = path
+        self._place = OpenPlace(path)
         self.damage = Damage()
         """The damaged rows that were met."""
         self._folded = -1  # the generation that ``fold`` returned last
@@ -66,6 +67,7 @@ class SqliteStore:
                 writer = SqlitePacketWriter(self._writer, self.damage, check, ids_in_memory=ids_in_memory)
                 self._packet_writer = writer
                 self._packets = SqlitePacketReader(self._reading, writer, self.damage, check)
+                self._place.remember()
                 opened.pop_all()  # from here on it is close() that closes them
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last when names of tables are damaged
             raise refused(path, "cannot be opened", error) from error
@@ -79,8 +81,10 @@ class SqliteStore:
         """Write all changes in one transaction; on return they are on the disk, and the generation is one higher.
 
         Raises:
-            HostError: The disk refused, or a packet's ``seq`` is taken; nothing of the group was kept.
+            StoreFault: The disk refused, or a packet's ``seq`` is taken; nothing of the group was kept. Or the file was
+                moved meanwhile: who opens it later may then find the group.
         """
+        self._place.check()
         # Records and packets never touch the same rows, so each kind has an order of its own.
         last: dict[tuple[str, bytes], bytes | None] = {}
         packet_changes: list[PacketChange] = []
@@ -103,6 +107,8 @@ class SqliteStore:
             raise refused(self._path, "did not take a write", error) from error
         finally:
             self._roll_back()
+        # NODE-GONE: a file that is not at its path any more is no promise: nobody finds it after a restart.
+        self._place.check()
         if self.damage.any:
             for table, key in last:
                 self.damage.mended(table, key)
@@ -146,12 +152,14 @@ class SqliteStore:
     def fold(self) -> StoreState:
         """Write what stands in the write-ahead log into the file, and one empty group behind it into the log.
 
-        For the thread that commits. The file without its log is older than the state that is returned, so whoever
-        remembers that notices when the log is lost. Nothing is written when nothing was committed since the last time.
+        For the thread that commits (NODE-FOLD). The file without its log is older than the state that is returned, so
+        whoever remembers that notices when the log is lost. Nothing is written when nothing was committed since the
+        last time.
 
         Raises:
             HostError: The disk refused; nothing is lost.
         """
+        self._place.check()
         try:
             state = self._written_state()
             if state.generation != self._folded:
@@ -194,4 +202,5 @@ class SqliteStore:
     def _roll_back(self) -> None:
         # Nothing is left to do after a commit, or after an error that made SQLite roll back, such as a full disk.
         if self._writer.in_transaction:
-            self._writer.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # the disk that refused the group may refuse this too
+                self._writer.execute("ROLLBACK")

@@ -18,6 +18,7 @@ from waystation.core.errors import STORE_EXIT_CODE, StoreFault, StoreFaultKind
 __all__ = [
     "ROWS_PER_STATEMENT_MAX",
     "STORE_EXIT_CODE",
+    "OpenPlace",
     "Reading",
     "connect",
     "in_chunks",
@@ -125,10 +126,52 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+class OpenPlace:
+    """Whether the files at a store's path are those that are open (NODE-GONE)."""
+
+    def __init__(self, path: Path) -> None:
+        """Look at the store at ``path``, which may not be there yet, and at its write-ahead log."""
+        self._path = path
+        self._paths = (path, path.with_name(path.name + "-wal"))
+        self._open: tuple[_Identity | None, ...] = (None, None)
+
+    def remember(self) -> None:
+        """Take the files that are there for those that are open."""
+        self._open = tuple(map(_identity, self._paths))
+
+    def check(self) -> None:
+        """Notice files that were deleted, moved or replaced.
+
+        Raises:
+            StoreFault: One of them is not the one that is open (kind ``GONE``).
+        """
+        found = tuple(map(_identity, self._paths))
+        if found == self._open:
+            return
+        if found[0] == self._open[0] and self._open[1] is None:
+            self._open = found  # the log begins with the first write
+            return
+        what = "the store" if found[0] != self._open[0] else "the write-ahead log of the store"
+        raise StoreFault(f"{what} {self._path} was deleted, moved or replaced while it is open", StoreFaultKind.GONE)
+
+
+_Identity = tuple[int, int]
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def refused(path: Path, what: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFault:
     """Return the error that names the failed operation and its cause."""
     why = error.strerror if isinstance(error, OSError) else error
     kind = kind_of(error)
+    if kind is StoreFaultKind.IO:
+        kind = _of_disk(path)  # SQLite calls many refusals of a disk an I/O error
     words = f"{_WORDS[kind]} ({why})" if kind in _WORDS else why
     return StoreFault(f"the store {path} {what}: {words}", kind)
 
@@ -145,6 +188,18 @@ def kind_of(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreFaultKi
     return _OF_EXTENDED.get(code) or _OF_PRIMARY.get(code & 0xFF, StoreFaultKind.OTHER)
 
 
+def _of_disk(path: Path) -> StoreFaultKind:
+    """Return why the disk of a file refused, as far as the disk itself shows it."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError as error:
+        return kind_of(error)
+    if disk.f_flag & os.ST_RDONLY:
+        return StoreFaultKind.READ_ONLY
+    return StoreFaultKind.FULL if disk.f_bavail * disk.f_frsize < _FULL_BYTES else StoreFaultKind.IO
+
+
+_FULL_BYTES: Final = 65_536  # the index of the log grows by 32 KiB
 _OF_PRIMARY: Final = {
     sqlite3.SQLITE_BUSY: StoreFaultKind.BUSY,
     sqlite3.SQLITE_LOCKED: StoreFaultKind.BUSY,

@@ -4,6 +4,7 @@ import random
 
 from tests.protocols.bsp.build import GROUPS
 from tests.protocols.bsp.build_streams import CERTIFICATE, FRIEND, US, changed, proof_of
+from tests.protocols.refusing import commit_to
 from waystation.core.effects import Close, Commit, Dial, Hold, Peer, Send
 from waystation.core.facts import PeerIdentified, PeerLeft, Refused
 from waystation.core.instant import Instant, after_ms
@@ -26,12 +27,21 @@ class Bench:
     """One machine and what it wants done."""
 
     def __init__(
-        self, us=US, *, peers=(FRIEND,), profile=SEED, mode=Mode.BATCH, saves=True, limits=DEFAULT_LIMITS, **how
+        self,
+        us=US,
+        *,
+        peers=(FRIEND,),
+        profile=SEED,
+        mode=Mode.BATCH,
+        saves=True,
+        limits=DEFAULT_LIMITS,
+        store=None,
+        **how,
     ):
         self.us = us
         self.profile = profile
         self.group = GROUPS[profile.name]
-        self.store = MemoryStore()
+        self.store = store if store is not None else MemoryStore()
         self.device = BspDevice(profile, self.store, mode=mode)
         self.now = Instant(5_000_000)
         self.device.set_wall(self.now, WALL_US)
@@ -87,8 +97,7 @@ class Bench:
     def save(self):
         """Let the commit that waits reach the disk."""
         commit = self.commits.pop()
-        self.store.commit(commit.changes)
-        self.machine.committed(commit.ticket, self.now)
+        commit_to(self.store, self.machine, commit, self.now)
 
     def new_peer(self):
         self._peers += 1

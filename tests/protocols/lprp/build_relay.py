@@ -7,6 +7,7 @@ host sends is counted against what it was sent, after every step, by a second bo
 from collections import Counter
 
 from tests.protocols.lprp.build import BIG, HOST, NOW_MS, SENDER, TENANT
+from tests.protocols.refusing import commit_to
 from waystation.core.effects import Commit, SendTo, Verify
 from waystation.core.facts import Refused
 from waystation.core.instant import Instant, after_ms
@@ -207,9 +208,8 @@ class Host:
             if self.holds_commits:
                 self.held.append(effect)
                 return
-            self.store.commit(effect.changes)
             self.commits.append(effect.changes)
-            self.relay.committed(effect.ticket, self.now)
+            commit_to(self.store, self.relay, effect, self.now)
         elif isinstance(effect, Refused):
             self.refused[effect.reason] += effect.times
             self.met.append(effect)

@@ -7,6 +7,7 @@ which they were sent, or in one that a seed draws. ``Line`` is a connection that
 import random
 from collections import deque
 
+from tests.protocols.refusing import commit_to
 from waystation.core.effects import Close, Commit, Dial, Peer, Send, SendMany
 from waystation.core.facts import MeshLinkEnded, MeshLookup, Refused
 from waystation.core.instant import Instant, after_ms
@@ -389,8 +390,7 @@ class Net:
             node.dials.append(effect)
             self._dial(node, effect)
         elif isinstance(effect, Commit):
-            node.store.commit(effect.changes)
-            node.relay.committed(effect.ticket, self.now)
+            commit_to(node.store, node.relay, effect, self.now)
         else:
             node.facts.append(effect)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from tests.protocols.refusing import commit_to
 from tests.protocols.strata.build import ALICE, BOB, NOW, RELAY, did, packet, sign_bytes
 from waystation.core.effects import Close, Commit, Hold, Peer, Send, Verify
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
@@ -203,5 +204,4 @@ class Drive:
             self.facts.append(effect)
 
     def _commit(self, commit: Commit) -> None:
-        self.store.commit(commit.changes)
-        self.relay.committed(commit.ticket, self.now)
+        commit_to(self.store, self.relay, commit, self.now)

@@ -10,6 +10,7 @@ def status(**changes):
     names = ("deliveries", "refusals", "packets", "lookups", "leases", "work", "messages")
     totals = {name: {} for name in names} | changes.pop("totals", {})
     changes.setdefault("clock", {"steps": 2, "shift_s": -3.5})
+    changes.setdefault("store", {"fault": None, "free_bytes": None, "days_left": None})
     empty = {name: {} for name in ("sizes", "traffic", "datagrams", "written")}
     policy = {"sizes": {"rules": 0}, "matches": [], "age_s": None}
     return (
@@ -27,6 +28,12 @@ def series(document, *limits):
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+FAULTS = {
+    ("waystation_store_fault", (("kind", kind),)): 0
+    for kind in ("busy", "full", "io", "read_only", "gone", "damaged", "other")
+}
 
 
 def test_every_number_is_a_series():
@@ -48,31 +55,45 @@ def test_every_number_is_a_series():
         written={"archive": {"rows_written": 9, "rows_dropped": 0, "rows_lost": 1, "segments_sealed": 3}},
     )
 
-    assert series(document) == {
-        ("waystation_uptime_seconds", ()): 12.5,
-        ("waystation_clock_steps_total", ()): 2,
-        ("waystation_clock_shift_seconds", ()): -3.5,
-        ("waystation_size", (("protocol", "bhumi"), ("thing", "connections"))): 3,
-        ("waystation_size", (("protocol", "node"), ("thing", "bans"))): 1,
-        ("waystation_deliveries_total", (("outcome", "ok"), ("protocol", "bhumi"))): 7,
-        ("waystation_refusals_total", (("protocol", "bhumi"), ("reason", "oversize"))): 2,
-        ("waystation_packets_total", (("protocol", "strata"), ("verdict", "accepted"))): 9,
-        ("waystation_mesh_lookups_total", (("protocol", "merk"), ("result", "found"))): 4,
-        ("waystation_leases_total", (("change", "granted"), ("protocol", "lprp"))): 5,
-        ("waystation_work_total", (("protocol", "lprp"), ("verdict", "too_few_bits"))): 6,
-        ("waystation_messages_total", (("change", "held"), ("protocol", "bsp"))): 8,
-        ("waystation_traffic_bytes_total", (("direction", "in"), ("protocol", "lprp"))): 1_000,
-        ("waystation_traffic_bytes_total", (("direction", "out"), ("protocol", "lprp"))): 2_000,
-        ("waystation_certificate_expiry_seconds", (("listener", "bhumi.tls"),)): 1_800_000_000,
-        ("waystation_datagrams_total", (("fate", "received"), ("listener", "lprp"))): 10,
-        ("waystation_datagrams_total", (("fate", "sent"), ("listener", "lprp"))): 9,
-        ("waystation_datagrams_total", (("fate", "dropped"), ("listener", "lprp"))): 2,
-        ("waystation_datagrams_total", (("fate", "failed"), ("listener", "lprp"))): 1,
-        ("waystation_written_rows_total", (("fate", "written"), ("file", "archive"))): 9,
-        ("waystation_written_rows_total", (("fate", "dropped"), ("file", "archive"))): 0,
-        ("waystation_written_rows_total", (("fate", "lost"), ("file", "archive"))): 1,
-        ("waystation_policy_rules", ()): 0,
-    }
+    assert (
+        series(document)
+        == {
+            ("waystation_uptime_seconds", ()): 12.5,
+            ("waystation_clock_steps_total", ()): 2,
+            ("waystation_clock_shift_seconds", ()): -3.5,
+            ("waystation_size", (("protocol", "bhumi"), ("thing", "connections"))): 3,
+            ("waystation_size", (("protocol", "node"), ("thing", "bans"))): 1,
+            ("waystation_deliveries_total", (("outcome", "ok"), ("protocol", "bhumi"))): 7,
+            ("waystation_refusals_total", (("protocol", "bhumi"), ("reason", "oversize"))): 2,
+            ("waystation_packets_total", (("protocol", "strata"), ("verdict", "accepted"))): 9,
+            ("waystation_mesh_lookups_total", (("protocol", "merk"), ("result", "found"))): 4,
+            ("waystation_leases_total", (("change", "granted"), ("protocol", "lprp"))): 5,
+            ("waystation_work_total", (("protocol", "lprp"), ("verdict", "too_few_bits"))): 6,
+            ("waystation_messages_total", (("change", "held"), ("protocol", "bsp"))): 8,
+            ("waystation_traffic_bytes_total", (("direction", "in"), ("protocol", "lprp"))): 1_000,
+            ("waystation_traffic_bytes_total", (("direction", "out"), ("protocol", "lprp"))): 2_000,
+            ("waystation_certificate_expiry_seconds", (("listener", "bhumi.tls"),)): 1_800_000_000,
+            ("waystation_datagrams_total", (("fate", "received"), ("listener", "lprp"))): 10,
+            ("waystation_datagrams_total", (("fate", "sent"), ("listener", "lprp"))): 9,
+            ("waystation_datagrams_total", (("fate", "dropped"), ("listener", "lprp"))): 2,
+            ("waystation_datagrams_total", (("fate", "failed"), ("listener", "lprp"))): 1,
+            ("waystation_written_rows_total", (("fate", "written"), ("file", "archive"))): 9,
+            ("waystation_written_rows_total", (("fate", "dropped"), ("file", "archive"))): 0,
+            ("waystation_written_rows_total", (("fate", "lost"), ("file", "archive"))): 1,
+            ("waystation_policy_rules", ()): 0,
+        }
+        | FAULTS
+    )
+
+
+def test_store_in_fault_is_shown():
+    """The kind that it has is 1, all others 0; free space and the days it lasts as soon as they are known."""
+    shown = series(status(store={"fault": {"kind": "full"}, "free_bytes": 1_000, "days_left": 0.5}))
+
+    assert shown[("waystation_store_fault", (("kind", "full"),))] == 1
+    assert sum(shown[name] for name in FAULTS) == 1
+    assert shown[("waystation_store_free_bytes", ())] == 1_000
+    assert shown[("waystation_store_days_left", ())] == 0.5
 
 
 def test_published_policy_is_shown():
@@ -96,6 +117,7 @@ def test_fresh_node_has_no_counters():
         "waystation_clock_steps_total",
         "waystation_clock_shift_seconds",
         "waystation_policy_rules",
+        "waystation_store_fault",
     }
 
 

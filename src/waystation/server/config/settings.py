@@ -13,7 +13,7 @@ from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, limit, setting
 from waystation.engine.admission import AdmissionRefusal
 from waystation.transport.proxies import FORWARDED, X_FORWARDED_FOR
-from waystation.transport.silence import SILENCE_MS
+from waystation.transport.silence import SILENCE_MS, SILENCE_S_MAX, SILENCE_S_MIN
 
 __all__ = [
     "ADMIN_SOCKET",
@@ -123,8 +123,8 @@ class NodeSettings:
         SILENCE_MS,
         "A connection on which nothing arrives any more ends within this time; for new connections.",
         unit="ms",
-        at_least=1_000,
-        at_most=3_600_000,
+        at_least=SILENCE_S_MIN * 1_000,
+        at_most=SILENCE_S_MAX * 1_000,
         reload=True,
     )
     drain_ms: int = setting(
@@ -137,6 +137,14 @@ class StoreSettings:
     """``[store]``: where durable records are kept."""
 
     url: str = setting("sqlite", "A file in the home, or memory that is lost on restart.", choices=("sqlite", "memory"))
+    free_mib_least: int = setting(
+        64,
+        "Below this nothing new is stored, and peers are refused, until there is room; 0 for no floor.",
+        unit="MiB",
+        at_least=0,
+        at_most=1_048_576,
+        reload=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

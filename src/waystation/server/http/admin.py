@@ -77,8 +77,8 @@ class _Api:
         return JSONResponse({"ok": True})
 
     async def _ready(self, _request: Request) -> Response:
-        ready = self._operations.ready()
-        return JSONResponse({"ok": ready}, status_code=200 if ready else 503)
+        why = self._operations.not_ready()
+        return JSONResponse({"ok": True} if not why else {"ok": False, "why": why}, status_code=503 if why else 200)
 
     async def _metrics(self, _request: Request) -> Response:
         text = render_metrics(self._operations.counts, self._operations.limit_uses)

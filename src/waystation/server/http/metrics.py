@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from waystation.core.errors import StoreFaultKind
+
 __all__ = ["RELAYS_MAX", "render_metrics"]
 
 RELAYS_MAX: Final = 100
@@ -41,6 +43,7 @@ class _NodeCollector(Collector):
         counts = self._counts()
         yield GaugeMetricFamily("waystation_uptime_seconds", "Since the node started.", value=counts["uptime_s"])
         yield from _clock_metrics(counts["clock"])
+        yield from _store_metrics(counts["store"])
         sizes = GaugeMetricFamily(
             "waystation_size", "How much of each bounded thing there is.", labels=["protocol", "thing"]
         )
@@ -89,6 +92,20 @@ def _clock_metrics(clock: dict[str, Any]) -> Iterator[Metric]:
     yield CounterMetricFamily("waystation_clock_steps", "How often the wall clock stepped.", value=clock["steps"])
     shift = "How far the wall clock is ahead of where the one at the start would be now."
     yield GaugeMetricFamily("waystation_clock_shift_seconds", shift, value=clock["shift_s"])
+
+
+def _store_metrics(store: dict[str, Any]) -> Iterator[Metric]:
+    """Yield what is wrong with the store, a series per kind, and how long its disk lasts."""
+    fault = GaugeMetricFamily("waystation_store_fault", "1 while the store takes no writes, by kind.", labels=["kind"])
+    for kind in StoreFaultKind:
+        fault.add_metric([kind.value], int(store["fault"] is not None and store["fault"]["kind"] == kind.value))
+    yield fault
+    if store["free_bytes"] is not None:
+        free = "Free on the disk of the home."
+        yield GaugeMetricFamily("waystation_store_free_bytes", free, value=store["free_bytes"])
+    if store["days_left"] is not None:
+        days = "Until that disk is full, at the pace of the last day."
+        yield GaugeMetricFamily("waystation_store_days_left", days, value=store["days_left"])
 
 
 def _limit_metrics(limits: list[dict[str, Any]]) -> Iterator[Metric]:

@@ -4,6 +4,8 @@ import pytest
 
 from tests.protocols.merk.build_relay import ALICE, CHALLENGE, X, Y, confirmed, dialled
 from tests.protocols.merk.net import Net, assert_closed, assert_nothing_left, ordered_keys
+from tests.protocols.refusing import RefusingStore
+from waystation.core.commits import COMMIT_AGAIN_MS
 from waystation.core.facts import PeerIdentified
 from waystation.crypto.signing import sign
 from waystation.protocols.merk import wire
@@ -194,3 +196,18 @@ def test_a_dialled_node_that_is_linked_already_is_left():
     assert_closed(by_us, Refusal.DOUBLE_LINK)
     assert came.session.state is State.PEER
     assert len(node.dials) == 1
+
+
+def test_address_that_the_store_refuses_is_kept_a_second_later():
+    """The link stands meanwhile and nobody is told; what was refused is asked for again, once."""
+    net = Net()
+    node, line = dialled(net, X, learnt=True, store=(store := RefusingStore()))
+    store.refuses = True
+    line.send(CHALLENGE, authentication.confirm_frame(X.public))
+    line.greet(Role.NODE).prove()
+    links, kept = node.links, list(store.scan("merk_peers"))
+    store.refuses = False
+    net.pass_ms(COMMIT_AGAIN_MS)
+
+    assert (links, kept) == ({X.public, Y.public}, [])
+    assert list(store.scan("merk_peers")) == [(b"ws://test", X.public)]

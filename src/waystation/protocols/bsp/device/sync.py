@@ -15,7 +15,7 @@ from typing import Final
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
-from waystation.core.records import Change, Record, Store
+from waystation.core.records import Change, Store
 from waystation.protocols.bsp.device.delivery_status import DeliveryStatus, delivery_status_of
 from waystation.protocols.bsp.device.events import DeviceEvent
 from waystation.protocols.bsp.device.flags import HOLD, Link, PeerState
@@ -73,6 +73,7 @@ class BspDevice:
         self._formats = formats
         self._repository = Repository(profile, store, shares_delivered=shares_delivered)
         self.receiver = Receiver(self._repository, admits, messages_max, RejectedMessages(store))
+        self.keep = self._repository.keep  # writes a row of the owner with the next changes
         self._links: dict[int, tuple[PeerState, Link]] = {}
         self._next_link = 1
         self._next_peer = 1
@@ -415,9 +416,8 @@ class BspDevice:
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` must be called next, or None."""
-        return min(
-            (at for at in (self._repository.alarms.next_at(), self._repository.lazy_at) if at is not None), default=None
-        )
+        times = (self._repository.alarms.next_at(), self._repository.lazy_at)
+        return min((at for at in times if at is not None), default=None)
 
     def wake(self, now: Instant) -> None:
         """Queue what has become due; early calls do nothing."""
@@ -440,15 +440,8 @@ class BspDevice:
         """Bodies that are not on disk yet; a bound for the code that reads from connections."""
         return self._repository.unsaved_bytes
 
-    def keep(self, record: Record) -> None:
-        """Write a row of the owner with the next changes."""
-        self._repository.keep(record)
-
     def changes(self) -> tuple[Change, ...]:
-        """Return what is to be made durable in one group; ``committed`` or ``not_committed`` must follow.
-
-        Changes that were refused are to be written ahead of these (``core.commits``).
-        """
+        """Return what is to be made durable in one group, behind what was refused; an answer must follow."""
         return self._repository.changes()
 
     def committed(self, now: Instant) -> None:

@@ -93,8 +93,6 @@ class BspMachine:
         """Peers for whom something may be due."""
         self._now = Instant(0)
         self._retiring = False
-        self._ticket = self._saved = 0
-        """Of the last commit that was asked for, and of the last one that is on disk."""
         self._commits = Commits()
 
     # Inputs
@@ -210,10 +208,8 @@ class BspMachine:
 
     def committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the device's changes are on disk."""
-        assert ticket == self._ticket
         self._now = now
-        self._commits.committed()
-        self._saved = ticket
+        self._commits.committed(ticket)
         self.device.committed(now)
         # BSP-HOLD: the disk has caught up.
         if self.device.unsaved_bytes <= self._limits.now.unsaved_bytes:
@@ -221,8 +217,7 @@ class BspMachine:
 
     def not_committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the store refused: nothing is acknowledged, and all of it is asked for again."""
-        assert ticket == self._ticket
-        self._commits.not_committed(now)
+        self._commits.not_committed(ticket, now)
         self.device.not_committed()
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
@@ -256,8 +251,7 @@ class BspMachine:
         device = self.device
         # One commit at a time; what changes meanwhile gathers for the next.
         if self._commits.may_begin and (device.must_commit or self._commits.is_refused):
-            self._ticket += 1
-            self._sessions.effects.append(self._commits.begin(self._ticket, device.changes()))
+            self._sessions.effects.append(self._commits.begin(device.changes()))
         for key in device.take_dirty():
             self._may_be_due[key] = None
         if self._may_be_due:
@@ -490,11 +484,11 @@ class BspMachine:
     def _finish(self, session: Session, reason: Refusal) -> None:
         """Read nothing more of a connection, and close it when the rest of it is on disk and answered."""
         # Spec 2: ACK means stored: the last acknowledgements leave only after the commit.
-        saved_by = self._ticket + 1 if self.device.must_commit else self._ticket
+        saved_by = self._commits.ticket + (1 if self.device.must_commit else 0)
         self._sessions.finish(session, reason, saved_by, self._now)
         assert session.key is not None
         self._may_be_due[session.key] = None
 
     def _has_sent_all(self, session: Session) -> bool:
         """Return whether the last records of a connection are on disk, and their answers have left."""
-        return session.saved_by <= self._saved and session.is_free
+        return session.saved_by <= self._commits.saved and session.is_free

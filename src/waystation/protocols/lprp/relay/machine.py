@@ -19,13 +19,7 @@ from waystation.core.records import Store
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.limits import DEFAULT_LIMITS, LprpLimits
-from waystation.protocols.lprp.messages import (
-    HEADER_BYTES,
-    REPLY_BYTES,
-    SENDER,
-    SIGNATURE_BYTES,
-    Command,
-)
+from waystation.protocols.lprp.messages import HEADER_BYTES, REPLY_BYTES, SENDER, SIGNATURE_BYTES, Command
 from waystation.protocols.lprp.refusals import Refusal
 from waystation.protocols.lprp.relay.answers import Answers, Seen
 from waystation.protocols.lprp.relay.challenges import Challenges, is_expired
@@ -181,17 +175,17 @@ class LprpRelay:
                 self._refused.note(Refusal.BAD_SIGNATURE)
         self._pump(now)
 
-    def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
+    def committed(self, ticket: int, now: Instant) -> None:
         """Take the report of a commit: send the answers that waited for it."""
-        self._commits.committed()
+        self._commits.committed(ticket)
         promises, self._committing = self._committing, []
         for promise in promises:
             self._keep_promise(promise, now)
 
-    def not_committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
+    def not_committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the store refused: nothing is answered, and all of it is asked for again."""
         # The tenants, mail and times in memory stay, as if the commit were still under way: nothing was said of them.
-        self._commits.not_committed(now)
+        self._commits.not_committed(ticket, now)
 
     def wake(self, now: Instant) -> None:
         """End leases, send mail again, and drop old challenges."""
@@ -222,7 +216,7 @@ class LprpRelay:
             self._tickets += 1
             self._committing += self._promises
             self._promises = []
-            self._effects.append(self._commits.begin(self._tickets, self._ledger.changes()))
+            self._effects.append(self._commits.begin(self._ledger.changes(), self._tickets))
         effects, self._effects = self._effects + self._refused.take(), []
         return effects
 

@@ -120,7 +120,6 @@ class MerkRelay:
             admits_unproved=admits_unproved,
         )
         self._sweep_at: Instant | None = None
-        self._tickets = 0
         self._commits = Commits()
         self._retiring = False
         self._on_info: Mapping[type, Callable[[Session, Any, Instant], None]] = {
@@ -231,13 +230,13 @@ class MerkRelay:
             self._outbox.on_drained(session)
             self._routing.release(session, now)
 
-    def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - one commit at a time
+    def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - nothing follows from it
         """The table of nodes is on disk; nobody waits for that."""
-        self._commits.committed()
+        self._commits.committed(ticket)
 
-    def not_committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - as above
+    def not_committed(self, ticket: int, now: Instant) -> None:
         """The table of nodes is not on disk: it is asked for again a second later; nobody waits for that."""
-        self._commits.not_committed(now)
+        self._commits.not_committed(ticket, now)
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Refuse an answer that nobody asked for; see ``Machine.verified``."""
@@ -277,8 +276,7 @@ class MerkRelay:
         """Return and forget the effects gathered since the last call, in their order."""
         # The table of nodes is durable, but no answer waits for it.
         if self._commits.may_begin and (self._mesh.has_changed or self._commits.is_refused):
-            self._tickets += 1
-            self._outbox.add(self._commits.begin(self._tickets, self._mesh.take_changes()))
+            self._outbox.add(self._commits.begin(self._mesh.take_changes()))
         return self._outbox.take()
 
     # Commands

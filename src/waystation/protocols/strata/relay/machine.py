@@ -3,8 +3,7 @@
 Its inputs are messages of clients, results of the disk and of signature checks, and time. Its memory has only
 connections, read positions and rate limits. A packet is in the store before its OK is sent (specs/strata.md 6).
 ``intake`` validates packets, ``delivery`` and ``subscription`` serve readers, ``outbox`` limits unconfirmed bytes.
-``retention`` deletes and hides, ``pages`` answers plain HTTP, ``replication`` reads other relays. This module
-dispatches to them.
+``retention`` deletes and hides, ``pages`` answers plain HTTP, ``replication`` reads other relays.
 
 Spec: RFC-0004 2, 3, 6, 8, 9; specs/strata.md 10 to 14.
 """
@@ -14,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from waystation.core.answers import HttpAnswer
-from waystation.core.commits import Commits
 from waystation.core.dids import encode_did, identity_of, key_of_did
 from waystation.core.effects import Effect, Peer
 from waystation.core.facts import PeerIdentified, SubscriptionEnded, SubscriptionOpened
@@ -31,6 +29,7 @@ from waystation.protocols.strata.messages import Auth, Publish, Subscribe, Unsub
 from waystation.protocols.strata.refusals import Code, End, Refusal, RefusedError
 from waystation.protocols.strata.relay.authorization import Authorizer
 from waystation.protocols.strata.relay.authors import Authors
+from waystation.protocols.strata.relay.chores import Chores
 from waystation.protocols.strata.relay.delivery import Delivery
 from waystation.protocols.strata.relay.descriptor import Announcer
 from waystation.protocols.strata.relay.directory import Directory, StaticKey
@@ -46,14 +45,7 @@ from waystation.protocols.strata.relay.replies import left_fact, refused_fact, v
 from waystation.protocols.strata.relay.retention import Retention
 from waystation.protocols.strata.relay.subscription import Subscription
 from waystation.protocols.strata.relay.upstream_score import UpstreamView
-from waystation.protocols.strata.session import (
-    PUBLISH,
-    REPLICATE,
-    SUBSCRIBE,
-    Move,
-    Session,
-    State,
-)
+from waystation.protocols.strata.session import PUBLISH, REPLICATE, SUBSCRIBE, Move, Session, State
 from waystation.protocols.strata.settings import StrataSettings, read_roots, read_upstreams
 from waystation.protocols.strata.wire import (
     client_msg_id_of,
@@ -133,9 +125,7 @@ class StrataRelay:
         self._membership = Membership(frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}, admits, access)
         upstreams = read_upstreams(settings.upstreams)
         self._replication = Replication(upstreams, key_pair, store, rng, self._offer, in_force, settings.max_backfill_s)
-        self._chores = Commits()
-        """Writes what retention and replication change."""
-        self._chores_ticket = 0
+        self._chores = Chores(self._retention, self._replication)
         self._wall_offset = self._wall_s = 0
         self._retiring = False
 
@@ -222,8 +212,7 @@ class StrataRelay:
     def committed(self, ticket: int, now: Instant) -> None:
         """Packets are on the disk: answer their publishers, then serve their subscribers."""
         wall_s = self._tick(now)
-        if ticket == self._chores_ticket:
-            self._chores.committed()
+        if self._chores.committed(ticket):
             return
         verdicts = self._intake.committed(ticket)
         for candidate, verdict in verdicts:
@@ -237,8 +226,7 @@ class StrataRelay:
     def not_committed(self, ticket: int, now: Instant) -> None:
         """The store refused: packets are refused with ``NOT_STORED``; retention and cursors are asked for again."""
         self._tick(now)
-        if ticket == self._chores_ticket:
-            self._chores.not_committed(now)
+        if self._chores.not_committed(ticket, now):
             return
         for candidate, verdict in self._intake.not_committed(ticket):
             self._report_verdict(candidate, verdict, now)
@@ -249,9 +237,7 @@ class StrataRelay:
             if now >= after_ms(session.progress_at, SILENT_READER_MS):
                 self._close(session, End.NOT_READING, now)
         wall_s = self._tick(now)
-        self._chores.wake(now)
-        if not self._chores.is_refused:
-            self._retention.wake(now, wall_s)
+        self._chores.wake(now, wall_s)
         self._replication.wake(now, wall_s)
         descriptor = self._announcer.due(now, wall_s)
         if descriptor is not None:
@@ -263,25 +249,17 @@ class StrataRelay:
         due = [after_ms(slowest.progress_at, SILENT_READER_MS)] if slowest is not None else []
         if self._delivery.has_readers:
             due.append(Instant(0))
-        upstream = self._replication.deadlines()
-        again_at = self._chores.again_at
-        retention = self._retention.deadlines() if again_at is None else [again_at]
-        return min([*due, *upstream, self._announcer.look_at, *retention])
+        return min([*due, *self._replication.deadlines(), self._announcer.look_at, *self._chores.deadlines()])
 
     def take(self) -> list[Effect]:
         """Return and forget the effects gathered since the last call, in their order."""
         self._delivery.pump(self._wall_s)
         while (verify := self._intake.checks()) is not None:
             self._outbox.add(verify)
-        commit = self._intake.rows()
-        if commit is not None:
-            self._outbox.add(commit)
         # Behind the packets: a cursor is never on disk ahead of what it stands for (STRATA-REPLICA).
-        if self._chores.may_begin:
-            changes = [*self._retention.changes(), *self._replication.changes()]
-            if changes or self._chores.is_refused:
-                self._chores_ticket = self._intake.new_ticket()
-                self._outbox.add(self._chores.begin(self._chores_ticket, changes))
+        for commit in (self._intake.rows(), self._chores.commit(self._intake.new_ticket())):
+            if commit is not None:
+                self._outbox.add(commit)
         return self._outbox.take() + self._replication.take()
 
     # Commands

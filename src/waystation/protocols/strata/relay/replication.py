@@ -30,7 +30,6 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.client.events import (
     Authenticated,
     AuthFailed,
-    ChallengeRefused,
     CursorLost,
     Event,
     HistoryEnded,
@@ -46,7 +45,7 @@ from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.refusals import NOT_STORED, Code, End
 from waystation.protocols.strata.relay.intake import Candidate, Verdict
-from waystation.protocols.strata.relay.upstream_score import INCIDENTS, Report, UpstreamScore, UpstreamView
+from waystation.protocols.strata.relay.upstream_score import INCIDENTS, Report, UpstreamScore, UpstreamView, failure_of
 from waystation.protocols.strata.session import REPLICATE, SUBSCRIBE
 from waystation.protocols.strata.settings import Upstream
 from waystation.protocols.strata.wire import LIMIT_MAX
@@ -428,7 +427,7 @@ class Replication:
             replica.upstream_score.limited(output.retry_after_s, wall_s)
         elif isinstance(output, AuthFailed | RelayError | ProtocolFault | SubscriptionRefused):
             replica.upstream_score.erred(wall_s)
-        replica.trouble = _failure_of(output) or replica.trouble
+        replica.trouble = failure_of(output) or replica.trouble
         if isinstance(output, SubscriptionRefused):
             replica.lose_subscription()
             ends = True
@@ -468,22 +467,6 @@ class Replication:
             self._effects.append(Hold(peer, held=False))
         self._effects.append(Close(peer, end, status=end.status))
         self.disconnect(peer, now, wall_s, end.value)
-
-
-def _failure_of(output: Event) -> str:
-    """Return a failure in words, empty for every other event."""
-    if isinstance(output, ChallengeRefused):
-        return f"its challenge was not answered: {output.reason} (is relay_id in [[strata.upstreams]] its DID?)"
-    if isinstance(output, AuthFailed):
-        return f"it does not authenticate us: {output.code} {output.detail}".rstrip() + _hint(output.detail)
-    if isinstance(output, SubscriptionRefused):
-        return f"it refused our subscription: {output.code} {output.detail}".rstrip() + _hint(output.detail)
-    return f"it sent what it must not: {output.reason}" if isinstance(output, Violation) else ""
-
-
-def _hint(detail: str) -> str:
-    lacking = detail in ("no_capability", "missing_capability")
-    return " (is our DID in its strata.replicate_allow?)" if lacking else ""
 
 
 def _read(kept: bytes | None) -> tuple[_Kept, UpstreamScore]:

@@ -13,6 +13,13 @@ import msgspec
 from waystation.core.errors import LocalError
 from waystation.core.facts import RelayObserved
 from waystation.core.instant import MICROSECONDS_PER_SECOND
+from waystation.protocols.strata.client.events import (
+    AuthFailed,
+    ChallengeRefused,
+    Event,
+    SubscriptionRefused,
+    Violation,
+)
 from waystation.rules.relay_observation import FAILED, OK, Probe
 from waystation.rules.relay_score import score
 from waystation.rules.relay_state import (
@@ -28,7 +35,7 @@ from waystation.rules.relay_state import (
 )
 from waystation.rules.relay_window import RelayWindow, counts, observations, window_from_plain, window_to_plain
 
-__all__ = ["INCIDENTS", "Report", "UpstreamScore", "UpstreamView"]
+__all__ = ["INCIDENTS", "Report", "UpstreamScore", "UpstreamView", "failure_of"]
 
 PROTOCOL: Final = "strata"
 
@@ -191,3 +198,19 @@ class UpstreamScore:
         if self._report is not None:
             fact = RelayObserved(PROTOCOL, self._relay, probe.value, outcome, reason, latency_us, None, duration_us)
             self._report(fact)
+
+
+def failure_of(output: Event) -> str:
+    """Return a failure in words, empty for every other event."""
+    if isinstance(output, ChallengeRefused):
+        return f"its challenge was not answered: {output.reason} (is relay_id in [[strata.upstreams]] its DID?)"
+    if isinstance(output, AuthFailed):
+        return f"it does not authenticate us: {output.code} {output.detail}".rstrip() + _hint(output.detail)
+    if isinstance(output, SubscriptionRefused):
+        return f"it refused our subscription: {output.code} {output.detail}".rstrip() + _hint(output.detail)
+    return f"it sent what it must not: {output.reason}" if isinstance(output, Violation) else ""
+
+
+def _hint(detail: str) -> str:
+    lacking = detail in ("no_capability", "missing_capability")
+    return " (is our DID in its strata.replicate_allow?)" if lacking else ""

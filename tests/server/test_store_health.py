@@ -1,0 +1,118 @@
+"""Laws of server.store_health: what is refused while, since when, and what the disk has left."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
+from waystation.core.packets import DropPackets, HidePackets, PutPacket
+from waystation.core.records import Record
+from waystation.server import store_health
+from waystation.server.store_health import StoreHealth
+
+MIB = 1_048_576
+IO = StoreFault("the disk failed", StoreFaultKind.IO)
+PUT, REMOVAL = Record("t", b"k", b"v"), Record("t", b"k", None)
+
+
+class Disk:
+    """A disk and a clock that a test sets."""
+
+    def __init__(self, free_mib=1_000, **settings):
+        self.free_bytes = free_mib * MIB
+        self.now_s = 1_000.0
+        self.health = StoreHealth(self.look, clock=lambda: self.now_s, **settings)
+
+    def look(self):
+        if self.free_bytes is None:
+            raise HostError("no answer")
+        return self.free_bytes
+
+
+def test_store_in_fault_refuses_every_change():
+    """Also one that frees space: nobody knows what the disk still does."""
+    disk = Disk()
+    sound = disk.health.refuses([PUT])
+    disk.health.begin(IO)
+
+    assert not sound
+    assert disk.health.refuses([PUT]) and disk.health.refuses([REMOVAL])
+
+
+@pytest.mark.parametrize(
+    ("change", "is_refused"),
+    [
+        (PUT, True),
+        (PutPacket(None), True),
+        (REMOVAL, False),
+        (DropPackets((), 0), False),
+        (HidePackets((), hidden=True), False),
+    ],
+)
+def test_below_the_floor_only_what_is_new_is_refused(change, is_refused):
+    """There is room for what frees some."""
+    disk = Disk(free_mib=63, free_mib_least=64)
+    fault = disk.health.look()
+    disk.health.begin(fault)
+
+    assert fault.kind is StoreFaultKind.FULL and "63 MiB" in str(fault)
+    assert disk.health.refuses([REMOVAL, change]) == is_refused
+
+
+def test_disk_with_room_or_without_an_answer_has_no_fault_to_see():
+    """The floor is exact, 0 is none, and a file system that does not answer is left to the next write."""
+    enough, none, silent = Disk(64, free_mib_least=64), Disk(0), Disk(free_mib_least=64)
+    silent.free_bytes = None
+
+    assert [disk.health.look() for disk in (enough, none, silent)] == [None] * 3
+    assert StoreHealth().look() is None
+
+
+def test_fault_is_one_line_at_its_begin_and_one_at_its_end():
+    """A fault that lasts is told once, one of another kind anew; the time is that of the whole."""
+    disk = Disk()
+    with capture_logs() as lines:
+        disk.health.end()
+        for fault in (IO, IO, StoreFault("full", StoreFaultKind.FULL)):
+            disk.health.begin(fault)
+            disk.now_s += 5
+        view = disk.health.view()
+        disk.health.end()
+
+    assert [(line["event"], line["kind"]) for line in lines] == [
+        ("store.failed", "io"),
+        ("store.failed", "full"),
+        ("store.recovered", "full"),
+    ]
+    assert lines[-1]["seconds"] == 15.0
+    assert view == {"kind": "full", "error": "full", "since": 1_000.0}
+    assert disk.health.view() is None
+
+
+def test_days_left_come_from_the_pace_of_the_last_day():
+    """A disk that shrinks by a MiB a minute and has 1,440 left lasts a day; nothing is said of one that does not."""
+    disk = Disk(free_mib=1_451)
+    for _ in range(12):
+        disk.health.note_space()
+        early = disk.health.space()
+        disk.now_s += store_health.SPACE_EVERY_S
+        disk.free_bytes -= MIB
+    shrinking = disk.health.space()
+    disk.free_bytes += 100 * MIB
+    disk.health.note_space()
+
+    assert early["free_bytes"] == shrinking["free_bytes"] == 1_440 * MIB
+    assert shrinking["days_left"] == 1.0
+    assert disk.health.space()["days_left"] is None
+
+
+def test_space_is_looked_at_once_a_minute():
+    """Nothing is known before the first look, nor of a store without a disk; looks in between cost nothing."""
+    disk = Disk()
+    before = disk.health.space()
+    for _ in range(3):
+        disk.health.note_space()
+        disk.free_bytes -= MIB
+    StoreHealth().note_space()
+
+    assert before == {"free_bytes": None, "days_left": None}
+    assert disk.health.space() == {"free_bytes": 1_000 * MIB, "days_left": None}
