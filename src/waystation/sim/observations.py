@@ -28,11 +28,11 @@ class DiskLost(NamedTuple):
     """The disk of a node lost rows: they are damaged, or older than what was committed."""
 
     node: int | str
-    rows: frozenset[Row]
+    lost: frozenset[Row]
 
     def __str__(self) -> str:
         """Return a line for the trace."""
-        return canonical(self, (self.node, *(f"{row.table} {row.key.hex()[:16]}" for row in sorted(self.rows))))
+        return canonical(self, (self.node, *(f"{row.table} {row.key.hex()[:16]}" for row in sorted(self.lost))))
 
 
 class DiskRefused(NamedTuple):
