@@ -16,6 +16,8 @@ class Cell(Enum):
     """Some are acknowledged."""
     WAITS = "waits"
     """None is acknowledged before the fault ends, and some are afterwards."""
+    IN_PART = "in part"
+    """Each is acknowledged, waits or is refused, as the store takes writes or not."""
     REFUSES = "refuses"
     """None is acknowledged, and the sender learns at once that the node does not take it."""
     DOWN = "down"
@@ -35,6 +37,7 @@ _GOES_ON: Final = dict.fromkeys(PROTOCOLS, Cell.GOES_ON)
 _DOWN: Final = dict.fromkeys(PROTOCOLS, Cell.DOWN)
 _NO_STORE: Final = _GOES_ON | {"bsp": Cell.WAITS, "lprp": Cell.WAITS, "strata": Cell.REFUSES}
 """Bhumi and MERK keep nothing that must be on the disk first."""
+_FLAPPING: Final = _GOES_ON | dict.fromkeys(("bsp", "lprp", "strata"), Cell.IN_PART)
 _WRONG_TIME: Final = _GOES_ON | {"lprp": Cell.WAITS, "strata": Cell.REFUSES}
 """LPRP accepts only what was signed within minutes of the node's time; Strata what is older, but not by days."""
 
@@ -45,7 +48,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "lock": Row("another program holds the lock of `store.sqlite` for 10 s", _NO_STORE),
     "full": Row("the disk is full", _NO_STORE),
     "failing-sync": Row("one fsync fails (EIO)", _GOES_ON),
-    "failing-writes": Row("one write in 50 fails (EIO)", _GOES_ON),
+    "failing-writes": Row("one write in 50 fails (EIO)", _FLAPPING),
     "failing-reads": Row("every read of the disk fails (EIO)", _GOES_ON),
     "slow-sync": Row("every fsync takes 2 s", _GOES_ON),
     "clock-ahead": Row("the clock steps an hour ahead, and back", _WRONG_TIME | {"strata": Cell.GOES_ON}),
@@ -64,9 +67,9 @@ node does not end by itself, and within 10 s of the end of the fault all five ac
 """
 _TAIL: Final = """
 `goes on`: acknowledged meanwhile. `waits`: acknowledged once it is over. `refuses`: the sender learns at once that the
-node does not take it. `down`: nobody answers, and the clients come back by themselves.
-`tests/soak/faults/test_table.py` tries each row, and `python -m soak.run --only faults --minutes 30` all of them in any
-order.
+node does not take it. `in part`: some go on, others wait or are refused. `down`: nobody answers, and the clients come
+back by themselves. `tests/soak/faults/test_table.py` tries each row, and
+`python -m soak.run --only faults --minutes 30` all of them in any order.
 """
 
 

@@ -177,6 +177,7 @@ class Lookups:
             return None
         lookup.found_count += 1
         lookup.open.pop(node, None)
+        # Spec 5: the first node that has the client ends the search.
         if is_strong:
             return self._end_found(lookup, node, now)
         # A doubtful answer waits: a better node may still answer.
@@ -188,6 +189,7 @@ class Lookups:
         lookup = self._lookups.get(target)
         if lookup is None or node not in lookup.open:
             return None
+        # Spec 5: "no" needs the word of all.
         del lookup.open[node]
         return self._settle(lookup, now)
 
@@ -277,6 +279,7 @@ class Lookups:
     def _end_found(self, lookup: Lookup, node: Session, now: Instant) -> Lookup:
         lookup.node = node
         self._end(lookup)
+        # Spec 5: a known location counts for 60 s.
         self._remember(lookup.target, Location(node, after_ms(now, FOUND_MS)))
         return lookup
 
