@@ -60,7 +60,7 @@ async def read(url, events, text="live"):
 
 
 def test_ten_rotten_packets_of_sixty_cost_ten(node):
-    """Every reader gets the other 50 and what is new, blames nobody, and the node says 10; those sent again are back."""
+    """Readers get the other 50 and what is new, blame nobody, and the node says 10; what is sent again is there."""
     packets = run(publish(node.url("strata"), COUNT))
     assert node.stop() == 0
     for seq in ROTTEN:  # half of them by SQLite, half in the bytes of the file
