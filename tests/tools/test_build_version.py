@@ -10,6 +10,7 @@ from tools.build_version import RELEASE_VARIABLE, build_version
 from waystation.version import __version__
 
 ROOT = Path(__file__).parents[2]
+SOURCES = "src/waystation"
 
 
 @pytest.fixture
@@ -19,16 +20,16 @@ def tree(tmp_path, monkeypatch):
     (tmp_path / "src/waystation").mkdir(parents=True)
     (tmp_path / "micropython/bhumi").mkdir(parents=True)
     shutil.copy(ROOT / "src/waystation/version.py", tmp_path / "src/waystation/version.py")
-    (tmp_path / "src/waystation/code.py").write_text("x = 1\n")
+    (tmp_path / SOURCES / "code.py").write_text("x = 1\n")
     return tmp_path
 
 
 def test_two_builds_between_releases_differ(tree):
     """One changed, added or renamed file is another version, which sorts after the release's."""
     versions = [build_version(tree)]
-    (tree / "src/waystation/code.py").write_text("x = 2\n")
+    (tree / SOURCES / "code.py").write_text("x = 2\n")
     versions.append(build_version(tree))
-    (tree / "src/waystation/code.py").rename(tree / "src/waystation/other.py")
+    (tree / SOURCES / "code.py").rename(tree / SOURCES / "other.py")
     versions.append(build_version(tree))
     (tree / "micropython/bhumi/device.py").write_text("")
     versions.append(build_version(tree))

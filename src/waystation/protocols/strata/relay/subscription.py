@@ -175,6 +175,16 @@ class Subscription:
             self.tail_seq = page.position[1]
         return delivered
 
+    def skip_history(self) -> bool:
+        """Leave the rest of history out, since it cannot be read, and go on with the tail; False when it is over.
+
+        The reader learns with its EOSE that there is more, and may ask again from its cursor.
+        """
+        if self.in_history:
+            self._finish(has_more=True)
+            return True
+        return False
+
     def fall_behind(self, seq: int) -> None:
         """Stop being live: the packet ``seq`` and those after it will be read from the store."""
         assert self.part is Part.LIVE
