@@ -444,7 +444,9 @@ def test_disabled_protocol_is_not_started(tmp_path):
         server.stop()
         return status["listeners"], set(status["sizes"]), await task
 
-    assert asyncio.run(story()) == ({}, {"node"}, 0)
+    with structlog.testing.capture_logs() as lines:
+        assert asyncio.run(story()) == ({}, {"node"}, 0)
+    assert "node.serves_nothing" in [line["event"] for line in lines]
 
 
 def test_run_refuses_a_taken_port_and_leaves_the_loop_clean(tmp_path):

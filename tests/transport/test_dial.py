@@ -228,6 +228,12 @@ def test_udp_pipe_stands_at_once():
     assert asyncio.run(scenario()) == (True, (b"one", b"two"))
 
 
+def test_udp_socket_that_takes_long_blames_nobody():
+    """Opening a socket asks no other side, so a busy machine is not a host that did not answer."""
+    with pytest.raises(HostError, match=r"the socket for udp://127\.0\.0\.1:9 was not open within 0 s"):
+        asyncio.run(dial(RelayUrl("udp", "127.0.0.1", 9), Side(), None, 0))
+
+
 def test_udp_name_of_nobody():
     """A name without an address is the sentence that streams give."""
     with pytest.raises(HostError, match=r"cannot find the host of udp://no-such-host\.invalid:9"):

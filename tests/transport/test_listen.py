@@ -273,6 +273,29 @@ def test_oldest_handshakes_of_a_key_are_closed_one_after_the_other(folder):
     assert asyncio.run(story()) == ([True, True, False], [b"", b""], ["127.0.1.1", "127.0.1.2"], {})
 
 
+def test_handshakes_beyond_what_is_served_at_once_wait_in_the_queue(folder, monkeypatch):
+    """NODE-HERD: a further one is admitted when another is over or has taken its time, and not asked for before."""
+    monkeypatch.setattr(listen, "_YOUNG_MAX", 3)
+
+    async def story(young_s, frees):
+        monkeypatch.setattr(listen, "_YOUNG_S", young_s)
+        door = Door()
+        listener = await door.open(server_context(folder / "cert", folder / "key"))
+        silent = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(4)]
+        await door.until(lambda: len(door.asked) == 3)
+        if frees:
+            silent[0][1].close()
+        await door.until(lambda: len(door.asked) == 4)
+        listener.close()
+        for _, writer in silent:
+            writer.close()
+        await door.until(lambda: len(door.released) == 4)
+        return len(door.asked)
+
+    assert asyncio.run(story(60.0, frees=True)) == 4
+    assert asyncio.run(story(0.05, frees=False)) == 4
+
+
 def test_close_drops_handshakes_under_way(folder):
     """A handshake that is not finished when the listener closes ends, and is released."""
 

@@ -200,6 +200,42 @@ def test_missing_file_is_one_sentence(first, broken):
         server_context(files["cert"], files["key"])
 
 
+@pytest.mark.parametrize(
+    ("cert", "key", "words"),
+    [
+        (b"rubbish", None, "cert holds no certificate in PEM"),
+        (
+            b"-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n",
+            None,
+            "the certificate in .*cert is damaged",
+        ),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None, "the certificate in .* is damaged"),
+        (None, b"rubbish", "key holds no private key in PEM"),
+        (b"", b"", "cert holds no certificate in PEM"),
+    ],
+)
+def test_file_with_something_else_is_one_sentence(first, tmp_path, cert, key, words):
+    """What a file lacks is said by its name, not in words of OpenSSL or Python."""
+    for name, data in (("cert", cert), ("key", key)):
+        (tmp_path / name).write_bytes((first / name).read_bytes() if data is None else data)
+
+    with pytest.raises(HostError, match=words) as caught:
+        server_context(tmp_path / "cert", tmp_path / "key")
+    assert "PEM lib" not in str(caught.value)
+
+
+def test_exchanged_files_are_noticed(first):
+    """A certificate in the place of the key, and the key in its place, is the usual mistake."""
+    with pytest.raises(HostError, match="are the two exchanged"):
+        server_context(first / "key", first / "cert")
+
+
+def test_leaf_of_a_file_without_one_is_a_sentence(first):
+    """Nothing about substrings."""
+    with pytest.raises(HostError, match="holds no certificate in PEM"):
+        leaf_sha256(first / "key")
+
+
 def test_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(first, tmp_path):
     """A server has nobody at its terminal."""
     key = serialization.load_pem_private_key((first / "key").read_bytes(), password=None)

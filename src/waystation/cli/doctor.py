@@ -1,6 +1,5 @@
 """``waystation doctor``: checks this machine and the node's home, and reports each problem with its remedy."""
 
-import dataclasses
 import datetime
 import importlib.util
 import os
@@ -32,7 +31,6 @@ app = typer.Typer(rich_markup_mode=None)
 
 _PYTHON_LEAST: Final = (3, 11)
 _SQLITE_LEAST: Final = (3, 24, 0)  # first with "ON CONFLICT DO UPDATE", which the store uses
-_DATAGRAM_LISTENERS: Final = ("lprp.udp",)
 
 
 @app.command()
@@ -103,9 +101,11 @@ def check_certificates(config: "Config", home: "Home", now: datetime.datetime) -
 
 def check_ports(listeners: "dict[str, Address]", home: "Home") -> Iterator[Finding]:
     """Look whether each address can be bound; the ports of a node that runs on ``home`` are taken by right."""
+    from waystation.server.config.ports import DATAGRAM_LISTENERS  # noqa: PLC0415 - only this check needs it
+
     pid = running_pid(home)
     for name, address in listeners.items():
-        kind = socket.SOCK_DGRAM if name in _DATAGRAM_LISTENERS else socket.SOCK_STREAM
+        kind = socket.SOCK_DGRAM if name in DATAGRAM_LISTENERS else socket.SOCK_STREAM
         reason = _cannot_bind(address, kind)
         if reason is None:
             yield Finding("port", good=True, says=f"{name} {address} is free")
@@ -131,6 +131,8 @@ def check_java(environ: Mapping[str, str], *, has_spark: bool) -> Finding:
 
 
 def _look(config: "Config", home: "Home") -> Iterator[Finding]:
+    from waystation.server.config.ports import named_listeners  # noqa: PLC0415 - only this command needs it
+
     yield _check_python()
     yield _check_loop()
     yield _check_sqlite()
@@ -140,29 +142,12 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     yield check_store(home.store_path)
     yield from check_certificates(config, home, datetime.datetime.now(datetime.UTC))
     yield from check_start(config, home)
-    listeners = _listeners(config)
+    listeners = named_listeners(config)
     yield from check_ports(listeners, home)
     yield from check_reachable(config, listeners)
     yield check_space(config, home)
     yield check_clock(home, datetime.datetime.now(datetime.UTC))
     yield check_java(os.environ, has_spark=importlib.util.find_spec("pyspark") is not None)
-
-
-def _listeners(config: "Config") -> "dict[str, Address]":
-    """Return the address of every listener that is on, by its setting; a shared one once."""
-    from waystation.server.config.settings import Address  # noqa: PLC0415 - only this command needs it
-    from waystation.server.config.web_ports import shared_web_ports  # noqa: PLC0415
-    from waystation.server.registry import protocol_tables  # noqa: PLC0415
-
-    named = {"admin.listen": config.admin.listen}
-    for table in protocol_tables():
-        listen = config.of(table.listen)
-        if listen.enabled:
-            named |= {f"{table.name}.{field.name}": getattr(listen, field.name) for field in dataclasses.fields(listen)}
-    for group in shared_web_ports(config):
-        for port in group[1:]:
-            del named[f"{port.table}.ws"]
-    return {name: address for name, address in named.items() if isinstance(address, Address)}
 
 
 def _check_python() -> Finding:

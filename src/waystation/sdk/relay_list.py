@@ -13,6 +13,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.sdk.backoff import STABLE_S, Backoff, Pause
 from waystation.sdk.connection import Connection, Ended
 from waystation.sdk.errors import RelayUnreachableError
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
@@ -54,6 +55,7 @@ class RelayList(ABC):
         text: bool,
         message_bytes_max: int,
         tls: TlsContext | None,
+        silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
         """Prepare.
 
@@ -63,6 +65,7 @@ class RelayList(ABC):
             text: Whether messages are text; else binary.
             message_bytes_max: Of a message from a relay.
             tls: Context for ``wss``; None means the system's authorities.
+            silence: How long a relay may be silent.
         """
         self._on_event = on_event
         self._backoff = backoff
@@ -70,6 +73,7 @@ class RelayList(ABC):
         self._text = text
         self._message_bytes_max = message_bytes_max
         self._tls = tls
+        self._silence = silence
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._established = asyncio.Event()
@@ -189,7 +193,12 @@ class RelayList(ABC):
         self._on_event(self._fatal)
 
     async def _rounds(self) -> None:
-        dialler = WebSocketDialler(text=self._text, message_bytes_max=self._message_bytes_max, context=self._tls)
+        dialler = WebSocketDialler(
+            text=self._text,
+            message_bytes_max=self._message_bytes_max,
+            context=self._tls,
+            silence=lambda: self._silence,
+        )
         while candidates := self._candidates():
             for url in candidates:
                 up_s = await self._connect(url, dialler)

@@ -215,6 +215,7 @@ class NodeServer:
             written=self._written,
             policy_reader=self._published,
             ban_list=self._bans,
+            damage=self._store.damage,
             commits=self._commits,
             clock=self._clock,
             urls=self._urls,
@@ -246,6 +247,8 @@ class NodeServer:
         }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+        if not self._listeners.urls():
+            _log.warning("node.serves_nothing", why="every protocol is off, or none has an address")
         page = self._listeners.page_url()
         _log.info("node.ready", **self._urls(), **({"page": page} if page else {}))
 

@@ -199,6 +199,8 @@ def _reason(target: RelayUrl, error: Exception, timeout_s: float) -> str:
                 f"dial a name that it has, or run `waystation init --name {target.host}` on the node"
             )
         return f"{target} shows a certificate that is not trusted ({why}); name its authority with --ca FILE"
+    if isinstance(error, TimeoutError) and target.scheme == "udp":  # nobody was asked anything yet
+        return f"the socket for {target} was not open within {timeout_s:g} s; is this machine too busy?"
     if isinstance(error, TimeoutError):
         hint = "; is it a plain tcp:// listener?" if target.scheme == "tls" else ""
         return f"{target} did not answer within {timeout_s:g} s{hint}"

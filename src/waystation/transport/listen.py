@@ -11,6 +11,7 @@ before TLS where the listener takes one, else in the HTTP request, by the arriva
 
 import asyncio
 import errno
+import itertools
 import socket
 import ssl
 from collections import OrderedDict
@@ -32,11 +33,16 @@ __all__ = ["HANDSHAKE_TIMEOUT_S", "UNNAMED_MAX", "Arrival", "BehindProxies", "Li
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0  # as long as one Bhumi frame may take, BHUMI-L
 _ACCEPTS_PER_TURN: Final = 64  # so that many new connections cannot keep the loop from its peers
-_BACKLOG: Final = 1_024
+_TLS_ACCEPTS_PER_TURN: Final = 8  # each of which takes about a millisecond in the next turn (NODE-HERD)
+_BACKLOG: Final = 4_096  # Linux's own limit by default; who finds no room there tries again after a second or three
 _EXIT_PORT: Final = 4
 _RETRY_ACCEPT_S: Final = 1.0
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SUSPECTS_MAX: Final = 256  # hosts whose handshake failed; the one that failed first is forgotten
+_YOUNG_S: Final = 2.0
+_YOUNG_MAX: Final = 192
+"""TLS handshakes that are younger than that; the next one waits in the kernel's queue. It is less than a node has room
+for, since a newcomer in a full pool takes the place of another, which would come again (NODE-HANDSHAKES)."""
 UNNAMED_MAX: Final = 1_024
 """Connections of trusted proxies whose client is not known yet, of one listener; a further one is closed at once."""
 
@@ -112,7 +118,10 @@ class Listener:
         self._unnamed = 0
         self._resting = False
         self._socket: socket.socket | None = None
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], float] = {}
+        """Under way, and when each began, the oldest first."""
+        self._is_waiting = False
+        """Whether the next connections wait in the kernel's queue until a handshake is over."""
         self._key_of = key_of
         self._suspects: OrderedDict[str, None] = OrderedDict()
         """Hosts whose last TLS handshake failed; the first bytes of their next connection are looked at."""
@@ -167,8 +176,11 @@ class Listener:
         return oldest.cancel()
 
     def _accept_some(self) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
+        for _ in range(_ACCEPTS_PER_TURN if self._context is None else _TLS_ACCEPTS_PER_TURN):
             if self._socket is None:
+                return
+            if (wait_s := self._too_soon_s()) > 0:
+                self._wait(self._socket, wait_s)
                 return
             try:
                 accepted, address = self._socket.accept()
@@ -180,6 +192,26 @@ class Listener:
                 self._rest(self._socket, error)
                 return
             self._greet(accepted, plain_host(address[0]) if isinstance(address, tuple) else "")
+
+    def _too_soon_s(self) -> float:
+        """Return for how many seconds another handshake would be one too many, unless one is over before."""
+        if self._context is None or len(self._handshakes) < _YOUNG_MAX:
+            return 0.0
+        began = next(itertools.islice(reversed(self._handshakes.values()), _YOUNG_MAX - 1, None))
+        return began + _YOUNG_S - asyncio.get_running_loop().time()
+
+    def _wait(self, listening: socket.socket, wait_s: float) -> None:
+        """Leave the next connections in the kernel's queue for so long, or until a handshake is over."""
+        self._is_waiting = True
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(wait_s, self._end_wait)
+
+    def _end_wait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            if self._socket is not None and not self._resting:
+                asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
 
     def _rest(self, listening: socket.socket, error: Exception) -> None:
         """Look away for a second: the process is out of files or memory, and the queue would spin the loop."""
@@ -227,10 +259,14 @@ class Listener:
 
     def _start(self, work: Coroutine[Any, Any, None], then: Callable[[asyncio.Task[None]], None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        self._handshakes[task] = asyncio.get_running_loop().time()
+        task.add_done_callback(self._over)
         task.add_done_callback(then)
         return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        del self._handshakes[task]
+        self._end_wait()
 
     def _may_wait(self, accepted: socket.socket, host: str) -> bool:
         """Count a connection in whose client is not known, or close it."""

@@ -19,10 +19,23 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-__all__ = ["SILENCE_MS", "SilencePolicy", "limit_silence", "set_keepalive"]
+from waystation.core.errors import LocalError
+
+__all__ = [
+    "SILENCE_MS",
+    "SILENCE_S",
+    "SILENCE_S_MAX",
+    "SILENCE_S_MIN",
+    "SilencePolicy",
+    "limit_silence",
+    "set_keepalive",
+]
 
 SILENCE_MS: Final = 30_000
 """Of a node and of clients, unless somebody says otherwise."""
+SILENCE_S: Final = SILENCE_MS / 1_000
+SILENCE_S_MIN: Final = 1
+SILENCE_S_MAX: Final = 3_600
 _LOOKS_PER_LIMIT: Final = 10
 _ASKED_LOOKS_MIN: Final = 2  # a probe may leave just before a look, and its answer is on its way then
 _STREAMS_PER_TURN: Final = 256  # about a millisecond
@@ -41,6 +54,17 @@ class SilencePolicy(NamedTuple):
     limit_ms: int = SILENCE_MS
     """From the last packet that arrived to the end of the stream, at most. The kernel counts in seconds: below 3,000
     an idle stream may take longer."""
+
+    @classmethod
+    def of_seconds(cls, limit_s: float) -> "SilencePolicy":
+        """Return the policy with this limit.
+
+        Raises:
+            LocalError: It is not between 1 s and an hour.
+        """
+        if not SILENCE_S_MIN <= limit_s <= SILENCE_S_MAX:
+            raise LocalError(f"silence_s is {limit_s:g}; it may be {SILENCE_S_MIN} to {SILENCE_S_MAX} seconds")
+        return cls(int(limit_s * 1_000))
 
     @property
     def idle_s(self) -> int:

@@ -31,6 +31,7 @@ TlsContext = ssl.SSLContext
 """What rooms that open no TLS connection themselves call the type that they hand on."""
 
 _ENCRYPTED_MARKS: Final = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
+_KEY_MARK: Final = b"PRIVATE KEY-----"
 _PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _DER_BEGIN: Final = b"\x30"
 _PEM_END: Final = "-----END CERTIFICATE-----"
@@ -112,11 +113,12 @@ def leaf_sha256(cert: Path, cert_pem: bytes | None = None) -> bytes:
         HostError: The file cannot be read or holds no certificate.
     """
     try:
-        text = (cert.read_bytes() if cert_pem is None else cert_pem).decode("ascii", errors="replace")
-        leaf = text[text.index(_PEM_BEGIN) :].partition(_PEM_END)[0] + _PEM_END
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest()
-    except (OSError, ValueError) as error:  # ValueError: no certificate, or no base64 in it
+        data = cert.read_bytes() if cert_pem is None else cert_pem
+        return hashlib.sha256(_first_der(data)).digest()
+    except OSError as error:
         raise HostError(f"cannot use the certificate {cert}: {error}") from error
+    except ValueError as error:
+        raise HostError(f"cannot use the certificate {cert}: it holds no certificate in PEM ({_PEM_BEGIN})") from error
 
 
 def authority_der(ca: Path) -> bytes:
@@ -193,7 +195,30 @@ def _load(context: ssl.SSLContext, pems: PemPair) -> None:
             raise KeyFileError(
                 f"the key {pems.key} has a passphrase, and nobody is there to type it; {way_out}"
             ) from error
-        raise HostError(f"cannot use the certificate {pems.cert} with the key {pems.key}: {error}") from error
+        why = _what_is_wrong(pems) or error
+        raise HostError(f"cannot use the certificate {pems.cert} with the key {pems.key}: {why}") from error
+
+
+def _what_is_wrong(pems: PemPair) -> str:
+    """Return what OpenSSL has no words for, "" where it has."""
+    has_cert, has_key = _PEM_BEGIN.encode() in pems.cert_pem, _KEY_MARK in pems.key_pem
+    if not has_cert and not has_key and _KEY_MARK in pems.cert_pem:
+        return "the first holds a private key; are the two exchanged?"
+    if not has_cert:
+        return f"{pems.cert} holds no certificate in PEM ({_PEM_BEGIN})"
+    if not has_key:
+        return f"{pems.key} holds no private key in PEM (-----BEGIN PRIVATE KEY-----)"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=_first_der(pems.cert_pem))
+    except (ValueError, ssl.SSLError):
+        return f"the certificate in {pems.cert} is damaged"
+    return ""
+
+
+def _first_der(cert_pem: bytes) -> bytes:
+    """Return the first certificate of a PEM text in DER; ValueError when there is none, or no base64 in it."""
+    text = cert_pem.decode("ascii", errors="replace")
+    return ssl.PEM_cert_to_DER_cert(text[text.index(_PEM_BEGIN) :].partition(_PEM_END)[0] + _PEM_END)
 
 
 @contextlib.contextmanager

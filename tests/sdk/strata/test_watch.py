@@ -19,11 +19,13 @@ NOW = 1_800_000_000
 class Watched:
     """A watch with a clock in one hand."""
 
-    def __init__(self):
+    def __init__(self, *, is_named=False):
         self.now_s = NOW
         self.changes = []
         entry = RelayEntry.new("ws://a/strata", NOW)
-        self.watch = RelayWatch(entry, lambda: self.now_s, lambda _url, change: self.changes.append(change.after))
+        self.watch = RelayWatch(
+            entry, lambda: self.now_s, lambda _url, change: self.changes.append(change.after), is_named=is_named
+        )
 
     @property
     def seen(self):
@@ -115,6 +117,18 @@ def test_relay_has_answered_once_it_spoke_as_one():
         found.append(watched.watch.answered)
 
     assert found == [False, False, False, True, True]
+
+
+def test_relay_that_the_program_named_is_not_banned_for_the_network():
+    """NODE-SILENCE: it cannot be reached for hours, and is used as soon as it can; one of a list is left alone."""
+    found = {}
+    for is_named in (True, False):
+        watched = Watched(is_named=is_named)
+        for _ in range(100):
+            watched.watch.note(Disconnected("r", "no answer", None, 1.0))
+        found[is_named] = watched.watch.entry.standing.state
+
+    assert found == {True: State.PROBATION, False: State.BLACKLISTED}
 
 
 def test_one_silence_is_one_failure():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from waystation.cli.home.deep import check_deep
 from waystation.cli.machine_checks import Finding
 from waystation.cli.options import JsonOption
 from waystation.cli.output import EXIT_FAILURE, print_json
@@ -29,12 +30,16 @@ def check(
     accept: Annotated[
         bool, typer.Option("--accept", help="Take what is there from now on; what is missing is given up.")
     ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every row of the store, and every sealed segment, and compare.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look whether a home has its key and its store as it remembers them, and whether the store is whole.
 
-    Nothing is written without --accept, and the node may run meanwhile; with it the node must not run. Exit code 1 when
-    something is wrong.
+    Nothing is written without --accept, and the node may run meanwhile; with it the node must not run. With --deep
+    every row is compared with its checksum, every packet with its id, and every sealed segment with its last line.
+    Exit code 1 when something is wrong.
 
     Example: waystation check ./waystation
     """
@@ -45,6 +50,8 @@ def check(
         raise HostError(f"there is no folder {folder}")
     given_up = _accept(place) if accept else []
     findings = list(_look(place))
+    if deep:
+        findings += check_deep(place, shown=not as_json)
     good = all(finding.good for finding in findings)
     if as_json:
         print_json({"good": good, "given_up": given_up, "findings": [finding._asdict() for finding in findings]})

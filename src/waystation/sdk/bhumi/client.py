@@ -33,6 +33,7 @@ from waystation.sdk.bhumi.state import BhumiState, PeerRecord
 from waystation.sdk.errors import InUseError, RelayUnreachableError
 from waystation.sdk.life import Client, Life, Reading
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S
 
 __all__ = ["BhumiClient", "IncomingRequest"]
 
@@ -79,6 +80,7 @@ class BhumiClient(Client):
         admit: Callable[[PublicKey, str], bool] | None = None,
         timeouts: Timeouts | None = None,
         keep_trying: bool = False,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a client.
 
@@ -94,6 +96,7 @@ class BhumiClient(Client):
             admit: Called with key and alias of a peer that uses an invite; None admits every peer.
             timeouts: How long ``send`` goes on trying.
             keep_trying: Begin although no relay can be reached yet, and listen although one refuses us.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds; for the listening half.
 
         Raises:
             LocalError: An address cannot be read, or no relay is known (on entering).
@@ -115,6 +118,7 @@ class BhumiClient(Client):
             admit=admit,
             on_event=on_event,
             gives_up=not keep_trying,
+            silence_s=silence_s,
         )
         self._choice = RelayChoice(relays, book, quality, random.SystemRandom())
         self._tls = tls

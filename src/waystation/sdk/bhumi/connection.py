@@ -9,6 +9,7 @@ from waystation.core.errors import HostError
 from waystation.protocols.bhumi.client.base import Client, Greeted
 from waystation.sdk.connection import Connection
 from waystation.transport.dial import RelayUrl, dial, speaks_tls
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 
 __all__ = ["CONNECT_TIMEOUT_S", "RelayConnection", "no_hello"]
@@ -29,10 +30,15 @@ class RelayConnection(Connection):
         on_event: Callable[[Any], None],
         *,
         clock: Callable[[], float] = time.time,
+        silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
-        """Describe a connection; ``dial`` or ``reach`` makes it, once. The arguments are those of ``Driver``."""
+        """Describe a connection; ``dial`` or ``reach`` makes it, once.
+
+        The arguments are those of ``Driver``, and ``silence``: how long the relay may be silent.
+        """
         super().__init__(machine, self._on_machine_event, clock=clock)
         self.relay = relay
+        self._silence = silence
         self._hand_on = on_event
         self._began_s = 0.0
         self.handshake_s = 0.0
@@ -47,7 +53,8 @@ class RelayConnection(Connection):
     ) -> None:
         """Connect; raises HostError. See ``transport.dial`` for the arguments."""
         self._began_s = self._loop.time()
-        await dial(self.relay, self, context=tls, timeout_s=timeout_s, only_public=only_public)
+        silence = self._silence
+        await dial(self.relay, self, context=tls, timeout_s=timeout_s, only_public=only_public, silence=silence)
         if self.relay.scheme == "tcp" and not only_public:
             self._looking = self._loop.create_task(self._look_for_tls())
 

@@ -43,6 +43,7 @@ from waystation.sdk.bhumi.state import BhumiState
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
 from waystation.transport.dial import RelayUrl
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 
 __all__ = ["LEAVE_S", "Device"]
@@ -76,6 +77,7 @@ class Device:
         gives_up: bool = False,
         poll_s: float = 0.5,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a device.
 
@@ -97,6 +99,7 @@ class Device:
             gives_up: End when the only relay refuses this identity before any has taken it.
             poll_s: How soon an invite made by another program can be used.
             clock: Unix seconds, for what is signed with a date.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: An address cannot be read, or there is neither an address nor a book.
@@ -106,6 +109,7 @@ class Device:
         self._state = state
         self._findable = findable
         self._tls = tls
+        self._silence = SilencePolicy.of_seconds(silence_s)
         self._original_relay = original_relay
         self._on_event = on_event or (lambda _: None)
         self._clock = clock
@@ -204,6 +208,7 @@ class Device:
             relay_id=self._choice.advertised_id(relay),
             on_event=self._on_connection_event,
             clock=self._clock,
+            silence=self._silence,
         )
         try:
             await connection.dial(self._tls, only_public=only_public)

@@ -33,6 +33,7 @@ from waystation.sdk.bhumi.connection import RelayConnection
 from waystation.sdk.bhumi.moves import PRESENCE_EVERY_S, Presences
 from waystation.sdk.connection import NOT_ADMITTED
 from waystation.transport.dial import RelayUrl
+from waystation.transport.silence import SilencePolicy
 
 __all__ = ["Introduction", "Listener"]
 
@@ -69,6 +70,7 @@ class Listener(RelayConnection):
         relay_id: PublicKey | None = None,
         on_event: Callable[["Listener", Any], None],
         clock: Callable[[], float] = time.time,
+        silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
         """Describe a connection; ``dial`` makes it.
 
@@ -79,6 +81,7 @@ class Listener(RelayConnection):
             relay_id: Key that the relay must have, see ``DeviceClient``.
             on_event: Gets this connection, and the events of its machine.
             clock: Unix seconds.
+            silence: How long the relay may be silent.
         """
         self._state = state
         self._changes = state.changes()
@@ -90,8 +93,9 @@ class Listener(RelayConnection):
             always_preimage=original_relay,
             features=Feature(0) if original_relay else DEVICE_FEATURES,
             relay_id=relay_id,
+            silence_ms=silence.limit_ms,
         )
-        super().__init__(self.machine, relay, partial(on_event, self), clock=clock)
+        super().__init__(self.machine, relay, partial(on_event, self), clock=clock, silence=silence)
         self._known_to_relay = set(preimages)
         self._adverts_arrived = asyncio.Event()
         self._registered_s = math.inf

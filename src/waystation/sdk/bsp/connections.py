@@ -22,6 +22,7 @@ from waystation.sdk.connection import Driver, now
 from waystation.transport.dial import RelayUrl, dial
 from waystation.transport.listen import Listener
 from waystation.transport.pipe import Pipe
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext, client_context, leaf_sha256, server_context
 from waystation.transport.websocket.dial import WebSocketDialler
 
@@ -63,6 +64,7 @@ class BspConnections(Driver):
         on_event: Callable[[Any], None],
         on_turn: Callable[[], None],
         on_failure: Callable[[HostError], None],
+        silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
         """Begin.
 
@@ -73,11 +75,13 @@ class BspConnections(Driver):
             on_event: Gets every event of the machine, in order, and ``PeerUnreachable``.
             on_turn: Called after every turn, when what is due may have changed.
             on_failure: Called once when a commit fails; nothing is durable from then on.
+            silence: How long a peer may be silent.
         """
         super().__init__(machine, on_event)
         self._bsp = machine
         self._device = device
         self._store = store
+        self._silence = silence
         self._on_turn = on_turn
         self._on_failure = on_failure
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="bsp-commits")
@@ -105,7 +109,9 @@ class BspConnections(Driver):
         """
         context = server_context(certificate, key, only_tls13=True, protocols=_PROTOCOLS)
         self._bsp.use_certificate(leaf_sha256(certificate))
-        listener = Listener(self, lambda _: len(self._pipes) < CONNECTIONS_MAX, _nothing, context)
+        listener = Listener(
+            self, lambda _: len(self._pipes) < CONNECTIONS_MAX, _nothing, context, silence=lambda: self._silence
+        )
         await listener.open(host, port)
         self._listeners.append(listener)
         return listener.port
@@ -220,12 +226,16 @@ class BspConnections(Driver):
             self._client_context = client_context(verify=False, only_tls13=True, protocols=_PROTOCOLS)
         if url.scheme == WSS:
             if self._dialler is None:
-                self._dialler = WebSocketDialler(message_bytes_max=_FRAME_BYTES_MAX, context=self._client_context)
+                self._dialler = WebSocketDialler(
+                    message_bytes_max=_FRAME_BYTES_MAX, context=self._client_context, silence=lambda: self._silence
+                )
             address = url.place.removeprefix("bsp+")
             await self._dialler.dial(address, sink, timeout_s=DIAL_WITHIN_S)
             return
         scheme = "tcp" if url.scheme == PLAIN else "tls"
-        await dial(RelayUrl(scheme, url.host, url.port), sink, self._client_context, DIAL_WITHIN_S)
+        await dial(
+            RelayUrl(scheme, url.host, url.port), sink, self._client_context, DIAL_WITHIN_S, silence=self._silence
+        )
 
 
 def _nothing(host: str) -> None:

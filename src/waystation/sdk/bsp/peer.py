@@ -46,6 +46,7 @@ from waystation.sdk.connection import now
 from waystation.sdk.home_lock import hold
 from waystation.sdk.life import Client, Reading
 from waystation.sdk.renamed import warn_renamed
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 
 __all__ = ["BspPeer"]
 
@@ -71,6 +72,7 @@ class BspPeer(Membership, Client):
         on_event: Callable[[Any], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a peer.
 
@@ -83,10 +85,12 @@ class BspPeer(Membership, Client):
             on_event: Gets what ``news`` reports.
             rng: Source of keys, nonces and jitter; anything but the default is for tests.
             clock: Unix seconds.
+            silence_s: A peer from which nothing comes for so long is disconnected, 1 to 3,600 seconds.
 
         Raises:
-            LocalError: A format lacks something.
+            LocalError: A format lacks something, or ``silence_s`` is out of range.
         """
+        self._silence = SilencePolicy.of_seconds(silence_s)
         self._given_home = home
         self._news = News(on_event)
         super().__init__(guarded(formats, self._news.report), rng if rng is not None else random.SystemRandom())
@@ -138,7 +142,13 @@ class BspPeer(Membership, Client):
         machine.redials.redial = _REDIAL
         report, fail = self._news.report, self._news.end
         connections = BspConnections(
-            machine, device, home.store, on_event=self._on_event, on_turn=self._pump, on_failure=fail
+            machine,
+            device,
+            home.store,
+            on_event=self._on_event,
+            on_turn=self._pump,
+            on_failure=fail,
+            silence=self._silence,
         )
         tables = Tables(home, device, machine, dials=self._dials, on_left_out=report)
         changed = connections.changed

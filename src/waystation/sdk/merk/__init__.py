@@ -44,6 +44,7 @@ from waystation.sdk.outcome import Sent
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.renamed import renamed_names
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S
 
 __all__ = [
     "KEY_FILE",
@@ -93,6 +94,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     tls: TlsContext | None = None,
     salvage: bool = False,
     keep_trying: bool = False,
+    silence_s: float = SILENCE_S,
     on_event: Callable[[object], None] | None = None,
 ) -> Opening[MerkClient]:
     """Return a client to use in ``async with``, with its identity, recipients and servers in one folder.
@@ -104,6 +106,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
         tls: Context for ``wss``; None means the system's authorities.
         salvage: Make the best of what an original relay has mutilated.
         keep_trying: Begin although no relay can be reached yet.
+        silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         on_event: See ``MerkClient``.
 
     Raises:
@@ -135,6 +138,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
                 salvage=salvage,
                 downloads=folder,
                 on_event=on_event,
+                silence_s=silence_s,
             )
             client.start()
             try:

@@ -50,6 +50,7 @@ from waystation.sdk.merk.servers import Servers, check_address
 from waystation.sdk.outcome import Sent
 from waystation.sdk.renamed import warn_renamed
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 
 __all__ = ["MerkClient"]
 
@@ -74,6 +75,7 @@ class MerkClient(Client):
         clock: Callable[[], float] = time.time,
         retry_first_s: float = FIRST_S,
         retry_cap_s: float = CAP_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a client.
 
@@ -92,6 +94,7 @@ class MerkClient(Client):
             clock: Unix seconds.
             retry_first_s: First pause between connections.
             retry_cap_s: Longest pause between connections.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: An address is none.
@@ -117,6 +120,7 @@ class MerkClient(Client):
             rng=self._rng,
             clock=clock,
             backoff=Backoff(self._rng, first_s=retry_first_s, cap_s=retry_cap_s),
+            silence=SilencePolicy.of_seconds(silence_s),
         )
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, recipients if recipients is not None else Recipients())

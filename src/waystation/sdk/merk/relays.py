@@ -22,6 +22,7 @@ from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import HostileRelayError, RelayUnreachableError
 from waystation.sdk.merk.servers import Servers
 from waystation.sdk.relay_list import RelayList
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 
 __all__ = ["HOSTILE_RETRIES_MAX", "SERVERS_POLL_S", "MerkRelays", "ServersLearnt"]
@@ -57,9 +58,10 @@ class MerkRelays(RelayList):
         rng: random.Random,
         clock: Callable[[], float],
         backoff: Backoff,
+        silence: SilencePolicy,
     ) -> None:
         """Describe it; ``on_event`` gets what answers no call, and the other options are those of the client."""
-        super().__init__(on_event, backoff, text=False, message_bytes_max=FRAME_BYTES_MAX, tls=tls)
+        super().__init__(on_event, backoff, text=False, message_bytes_max=FRAME_BYTES_MAX, tls=tls, silence=silence)
         self._keys = keys
         self._servers = servers
         self._urls = list(dict.fromkeys(urls))

@@ -38,6 +38,7 @@ from waystation.sdk.strata.subscription import Delivery, Subscription
 from waystation.sdk.strata.uri import RelayUri, draw_qr, parse_relay, parse_relay_json
 from waystation.sdk.strata.view import View
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S
 
 __all__ = [
     "METADATA_NOTICE",
@@ -98,6 +99,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     bootstrap_urls: Iterable[str] = (),
     bootstrap: BootstrapDocument | None = None,
     snapshots: Iterable[Snapshot] = (),
+    silence_s: float = SILENCE_S,
     on_event: Callable[[RelayEvent], None] | None = None,
 ) -> Opening[ManyRelays]:
     """Return a client to use in ``async with``, with its identity and its relays in one folder.
@@ -111,6 +113,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
         bootstrap_urls: Relays to try now and then.
         bootstrap: A checked document (``load_document``).
         snapshots: Advice of relays (``fetch_snapshots``).
+        silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         on_event: Gets every ``RelayEvent``.
 
     Raises:
@@ -140,6 +143,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
                 snapshots=snapshots,
                 on_change=on_relay,
                 on_connection=on_relay,
+                silence_s=silence_s,
             ) as client:
                 yield client
 

@@ -1,9 +1,8 @@
 """A client of several Strata relays: it publishes to the best ones, reads from several, and verifies what they send.
 
 Each relay's own client checks its packets. This module delivers each packet once, with the earliest ``received_at`` of
-any relay. Observations of each relay are stored in the table of scores and decide which relay is used next. Probes find
-relays that drop packets silently. Churn tries relays from bootstrap data.
-Spec: RFC-0004 7; specs/strata.md 7, 18, 19.
+any relay. Observations of relays are stored in the table of scores and decide which one is used next. Probes find those
+that drop packets silently. Churn tries relays from bootstrap data. Spec: RFC-0004 7; specs/strata.md 7, 18, 19.
 """
 
 import asyncio
@@ -59,6 +58,7 @@ from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
 from waystation.sdk.strata.watch import Pinged, RelayWatch
 from waystation.transport.http_get import TlsContext
+from waystation.transport.silence import SILENCE_S
 
 __all__ = ["EVERYTHING", "ManyRelays"]
 
@@ -89,6 +89,7 @@ class ManyRelays:
         on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe the client; relays of the table are known, ``urls`` are added to it once they have answered.
 
@@ -108,14 +109,12 @@ class ManyRelays:
             on_connection: Gets address and what happened whenever a relay is reached, lost, or not reached.
             rng: Source of chance.
             clock: Unix seconds.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         """
-        self._scores = scores
-        self._identity = identity
-        self._tls = tls
+        self._scores, self._identity, self._tls, self._silence_s = scores, identity, tls, silence_s
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
-        self._profile = profile
-        self._has_private_path = has_private_path
+        self._profile, self._has_private_path = profile, has_private_path
         listed = bootstrap.relays if bootstrap is not None else ()
         advised = [advice.relay for advice in advise(snapshots)]
         self._pins = {entry.url: entry.relay_id for entry in listed if entry.relay_id}
@@ -469,6 +468,7 @@ class ManyRelays:
                 on_event=partial(self._observe, watch),
                 rng=self._rng,
                 clock=self._clock,
+                silence_s=self._silence_s,
             )
             self._clients[url] = client
             watch.want()
@@ -485,7 +485,7 @@ class ManyRelays:
         if entry.url in self._boot_scores:
             entry.window.record_boot([self._boot_scores[entry.url]])
         entry = replace(entry, relay_id=entry.relay_id or self._pins.get(entry.url))
-        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change)
+        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change, is_named=entry.url in self._named)
 
     def _part_with(self, url: str) -> None:
         client = self._clients.pop(url, None)

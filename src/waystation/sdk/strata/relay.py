@@ -46,6 +46,7 @@ from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packe
 from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.subscription import BUFFER_MAX, Delivery, Subscription
 from waystation.sdk.strata.uri import http_base_of
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.pipe import WebSocketPipe
 
@@ -100,6 +101,7 @@ class RelayClient(RelayList):
         clock: Callable[[], float] = time.time,
         retry_first_s: float = FIRST_S,
         retry_cap_s: float = CAP_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a client.
 
@@ -119,6 +121,7 @@ class RelayClient(RelayList):
             clock: Unix seconds.
             retry_first_s: First delay between connections.
             retry_cap_s: Longest delay between connections.
+            silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
 
         Raises:
             LocalError: ``url`` is no WebSocket address.
@@ -130,6 +133,7 @@ class RelayClient(RelayList):
             text=True,
             message_bytes_max=MESSAGE_BYTES_MAX,
             tls=tls,
+            silence=SilencePolicy.of_seconds(silence_s),
         )
         self.url = url
         self._http_base = http_base if http_base is not None else http_base_of(url)

@@ -25,7 +25,7 @@ from waystation.protocols.strata.client.events import (
 from waystation.protocols.strata.relay.upstream_score import INCIDENTS
 from waystation.rules.relay_observation import FAILED, MISSING, OK, Observation, Probe, record
 from waystation.rules.relay_score import score
-from waystation.rules.relay_state import Change, Step, evaluate
+from waystation.rules.relay_state import Change, Reason, Step, evaluate
 from waystation.rules.relay_window import counts, observations
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry
@@ -42,14 +42,23 @@ class Pinged(NamedTuple):
 class RelayWatch:
     """The observer of one relay."""
 
-    def __init__(self, entry: RelayEntry, clock: Callable[[], float], on_change: Callable[[str, Change], None]) -> None:
+    def __init__(
+        self,
+        entry: RelayEntry,
+        clock: Callable[[], float],
+        on_change: Callable[[str, Change], None],
+        *,
+        is_named: bool = False,
+    ) -> None:
         """Observe on top of what is known.
 
         Args:
             entry: From the table, or a new one.
             clock: Unix seconds.
             on_change: Gets address and change whenever the state moves.
+            is_named: Whether the program has named it: then it is not banned because it cannot be reached.
         """
+        self._is_named = is_named
         self.entry = entry
         self._clock = clock
         self._on_change = on_change
@@ -132,6 +141,9 @@ class RelayWatch:
 
     def _step(self, step: Step) -> None:
         standing, change = step
+        # NODE-SILENCE: a network that is away for minutes must not cost the program the relay that it has chosen.
+        if self._is_named and not standing.pinned and change is not None and change.reason is Reason.UNREACHABLE:
+            return
         self.entry = replace(self.entry, standing=standing)
         if change is not None:
             self._on_change(self.entry.url, change)

@@ -19,6 +19,7 @@ from waystation.server.config.admin_checks import check_hosts
 from waystation.server.config.checks import check_tls_files, run_checks
 from waystation.server.config.parts import PARTS, TABLES, Part, fields_of
 from waystation.server.config.policy_checks import check_allowed, check_policy_key
+from waystation.server.config.ports import check_ports_apart
 from waystation.server.config.proxy_checks import check_proxy_protocol, check_trusted_proxies, tcp_listeners
 from waystation.server.config.settings import PlainValue, admit, allowed_values, plain_value
 from waystation.server.config.values import DEFAULT, Config, Origin, Sources
@@ -276,3 +277,4 @@ def _check_together(config: Config) -> None:
     for table in protocol_tables():
         table.check(config)
     check_web_ports(config)
+    check_ports_apart(config)

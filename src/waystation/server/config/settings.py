@@ -13,7 +13,7 @@ from waystation.core.errors import LocalError
 from waystation.core.settings import check, describe_allowed, limit, setting
 from waystation.engine.admission import AdmissionRefusal
 from waystation.transport.proxies import FORWARDED, X_FORWARDED_FOR
-from waystation.transport.silence import SILENCE_MS
+from waystation.transport.silence import SILENCE_MS, SILENCE_S_MAX, SILENCE_S_MIN
 
 __all__ = [
     "ADMIN_SOCKET",
@@ -123,8 +123,8 @@ class NodeSettings:
         SILENCE_MS,
         "A connection on which nothing arrives any more ends within this time; for new connections.",
         unit="ms",
-        at_least=1_000,
-        at_most=3_600_000,
+        at_least=SILENCE_S_MIN * 1_000,
+        at_most=SILENCE_S_MAX * 1_000,
         reload=True,
     )
     drain_ms: int = setting(

@@ -29,6 +29,8 @@ __all__ = ["Upstreams"]
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
+WAITED_S: Final = 5.0  # a dial that failed after so long has got no answer
+UNANSWERED_S: Final = 3.0  # the longest wait after such a dial
 AVOIDED_S: Final = 30.0  # how often a blacklisted relay is asked about again
 LASTED_S: Final = 30.0  # a connection that lasted so long starts the waits from the beginning
 _PROTOCOL: Final = "strata"
@@ -100,9 +102,12 @@ class Upstreams:
                 await asyncio.sleep(rest_s)
             await self._while_avoided(upstream)
             began = loop.time()
-            await self._connect_once(upstream)
-            wait_s = RETRY_FIRST_S if loop.time() - began >= LASTED_S else min(wait_s * 2, RETRY_MAX_S)
-            await asyncio.sleep(wait_s * (0.5 + self._rng.random() / 2))
+            is_answered = await self._connect_once(upstream)
+            lasted_s = loop.time() - began
+            wait_s = RETRY_FIRST_S if lasted_s >= LASTED_S else min(wait_s * 2, RETRY_MAX_S)
+            # NODE-SILENCE: who waited for an answer in vain may find the network back at any moment.
+            now_s = wait_s if is_answered or lasted_s < WAITED_S else min(wait_s, UNANSWERED_S)
+            await asyncio.sleep(now_s * (0.5 + self._rng.random() / 2))
 
     async def _while_avoided(self, upstream: Upstream) -> None:
         """Return once nothing is published that keeps us from dialling."""
@@ -113,8 +118,8 @@ class Upstreams:
                 is_logged = True
             await asyncio.sleep(AVOIDED_S)
 
-    async def _connect_once(self, upstream: Upstream) -> None:
-        """Dial, and return when the connection is over."""
+    async def _connect_once(self, upstream: Upstream) -> bool:
+        """Dial, and return when the connection is over; whether there was one."""
         try:
             context = client_context(Path(upstream.ca)) if upstream.ca else None
             dialler = WebSocketDialler(
@@ -130,7 +135,7 @@ class Upstreams:
             _log.warning("upstream.unreachable", relay_id=upstream.relay_id, error=str(error))
             self._relay.upstream_failed(upstream.relay_id, monotonic_now())
             self._hub.plan_turn()
-            return
+            return False
         _log.info("upstream.connected", relay_id=upstream.relay_id, url=upstream.url)
         await sink.over.wait()
         view = self._relay.upstreams(monotonic_now())[upstream.relay_id]
@@ -138,3 +143,4 @@ class Upstreams:
             _log.warning("upstream.trouble", relay_id=upstream.relay_id, why=view.trouble, state=view.state)
         else:
             _log.info("upstream.lost", relay_id=upstream.relay_id)
+        return True

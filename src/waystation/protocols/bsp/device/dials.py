@@ -1,5 +1,6 @@
 """Decides which peers a device dials and when: a failed dial is retried after 1 s, doubled up to 60 s, with jitter.
 
+A dial that waited for an answer in vain is retried within 3 s: the network may be back at any moment (NODE-SILENCE).
 A connected peer is not dialled, whichever side opened the connection. Spec: bsp 11.2; BSP-DIAL.
 """
 
