@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import signal
 import sys
 import time
 import urllib.request
@@ -32,6 +33,7 @@ BACK_S = 10.0
 STREAMS = ("bhumi", "bsp", "merk", "strata")
 PATIENCE_S = 60.0
 LOSSY_S = 20.0
+STOPPED_S = 60.0
 ESTABLISHED = "01"  # in /proc/net/tcp
 
 
@@ -189,6 +191,30 @@ def test_loss_delay_and_reordering_part_nobody(tmp_path):
     assert min(counts.values()) >= LOSSY_S / 2
     assert not parted
     assert not untrue
+
+
+def test_node_that_stands_still_is_not_silent_over_tcp(tmp_path):
+    """NODE-SILENCE: its kernel answers, so BSP stays connected; who asks the process leaves, and all are back soon."""
+
+    async def story():
+        async with rigged(tmp_path) as rig:
+            began_s = time.monotonic()
+            rig.node.signal(signal.SIGSTOP)
+            try:
+                await asyncio.sleep(STOPPED_S)
+            finally:
+                rig.node.signal(signal.SIGCONT)
+            window = Window(began_s, time.monotonic())
+            back = await rig.back()
+            await rig.pause()
+            return {load.protocol for load in rig.loads if rig.ledger.disconnected_in(load.protocol, window)}, back
+
+    parted, back = asyncio.run(story())
+
+    sys.stdout.write(f"\nparted: {sorted(parted)}, back: {back}\n")
+    assert parted == {load.protocol for load in LOADS} - {"bsp"}
+    assert set(back) == {load.protocol for load in LOADS}
+    assert max(back.values()) <= BACK_S
 
 
 class Relay(ServedNode):
