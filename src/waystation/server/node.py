@@ -218,6 +218,7 @@ class NodeServer:
             written=self._written,
             policy_reader=self._published,
             ban_list=self._bans,
+            damage=self._store.damage,
             commits=self._commits,
             clock=self._clock,
             twins=self._twins,

@@ -227,6 +227,7 @@ class Mesh:
 
     def _may_dial_at(self) -> Instant:
         """Return when a learnt address may be dialled: no minute has more dials than there may be."""
+        # Spec 8: 8 dials a minute.
         dials_max = self._limits.now.dials_per_minute
         if len(self._dialled) < dials_max:
             return Instant(0)
@@ -234,6 +235,7 @@ class Mesh:
 
     def contact(self, url: str) -> Contact:
         """Return what is expected of a connection that we dialled."""
+        # Spec 8: a told key must be proved; a configured address proves itself by being configured.
         address = self._addresses.get(url)
         return Contact(url, None if address is None or address.configured else address.key)
 
