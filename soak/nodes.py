@@ -1,10 +1,9 @@
 """A node process that long tests share: one protocol, a fixed key, and the same port at every start."""
 
-import signal
 from pathlib import Path
 from typing import Any, Final
 
-from soak.shims.power_cut import Power, PowerCuts
+from soak.shims.power_cut import Power, cut_when_killed
 from tools.served import LISTENERS, ServedNode, free_port
 from waystation.crypto.signing import KeyPair
 
@@ -44,24 +43,5 @@ class SoakNode(ServedNode):
         chosen = {LISTENERS[only]: f"127.0.0.1:{self.port}"} | settings
         named = {f"{only}__{name}": value for name, value in chosen.items()}
         super().__init__(home, only, key=key, tables=tables, **named)
-        self._cuts: PowerCuts | None = None
         if power is not None:
-            self._cuts = PowerCuts(home.with_name(f"{home.name}-shims"), home, power)
-            self.environment = self._cuts.environment
-            self._log_path = home.with_name(f"{home.name}.log")  # which a cut would shorten
-
-    def wait(self) -> int:
-        """Wait for its end; return the exit code. After a kill the power is cut, if it shall be."""
-        code = super().wait()
-        if self._cuts is not None:
-            if code == -signal.SIGKILL:
-                self._cuts.cut()
-            else:
-                self._cuts.forget()
-        return code
-
-    def close(self) -> None:
-        """Make sure that nothing of it runs."""
-        super().close()
-        if self._cuts is not None:
-            self._cuts.close()
+            cut_when_killed(self, home, power)

@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", default=",".join(INVARIANTS))
     parser.add_argument("--minutes", type=float, help="for those that can last for any time")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for each that held")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each")
     options = parser.parse_args()
     failed = [name for name in options.only.split(",") if not _try(name, options)]
     return 1 if failed else 0
@@ -55,18 +55,26 @@ def _try(name: str, options: argparse.Namespace) -> bool:
     lasts = "minutes" in inspect.signature(law).parameters and options.minutes is not None
     try:
         figures = law(folder, seed, **({"minutes": options.minutes} if lasts else {}))
-    except Exception:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
+    except Exception as error:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
         traceback.print_exc()
-        print(f"{name}: seed {seed}: FAILED after {time.monotonic() - began:.0f} s, see {folder}", flush=True)
+        took_s = time.monotonic() - began
+        if options.json:
+            _print_json(name, seed, took_s, failed=str(error), folder=str(folder))
+        else:
+            print(f"{name}: seed {seed}: FAILED after {took_s:.0f} s, see {folder}", flush=True)
         return False
     shutil.rmtree(folder)
     took_s = time.monotonic() - began
     if options.json:
         found = figures.as_json() if hasattr(figures, "as_json") else str(figures)
-        print(json.dumps({"name": name, "seed": seed, "took_s": round(took_s), "figures": found}), flush=True)
+        _print_json(name, seed, took_s, figures=found)
     else:
         print(f"{name}: seed {seed}: {took_s:.0f} s: {figures}", flush=True)
     return True
+
+
+def _print_json(name: str, seed: int, took_s: float, **more: Any) -> None:
+    print(json.dumps({"name": name, "seed": seed, "took_s": round(took_s), **more}), flush=True)
 
 
 if __name__ == "__main__":

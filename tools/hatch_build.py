@@ -1,9 +1,12 @@
-"""A build hook that adds the microcontroller package to the wheel: its sources and the files that mpy-cross compiles.
+"""A build hook that writes the build's version into the wheel, and adds the microcontroller package to it.
+
+Of that package the wheel has the sources and the files that mpy-cross compiles.
 
 The repository contains no compiled files. An editable install has none either; there ``waystation mcu`` compiles them.
 """
 
 import importlib.util
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 __all__ = ["McuBuildHook"]
 
 _TARGET: Final = "waystation/_mcu/bhumi"  # where waystation.cli.mcu.package looks first
+_VERSION_TARGET: Final = "waystation/version.py"  # instead of the file of the repository
 
 
 class McuBuildHook(BuildHookInterface[Any]):
@@ -35,6 +39,15 @@ class McuBuildHook(BuildHookInterface[Any]):
         else:
             self.app.display_warning("mpy-cross is missing: the wheel holds the microcontroller package as .py alone")
         build_data["force_include"].update({str(file): f"{_TARGET}/{file.name}" for file in files})
+        build_data["force_include"][str(self._versioned())] = _VERSION_TARGET
+
+    def _versioned(self) -> Path:
+        """Return version.py as the wheel has it, with the version of this build (NODE-BUILD)."""
+        text = (Path(self.root) / "src" / _VERSION_TARGET).read_text()
+        changed = re.sub(r'(?m)^__version__ = ".*"$', f'__version__ = "{self.metadata.version}"', text)
+        file = Path(self._folder.name) / "version.py"
+        file.write_text(changed)
+        return file
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's
         """Remove the compiled files."""

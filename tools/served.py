@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -38,6 +38,8 @@ class ServedProcess:
         self.command = list(command)
         self.environment: Mapping[str, str] = {}
         """What its next start has beside our own environment."""
+        self.on_end: Callable[[int], None] = lambda _code: None
+        """Called with the exit code after each end that was waited for."""
         self.process: subprocess.Popen[str] | None = None
         self.ready: dict[str, Any] = {}
         """The line of its last start."""
@@ -138,6 +140,7 @@ class ServedProcess:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
+        self.on_end(code)
         return code
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Tests what ``soak.bsp.kills`` tests, with power cuts: unsynced writes of the node are lost, or half of them."""
+"""Tests what ``soak.bsp.kills`` tests, with power cuts: unsynced writes are lost, or half of them."""
 
 from pathlib import Path
 

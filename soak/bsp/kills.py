@@ -26,10 +26,10 @@ LATE_MS: Final = 500
 
 
 def check(folder: Path, seed: int, rounds: int = 200, power: Power | None = None) -> str:
-    """Try it so many times; return what happened. With ``power`` each kill of the node is a power cut."""
+    """Try it so many times; return what happened. With ``power`` each kill is a power cut."""
     rng = random.Random(seed)
     killed = {"node": 0, "device": 0}
-    devices = [DeviceProcess(folder / f"device{number}", number, KEY.public) for number in range(2)]
+    devices = [DeviceProcess(folder / f"device{number}", number, KEY.public, power) for number in range(2)]
     node = BspNode(folder / "home", [each.key for each in devices], power=power)
     with ended_well(node, *devices):
         node.start()

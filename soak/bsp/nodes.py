@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from bench.report import module
 from soak.bsp.device import GROUP, LOG_FILE
 from soak.nodes import SoakNode
-from soak.shims.power_cut import Power
+from soak.shims.power_cut import Power, cut_when_killed
 from tools.served import ServedProcess
 from waystation.core.ids import PublicKey
 from waystation.protocols.bsp.device.ledger import Ledger
@@ -54,13 +54,15 @@ class Line(NamedTuple):
 class DeviceProcess(ServedProcess):
     """``soak.bsp.device`` with a folder of its own; any number of starts."""
 
-    def __init__(self, path: Path, number: int, node_key: PublicKey) -> None:
-        """Make the home of a device that shares the group with the node."""
+    def __init__(self, path: Path, number: int, node_key: PublicKey, power: Power | None = None) -> None:
+        """Make the home of a device that shares the group with the node; ``power`` as for ``SoakNode``."""
         self.path = path
         self.store = path / "bsp.db"
         self._number = number
         home = BspHome(path)
         super().__init__(log=path / "stderr.log", ordered=True)
+        if power is not None:
+            cut_when_killed(self, path, power)
         self.key = home.key
         shared = home.put_share(GROUP.group_id, node_key, Visibility.SHARED)
         home.commit([home.put_group("soak", GROUP), home.put_peer("node", node_key), shared])

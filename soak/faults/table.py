@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["ROWS", "Cell", "Row", "render"]
+__all__ = ["OTHERS", "PROTOCOLS", "ROWS", "Cell", "Row", "render"]
 
 PROTOCOLS: Final = ("bhumi", "bsp", "lprp", "merk", "strata")
 
@@ -16,6 +16,8 @@ class Cell(Enum):
     """Some are acknowledged."""
     WAITS = "waits"
     """None is acknowledged before the fault ends, and some are afterwards."""
+    IN_PART = "in part"
+    """Each is acknowledged, waits or is refused, as the store takes writes or not."""
     REFUSES = "refuses"
     """None is acknowledged, and the sender learns at once that the node does not take it."""
     DOWN = "down"
@@ -35,6 +37,7 @@ _GOES_ON: Final = dict.fromkeys(PROTOCOLS, Cell.GOES_ON)
 _DOWN: Final = dict.fromkeys(PROTOCOLS, Cell.DOWN)
 _NO_STORE: Final = _GOES_ON | {"bsp": Cell.WAITS, "lprp": Cell.WAITS, "strata": Cell.REFUSES}
 """Bhumi and MERK keep nothing that must be on the disk first."""
+_FLAPPING: Final = _GOES_ON | dict.fromkeys(("bsp", "lprp", "strata"), Cell.IN_PART)
 _WRONG_TIME: Final = _GOES_ON | {"lprp": Cell.WAITS, "strata": Cell.REFUSES}
 """LPRP accepts only what was signed within minutes of the node's time; Strata what is older, but not by days."""
 
@@ -45,7 +48,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "lock": Row("another program holds the lock of `store.sqlite` for 10 s", _NO_STORE),
     "full": Row("the disk is full", _NO_STORE),
     "failing-sync": Row("one fsync fails (EIO)", _GOES_ON),
-    "failing-writes": Row("one write in 50 fails (EIO)", _GOES_ON),
+    "failing-writes": Row("one write in 50 fails (EIO)", _FLAPPING),
     "failing-reads": Row("every read of the disk fails (EIO)", _GOES_ON),
     "slow-sync": Row("every fsync takes 2 s", _GOES_ON),
     "clock-ahead": Row("the clock steps an hour ahead, and back", _WRONG_TIME | {"strata": Cell.GOES_ON}),
@@ -56,6 +59,36 @@ ROWS: Final[Mapping[str, Row]] = {
 }
 """By the fault's name in ``soak.faults.kinds``."""
 
+OTHERS: Final = (
+    (
+        "everything between clients and node is dropped",
+        "both sides know it within 30 s, and all five are back within 10 s of the end",
+        "tests/soak/test_silence.py",
+    ),
+    ("2,000 clients come back at once", "all are served within 10 s of two free cores", "tests/soak/test_herd.py"),
+    (
+        "`store.sqlite`, its log `-wal` or `node.key` is missing at the start",
+        "the node does not start (exit 5) and says what to do; put back, everything acknowledged is there",
+        "tests/server/whole/test_home_mark.py",
+    ),
+    (
+        "bytes of a row of the store have changed",
+        "that row is left out and counted; readers go on and blame nobody",
+        "tests/server/whole/test_damaged_rows.py",
+    ),
+    (
+        "file descriptors run out",
+        "new connections wait, those that stand go on, one line a minute in the log",
+        "tests/server/whole/test_shortages.py",
+    ),
+    (
+        "the home is lost, and a backup of the busy node is restored",
+        "everything acknowledged before the backup is there",
+        "tests/server/whole/test_backup_under_load.py",
+    ),
+)
+"""Fault, what happens, and the test that tries it: what has no cell for each protocol."""
+
 _HEAD: Final = """\
 What happens to messages that are sent while something is wrong, with clients of all five protocols at one node. In
 every cell nothing that was acknowledged is lost, nothing that is called not sent arrives, nothing arrives twice, the
@@ -64,9 +97,9 @@ node does not end by itself, and within 10 s of the end of the fault all five ac
 """
 _TAIL: Final = """
 `goes on`: acknowledged meanwhile. `waits`: acknowledged once it is over. `refuses`: the sender learns at once that the
-node does not take it. `down`: nobody answers, and the clients come back by themselves.
-`tests/soak/faults/test_table.py` tries each row, and `python -m soak.run --only faults --minutes 30` all of them in any
-order.
+node does not take it. `in part`: some go on, others wait or are refused. `down`: nobody answers, and the clients come
+back by themselves. `tests/soak/faults/test_table.py` tries each row, and
+`python -m soak.run --only faults --minutes 30` all of them in any order.
 """
 
 
@@ -74,4 +107,6 @@ def render() -> str:
     """Return the table for docs/operating.md."""
     lines = [f"| fault | {' | '.join(PROTOCOLS)} |", "|---" * (len(PROTOCOLS) + 1) + "|"]
     lines += [f"| {row.what} | {' | '.join(row.cells[name].value for name in PROTOCOLS)} |" for row in ROWS.values()]
-    return _HEAD + "\n".join(lines) + "\n" + _TAIL
+    others = ["| fault | what happens | tried by |", "|---|---|---|"]
+    others += [f"| {what} | {happens} | `{test}` |" for what, happens, test in OTHERS]
+    return _HEAD + "\n".join(lines) + "\n" + _TAIL + "\n" + "\n".join(others) + "\n"

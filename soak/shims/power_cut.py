@@ -1,12 +1,14 @@
 """What a power cut leaves of a home: every write since the last sync of its file is lost, or some blocks of it are."""
 
 import random
+import signal
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from soak.shims.preload import Shims, Word
+from tools.served import ServedProcess
 
-__all__ = ["SHARES", "Power", "PowerCuts", "cut_power", "forget_synced"]
+__all__ = ["SHARES", "Power", "cut_power", "cut_when_killed", "forget_synced"]
 
 BLOCK_BYTES: Final = 512
 """What a disk writes whole or not at all."""
@@ -23,28 +25,25 @@ class Power(NamedTuple):
     """Whether fsync does what it says; else the node is one with ``PRAGMA synchronous=OFF``."""
 
 
-class PowerCuts:
-    """The shims of one node, and its cuts."""
+def cut_when_killed(process: ServedProcess, home: Path, power: Power) -> None:
+    """Make each SIGKILL of a process a power cut.
 
-    def __init__(self, folder: Path, home: Path, power: Power) -> None:
-        """Compile the shims; arguments as for ``Shims``."""
-        self._home = home
-        self._rng = random.Random(power.seed)
-        self._shims = Shims(folder, home, "io_faults", "power_cut")
-        self._shims[Word.FSYNC_FORGOTTEN] = int(not power.syncs)
-        self.environment = self._shims.environment
+    Args:
+        process: Has not been started yet.
+        home: Its folder; the shims go beside it. Its logs (``*.log``) are ours and stay whole.
+        power: What survives.
+    """
+    shims = Shims(home.with_name(f"{home.name}-shims"), home, "io_faults", "power_cut")
+    shims[Word.FSYNC_FORGOTTEN] = int(not power.syncs)
+    rng = random.Random(power.seed)
 
-    def cut(self) -> None:
-        """Bring the home into the state of after a power cut, once its node was killed."""
-        cut_power(self._home, self._shims.synced, self._rng, self._rng.choice(SHARES))
+    def on_end(code: int) -> None:
+        if code == -signal.SIGKILL:
+            cut_power(home, shims.synced, rng, rng.choice(SHARES))
+        forget_synced(shims.synced)
 
-    def forget(self) -> None:
-        """Take all that is in the home for written, once its node has ended."""
-        forget_synced(self._shims.synced)
-
-    def close(self) -> None:
-        """Let the shims go."""
-        self._shims.close()
+    process.environment = shims.environment
+    process.on_end = on_end
 
 
 def forget_synced(synced: Path) -> None:
@@ -57,7 +56,7 @@ def cut_power(home: Path, synced: Path, rng: random.Random, share: float) -> int
     """Bring a home into the state of after a power cut; the process that wrote it was killed.
 
     Args:
-        home: Its folder.
+        home: Its folder; files named ``*.log`` stay as they are.
         synced: What ``power_cut.c`` has kept of each file, by inode; emptied afterwards.
         rng: Draws the blocks that survive.
         share: How many of the unsynced blocks survive, 0 to 1.
@@ -65,7 +64,8 @@ def cut_power(home: Path, synced: Path, rng: random.Random, share: float) -> int
     Returns:
         How many files were changed.
     """
-    files = {str(path.stat().st_ino): path for path in home.rglob("*") if path.is_file() and not path.is_symlink()}
+    found = [path for path in home.rglob("*") if path.is_file() and not path.is_symlink() and path.suffix != ".log"]
+    files = {str(path.stat().st_ino): path for path in found}
     changed = 0
     for kept in sorted(synced.iterdir()):
         path = files.get(kept.name)

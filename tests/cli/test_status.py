@@ -27,6 +27,23 @@ def status(capfd):
     return caller("status", capfd)
 
 
+def test_limits_of_the_last_six_hours_are_shown():
+    """The latest first; one whose peers are not known may have been met at any time, and comes last."""
+
+    def limit(name, *ages_s, times=1):
+        return {"name": name, "times": times, "peers": [{"ago_s": age_s} for age_s in ages_s]}
+
+    limits = [
+        limit("old", 21_601),
+        limit("known", 21_600),
+        limit("unknown"),
+        limit("new", 30_000, 5),
+        limit("unmet", times=0),
+    ]
+
+    assert [each["name"] for each in met_limits(limits)] == ["new", "known", "unknown"]
+
+
 def test_status_shows_who_is_connected(node, status):
     """Name, version, listeners, a device by its identity, a sender only as one of its network, and that all is well."""
     with node.client() as device, node.client():

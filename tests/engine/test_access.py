@@ -5,6 +5,7 @@ import pytest
 from tests.engine.build import WALL, Rig
 from tests.protocols.bhumi.build import ALICE, i_am
 from waystation.core.dids import encode_did
+from waystation.core.effects import Close
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
@@ -149,6 +150,20 @@ def test_banned_address_loses_the_connections_that_it_has(subject):
     assert rig.recorder.totals()["refusals"] == {("bhumi", "address_banned"): 2}
     assert other not in rig.closed
     assert rig.node.sizes()["bhumi"]["connections"] == 1
+
+
+@pytest.mark.parametrize("subject", ["address:203.0.113.9", f"id:{OTHER.hex()}", "network:192.0.2.0/24"])
+def test_ban_is_announced_to_nobody(subject):
+    """Who is banned loses its connections; no other peer gets a byte about it, and none is dialled."""
+    rig = Rig()
+    banned, other = rig.connect(), rig.connect("198.51.100.1")
+    rig.settle()
+    rig.bans.add(Ban(subject, "abuse", WALL, None))
+    rig.node.review(WALL, rig.now)
+    effects = [effect for _, effects in rig.node.take(rig.now) for effect in effects]
+
+    assert all(isinstance(effect, Close) and effect.peer == banned for effect in effects)
+    assert other not in rig.closed
 
 
 def test_address_that_is_banned_in_its_handshake_gets_no_further():

@@ -12,15 +12,15 @@ class Runs:
         """Run ``scenario`` for ``hours``; ``options`` has the name of its argument by base class of machine."""
         self._protocol, self._scenario, self._hours, self._options = protocol, scenario, hours, options
 
-    def run_with(self, kind, seed, plan=None, hours=None, sink=None) -> SimResult:
+    def run_with(self, kind, seed, plan=None, hours=None, sink=None, disks=False) -> SimResult:
         """Run one seed whose machines are of this class, or made by this function; None for the right ones."""
         options = {} if kind is None else {self._option_of(kind): kind}
         make = partial(self._scenario, plan=plan, **options)
-        return run_seed(self._protocol, seed, hours or self._hours, sink=sink, make=make)
+        return run_seed(self._protocol, seed, hours or self._hours, sink=sink, make=make, disks=disks)
 
-    def first_failure(self, kind, seeds, plan=None, hours=None):
+    def first_failure(self, kind, seeds, plan=None, hours=None, disks=False):
         """Return which invariant the first failing seed names, or None."""
-        failures = (self.run_with(kind, seed, plan, hours).failure for seed in seeds)
+        failures = (self.run_with(kind, seed, plan, hours, disks=disks).failure for seed in seeds)
         return next((failure.invariant for failure in failures if failure is not None), None)
 
     def lines_of(self, plan, hours=None, seed=1):

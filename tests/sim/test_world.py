@@ -6,7 +6,6 @@ import pytest
 
 from tests.sim.build import NotingStreams, Remembering, fixed_rng
 from waystation.core.effects import Close, Commit, Dial, Hold, Send, SendMany, SignatureCheck, Verify
-from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.instant import Instant
 from waystation.core.records import Record
 from waystation.crypto.signing import KeyPair, sign
@@ -63,11 +62,6 @@ class Scripted(NotingStreams):
 
     def verified(self, ticket, answers, now):
         self.inputs.append(("verified", ticket, answers))
-
-
-def refuse(changes):
-    """Take nothing, as a full disk."""
-    raise StoreFault("full", StoreFaultKind.FULL)
 
 
 class Stage:
@@ -256,18 +250,21 @@ def test_commit_is_answered_when_the_store_has_it():
 
 
 def test_commits_that_wait_are_refused_together():
-    """When the store refuses, every commit of the group is answered so, in order; the next is tried again."""
+    """When the store refuses, every commit is answered so, in order, until a look each second finds it well."""
     stage = Stage(commit_delay_us=5_000)
-    commit, stage.world.store.commit = stage.world.store.commit, refuse
+    stage.world.store.refuses = True
 
     stage.say(b"m", run_us=1_000)
     stage.say(b"n", run_us=20_000)
     kept = stage.world.store.get("t", b"k")
-    stage.world.store.commit = commit
+    stage.world.store.refuses = False
+    stage.say(b"m", run_us=20_000)
+    answered = [each for each in stage.relays[0].inputs if isinstance(each, tuple)]
+    stage.run(SECOND)
     stage.say(b"m", run_us=20_000)
 
     assert kept is None
-    assert stage.relays[0].inputs[3:5] == [("not_committed", 7), ("not_committed", 8)]
+    assert answered == [("not_committed", 7), ("not_committed", 8), ("not_committed", 7)]
     assert stage.world.store.get("t", b"k") == b"v"
 
 

@@ -1,5 +1,6 @@
 """``waystation sim``: runs whole nodes on a virtual clock, with one or many random seeds."""
 
+import gc
 import multiprocessing
 import sys
 import time
@@ -40,6 +41,9 @@ def sim(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counting up from the first.")] = 1,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes to share the seeds.")] = 1,
     trace: Annotated[Path | None, typer.Option("--trace", help="Write the trace of a single seed here.")] = None,
+    disks: Annotated[
+        bool, typer.Option("--disk", help="Let the disks of nodes lose, refuse and spoil what is written, too.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a node, its clients and its faults on a virtual clock; exit 1 when an invariant is violated.
@@ -55,7 +59,7 @@ def sim(
     runs = [(each, number) for each in protocols for number in range(seed, seed + seeds)]
     started = time.monotonic()
     failed, simulated_us, outcomes = 0, 0, Counter[str]()
-    for result, wall_s in _with_progress(_run_all(runs, hours, jobs, trace), len(runs)):
+    for result, wall_s in _with_progress(_run_all(runs, hours, jobs, trace, disks=disks), len(runs)):
         failed += result.failure is not None
         simulated_us += result.simulated_us
         outcomes.update(result.exchanges)
@@ -110,30 +114,32 @@ def _protocols(protocol: str) -> list[str]:
 
 
 def _run_all(
-    runs: list[tuple[str, int]], hours: float, jobs: int, trace: Path | None
+    runs: list[tuple[str, int]], hours: float, jobs: int, trace: Path | None, *, disks: bool
 ) -> "Iterator[tuple[SimResult, float]]":
     """Yield result and wall seconds of each protocol and seed, in order however many processes share them."""
     if jobs == 1 or len(runs) == 1:
-        yield from (_run_one(protocol, seed, hours, trace) for protocol, seed in runs)
+        yield from (_run_one(protocol, seed, hours, trace, disks) for protocol, seed in runs)
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         protocols, seeds = zip(*runs, strict=True)
-        yield from pool.map(_run_one, protocols, seeds, [hours] * len(runs), [None] * len(runs))
+        yield from pool.map(_run_one, protocols, seeds, [hours] * len(runs), [None] * len(runs), [disks] * len(runs))
 
 
-def _run_one(protocol: str, seed: int, hours: float, trace: Path | None) -> "tuple[SimResult, float]":
+def _run_one(protocol: str, seed: int, hours: float, trace: Path | None, disks: bool) -> "tuple[SimResult, float]":
     from waystation.sim.run import run_seed  # noqa: PLC0415 - only this command needs it
 
     started = time.monotonic()
     if trace is None:
-        result = run_seed(protocol, seed, hours)
+        result = run_seed(protocol, seed, hours, disks=disks)
     else:
         try:
             with trace.open("w", encoding="utf-8") as file:
-                result = run_seed(protocol, seed, hours, sink=lambda line: print(line, file=file))
+                result = run_seed(protocol, seed, hours, sink=lambda line: print(line, file=file), disks=disks)
         except OSError as error:
             raise HostError(f"cannot write the trace to {trace}: {error.strerror}") from error
-    return result, time.monotonic() - started
+    wall_s = time.monotonic() - started
+    gc.collect()  # a world is one great cycle, and the thresholds of this program would leave hundreds of them
+    return result, wall_s
 
 
 def _with_progress(results: "Iterator[tuple[SimResult, float]]", count: int) -> "Iterator[tuple[SimResult, float]]":

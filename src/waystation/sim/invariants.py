@@ -9,9 +9,10 @@ from typing import Any, ClassVar, get_args
 
 from waystation.core.errors import WaystationError
 from waystation.core.instant import Instant
-from waystation.sim.observations import Unfulfilled
+from waystation.sim.disk import Row
+from waystation.sim.observations import DiskLost, Unfulfilled
 
-__all__ = ["Handler", "Invariant", "Liveness", "ViolationError", "Watch"]
+__all__ = ["ExceptLost", "Handler", "Invariant", "Liveness", "ViolationError", "Watch"]
 
 
 class ViolationError(WaystationError):
@@ -55,6 +56,25 @@ class Invariant:
     def broken(self, detail: str) -> ViolationError:
         """Return the error to raise."""
         return ViolationError(self.name, detail)
+
+
+class ExceptLost(Invariant):
+    """Asks nothing of what a disk has lost: rows that are damaged, or that changed since the copy that was restored."""
+
+    def __init__(self) -> None:
+        """Begin with disks that have lost nothing."""
+        self._lost: dict[int | str, set[Row]] = {}
+
+    def _on_disk_lost(self, lost: DiskLost, _now: Instant) -> None:
+        self._lost.setdefault(lost.node, set()).update(lost.lost)
+
+    def has_lost(self, node: int | str, row: Row) -> bool:
+        """Return whether the disk of a node ever lost this row."""
+        return row in self._lost.get(node, ())
+
+    def has_anybody_lost(self, row: Row) -> bool:
+        """Return whether any disk ever lost this row."""
+        return any(row in rows for rows in self._lost.values())
 
 
 class Liveness(Invariant):

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from waystation.sim.disk import Row
 from waystation.sim.trace import canonical
 
-__all__ = ["Sized", "Unfulfilled"]
+__all__ = ["DiskLost", "DiskRefused", "Sized", "Unfulfilled"]
 
 
 class Sized(NamedTuple):
@@ -21,6 +22,23 @@ class Sized(NamedTuple):
         """Return a line for the trace."""
         ending = () if self.settled is None else (self.settled,)
         return canonical(self, (self.node, self.sizes, *self.facts.values(), *ending))
+
+
+class DiskLost(NamedTuple):
+    """The disk of a node lost rows: they are damaged, or older than what was committed."""
+
+    node: int | str
+    lost: frozenset[Row]
+
+    def __str__(self) -> str:
+        """Return a line for the trace."""
+        return canonical(self, (self.node, *(f"{row.table} {row.key.hex()[:16]}" for row in sorted(self.lost))))
+
+
+class DiskRefused(NamedTuple):
+    """The disk of a node did not take a group of changes, and the node was told."""
+
+    node: int | str
 
 
 class Unfulfilled(NamedTuple):

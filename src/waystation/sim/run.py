@@ -12,6 +12,7 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.sim.bhumi.plan import LARGE_EVERY
 from waystation.sim.bhumi.scenario import BhumiScenario, core_scenario, large_scenario
 from waystation.sim.bsp.scenario import BspScenario
+from waystation.sim.disk_faults import DiskPlan, draw_disk_plan
 from waystation.sim.invariants import ViolationError
 from waystation.sim.lprp.scenario import LprpScenario
 from waystation.sim.merk.scenario import MerkScenario
@@ -73,11 +74,15 @@ class SimResult:
     """Finished exchanges by outcome."""
     simulated_us: int
     failure: Failure | None
+    disks_fail: bool = False
+    """Whether nodes ran on disks that fail."""
 
     @property
     def command(self) -> str:
         """The command line that repeats this run."""
-        return f"waystation sim --protocol {self.protocol} --seed {self.seed} --hours {self.hours}"
+        return f"waystation sim --protocol {self.protocol} --seed {self.seed} --hours {self.hours}" + (
+            " --disk" if self.disks_fail else ""
+        )
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
@@ -91,6 +96,7 @@ def run_seed(
     *,
     sink: Callable[[str], None] | None = None,
     make: MakeScenario | None = None,
+    disks: bool | DiskPlan = False,
 ) -> SimResult:
     """Run one seed.
 
@@ -100,6 +106,7 @@ def run_seed(
         hours: Simulated hours of faults; quiescing and leaving come on top.
         sink: Gets every line of the trace.
         make: Another scenario than the protocol's own.
+        disks: Whether disks fail, as the seed draws it or by this plan.
 
     Raises:
         LocalError: There is no such protocol, or the duration is not above 0.
@@ -111,6 +118,11 @@ def run_seed(
     schedule, trace = Schedule(), Trace(sink)
     rng = random.Random(f"{protocol}/{seed}")  # noqa: S311 - a simulation must be repeatable
     scenario = (make or scenario_of(protocol, seed))(schedule, rng, trace)
+    if disks:
+        disk_rng = random.Random(f"{protocol}/{seed}/disks")  # noqa: S311 - a simulation must be repeatable
+        scenario.use_disks(
+            draw_disk_plan(disk_rng, may_lose=scenario.knows_losses) if disks is True else disks, disk_rng
+        )
     failure = None
     try:
         _run_phases(schedule, scenario, Instant(int(hours * HOUR_US)))
@@ -129,6 +141,7 @@ def run_seed(
         exchanges=scenario.outcomes(),
         simulated_us=schedule.now,
         failure=failure,
+        disks_fail=bool(disks),
     )
 
 

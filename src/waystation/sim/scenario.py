@@ -14,6 +14,7 @@ from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.journal.events import Event
 from waystation.sim.chance import Recurring, fork
 from waystation.sim.context import Context
+from waystation.sim.disk_faults import DiskFaults, DiskPlan, HasDisk
 from waystation.sim.invariants import Watch
 from waystation.sim.plan import Plan
 from waystation.sim.schedule import Schedule
@@ -32,7 +33,7 @@ class Counting(Protocol):
     outcomes: Counter[str]
 
 
-class Measured(Protocol):
+class Measured(HasDisk, Protocol):
     """A node whose sizes can be observed; ``Site`` is one."""
 
     def measure(self, *, settled: bool) -> None:
@@ -46,6 +47,8 @@ class Scenario(ABC, Generic[P, C, S]):
     """One network drawn from one generator."""
 
     sizes_every_us: ClassVar[int] = 10 * MICROSECONDS_PER_SECOND
+    knows_losses: ClassVar[bool] = False
+    """Whether the invariants know what they may ask of a disk that has lost rows; plans drawn for others have none."""
     untraced: ClassVar[tuple[type[Any], ...]] = ()
     """Observations that have no line: the trace has the bytes that they were read from."""
 
@@ -68,6 +71,12 @@ class Scenario(ABC, Generic[P, C, S]):
         self._watch = Watch([])
         self._recurring = Recurring(schedule, self._rng, lambda: self._context.in_fault_phase)
         self._sites: Sequence[S] = ()
+        self._disk_faults: DiskFaults | None = None
+
+    def use_disks(self, plan: DiskPlan, rng: random.Random) -> None:
+        """Let disks fail by this plan, which ``rng`` carries out; before ``start``."""
+        self._disk_faults = DiskFaults(self._schedule, rng, plan)
+        self._trace.note(self._schedule.now, f"disks {plan.describe()}")
 
     # Phases
 
@@ -75,11 +84,15 @@ class Scenario(ABC, Generic[P, C, S]):
         """Let every actor arrive and the faults begin."""
         self._arrive()
         self._plan_faults()
+        if self._disk_faults is not None:
+            self._disk_faults.begin(self._sites, lambda: self._context.in_fault_phase, self._crash_site)
         self._measure()
 
     def quiesce(self) -> None:
         """End the faults; clients that are away come back."""
         self._context.in_fault_phase = False
+        if self._disk_faults is not None:
+            self._disk_faults.end()
         self._heal()
 
     @abstractmethod
@@ -112,6 +125,10 @@ class Scenario(ABC, Generic[P, C, S]):
     @abstractmethod
     def _heal(self) -> None:
         """Undo the faults, and let clients that are away come back."""
+
+    @abstractmethod
+    def _crash_site(self, index: int, down_us: int) -> None:
+        """Kill one of the sites, if it runs; it is back after so many microseconds."""
 
     def _counting(self) -> Sequence[Counting]:
         """Return the actors whose outcomes count."""

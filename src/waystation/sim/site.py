@@ -8,21 +8,20 @@ from typing import Any, Final, Generic, TypeVar
 from waystation.core.effects import Address, Dial
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.core.records import Store
 from waystation.crypto.signing import KeyPair
 from waystation.engine.node import DatagramRelay, Relay
 from waystation.journal.events import Event
 from waystation.sim.chance import fork
 from waystation.sim.context import Context, Dialable
+from waystation.sim.disk import EPOCH_BYTES, FaultyStore, Row
 from waystation.sim.net.link import End, LinkSettings, Port, Stream
-from waystation.sim.observations import Sized
+from waystation.sim.observations import DiskLost, DiskRefused, Sized
 from waystation.sim.trace import Notes
-from waystation.sim.world import MemoryStore, World, WorldSettings
+from waystation.sim.world import World, WorldSettings
 
 __all__ = ["DiallingSite", "NodeLink", "Site", "draw_key_pair", "draw_store"]
 
 NO_ANSWER_US: Final = 3 * MICROSECONDS_PER_SECOND  # until a dial that nothing answers is given up
-EPOCH_BYTES: Final = 8
 KEY_BYTES: Final = 32
 
 
@@ -31,9 +30,9 @@ def draw_key_pair(rng: random.Random) -> KeyPair:
     return KeyPair.from_seed(rng.randbytes(KEY_BYTES))
 
 
-def draw_store(rng: random.Random) -> Store:
+def draw_store(rng: random.Random) -> FaultyStore:
     """Return an empty store with an epoch of its own."""
-    return MemoryStore(rng.randbytes(EPOCH_BYTES))
+    return FaultyStore(rng.randbytes(EPOCH_BYTES))
 
 
 C = TypeVar("C", bound=Context[Any])
@@ -52,7 +51,7 @@ class Site(ABC, Generic[C]):
         *,
         host: WorldSettings,
         key_pair: KeyPair,
-        store: Store | None,
+        store: FaultyStore | None,
     ) -> None:
         """Start a node; the subclass has set before what its relay needs.
 
@@ -69,19 +68,21 @@ class Site(ABC, Generic[C]):
         self._context = context
         self.number = number
         self.key_pair = key_pair
-        self._store = store
+        self.store = store if store is not None else FaultyStore()
         self.world: World
         self.world = World(
             context.schedule,
             fork(rng),
             trace,
             self._make_relays,
-            store=store,
+            store=self.store,
             settings=host,
             on_event=on_event,
             on_life=self._on_life,
             dialler=self._dial,
             on_datagram=self._on_datagram,
+            on_lost=self._on_lost,
+            on_refused=self._on_refused,
         )
 
     # What the scenario does with it
@@ -117,6 +118,14 @@ class Site(ABC, Generic[C]):
             self.world.plan_turn()  # there is no world yet when its first life begins
 
         self._context.schedule.after(0, begin)
+
+    def _on_lost(self, rows: frozenset[Row]) -> None:
+        """Observe which rows the disk has lost."""
+        self._context.observe(DiskLost(self.number, rows))
+
+    def _on_refused(self) -> None:
+        """Observe that the disk has refused."""
+        self._context.observe(DiskRefused(self.number))
 
     def _on_datagram(self, address: Address, data: bytes) -> None:
         """Lose a datagram that the node sends."""

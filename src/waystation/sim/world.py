@@ -1,9 +1,9 @@
 """Runs one whole node with a simulated store, network and clock, in the place of the server's hub.
 
 The world passes input to the engine and carries out its effects once per event-loop iteration. It also answers
-``Commit`` and ``Verify``, passes ``Dial`` on, and runs one timer. Commits that wait when the store refuses are refused
-together, as by ``server.commit``. It obeys the hub's contract. It can also kill the node, which restarts with only its
-store.
+``Commit`` and ``Verify``, passes ``Dial`` on, and runs one timer. It obeys the hub's contract, and that of the server's
+group commit: a store that refuses a group refuses all that comes after it, until a look each second finds that it takes
+changes again. The world can also kill the node, which restarts with only its store.
 """
 
 import random
@@ -29,21 +29,21 @@ from waystation.core.effects import (
 from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS
-from waystation.core.records import Store
 from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
 from waystation.engine.node import DatagramRelay, Node, Relay
 from waystation.engine.recorder import Recorder
 from waystation.journal.events import Event
+from waystation.sim.disk import TRY_AGAIN_US, FaultyStore, Promises, Row
+from waystation.sim.invariants import ViolationError
 from waystation.sim.net.link import End, LinkSettings, Port, Stream
 from waystation.sim.net.node_end import NodeEnd
 from waystation.sim.schedule import Schedule
 from waystation.sim.timer import Timer
 from waystation.sim.trace import Notes
-from waystation.store.memory import MemoryStore
 
-__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "MemoryStore", "TakeDatagram", "World", "WorldSettings"]
+__all__ = ["WALL_START_US", "Dialler", "MakeRelays", "TakeDatagram", "World", "WorldSettings"]
 
 WALL_START_US: Final = 1_700_000_000_000_000  # any date will do, as long as every run has the same
 LINGER_US: Final = 10_000 * MICROSECONDS_PER_MS  # as in the server's hub
@@ -83,6 +83,8 @@ class _Outbox:
     outgoing: dict[NodeEnd, list[bytes]] = field(default_factory=dict)
     receipts: list[NodeEnd] = field(default_factory=list)
     closing: list[Close] = field(default_factory=list)
+    is_refusing: bool = False
+    """Whether the store has refused a group, and has not been found to take changes since."""
 
 
 class World:
@@ -95,12 +97,14 @@ class World:
         trace: Notes,
         make_relays: MakeRelays,
         *,
-        store: Store | None = None,
+        store: FaultyStore | None = None,
         settings: WorldSettings | None = None,
         on_event: Callable[[Event], None] = lambda _event: None,
         on_life: Callable[[int], None] = lambda _life: None,
         dialler: Dialler | None = None,
         on_datagram: TakeDatagram = lambda _address, _data: None,
+        on_lost: Callable[[frozenset[Row]], None] = lambda _rows: None,
+        on_refused: Callable[[], None] = lambda: None,
     ) -> None:
         """Start a node.
 
@@ -115,10 +119,13 @@ class World:
             on_life: Gets the number of each life that begins, 1 for the first.
             dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
             on_datagram: The network behind ``SendTo``; without one every datagram is lost.
+            on_lost: Gets the rows that the disk lost when a life ended.
+            on_refused: Called before the node is told that its store did not take changes.
         """
         self.schedule = schedule
         self.trace = trace
-        self.store: Store = store if store is not None else MemoryStore()
+        self.store = store if store is not None else FaultyStore()
+        self._promises = Promises()
         self.recorder_key = rng.randbytes(_KEY_BYTES)
         """Key of the references in the journal; 32 bytes, the same after a restart."""
         self.life = 0
@@ -131,6 +138,8 @@ class World:
         self._on_event = on_event
         self._on_life = on_life
         self._on_datagram = on_datagram
+        self._on_lost = on_lost
+        self._on_refused = on_refused
         self._dialler = dialler or (lambda world, protocol, dial: world.dial_failed(protocol, dial.name))
         self._ends: dict[Peer, NodeEnd] = {}
         self._outgoing: dict[NodeEnd, None] = {}
@@ -220,7 +229,7 @@ class World:
         """Kill the node: connections break, soft state and uncommitted records are gone; it is back later."""
         if self._node is not None:
             self.trace.note(self.schedule.now, f"crash for {down_us}")
-            self._end_life(down_us)
+            self._end_life(down_us, orderly=False)
 
     def stop(self, down_us: int) -> None:
         """End the node in good order, as SIGTERM does, and start it again later."""
@@ -232,19 +241,42 @@ class World:
         self._node.shut(now)
         self._turn()
         self._recorder.node_stopped(now)
-        self._end_life(down_us)
+        self._end_life(down_us, orderly=True)
 
     def commit_all(self) -> None:
         """Let the store have what waits for it, and carry out what stood behind."""
-        group, self._outbox.commits = self._outbox.commits, []
+        if self._outbox.is_refusing:
+            self._answer_all(is_kept=False)
+            return
+        changes = [change for _, commit in self._outbox.commits for change in commit.changes]
         try:
-            self.store.commit([change for _, commit in group for change in commit.changes])
+            self.store.commit(changes)
         except StoreFault:
-            is_kept = False
+            self._outbox.is_refusing = True
+            self._later(TRY_AGAIN_US, self._try_store)
+            self._answer_all(is_kept=False)
         else:
-            is_kept = True
+            self._promises.made(changes)
+            self._answer_all(is_kept=True)
+
+    def _try_store(self) -> None:
+        """Find out whether the store takes changes again."""
+        try:
+            self.store.commit(())
+        except StoreFault:
+            self._later(TRY_AGAIN_US, self._try_store)
+        else:
+            self._outbox.is_refusing = False
+
+    def _answer_all(self, *, is_kept: bool) -> None:
+        """Answer the commits that wait."""
+        group, self._outbox.commits = self._outbox.commits, []
+        if not is_kept:
+            self._on_refused()
         for protocol, commit in group:
-            self.trace.note(self.schedule.now, f"{'committed' if is_kept else 'refused'} {protocol} {commit.ticket}")
+            self.trace.note(
+                self.schedule.now, f"{'committed' if is_kept else 'not committed'} {protocol} {commit.ticket}"
+            )
             if self._node is not None:
                 answer = self._node.committed if is_kept else self._node.not_committed
                 answer(protocol, commit.ticket, self.schedule.now)
@@ -255,6 +287,8 @@ class World:
     def _begin(self) -> None:
         now = self.schedule.now
         self.life += 1
+        if broken := self._promises.broken(self.store):
+            raise ViolationError("kept", f"life {self.life} finds {len(broken)} rows otherwise, as in {broken[0]}")
         self._on_life(self.life)
         entropy = random.Random(self._rng.getrandbits(64))  # noqa: S311 - a simulation must be repeatable
         self._recorder = Recorder(self._on_event, entropy)
@@ -268,7 +302,7 @@ class World:
         self._recorder.node_started(now, VERSION)
         self._outbox = _Outbox()
 
-    def _end_life(self, down_us: int) -> None:
+    def _end_life(self, down_us: int, *, orderly: bool) -> None:
         for timer in (self._turn_timer, self._wake_timer, self._progress_timer):
             timer.cancel()
         self._node = None
@@ -276,6 +310,12 @@ class World:
             end.port.abort()
         self._ends.clear()
         self._outgoing.clear()
+        under_way = [commit.changes for _, commit in self._outbox.commits]
+        self._promises.may_be(under_way)
+        if lost := self.store.end_life(under_way, orderly=orderly):
+            self.trace.note(self.schedule.now, f"lost {len(lost)} rows")
+            self._promises.lost(lost)
+            self._on_lost(lost)
         self.schedule.after(down_us, self._begin)
 
     # What streams report
@@ -373,7 +413,7 @@ class World:
 
     def _commit(self, protocol: str, effect: Commit) -> None:
         if not self._outbox.commits:
-            self._later(self.settings.commit_delay_us, self.commit_all)
+            self._later(0 if self._outbox.is_refusing else self.settings.commit_delay_us, self.commit_all)
         self._outbox.commits.append((protocol, effect))
 
     def _verify(self, protocol: str, effect: Verify) -> None:

@@ -152,8 +152,9 @@ class SqliteStore:
     def fold(self) -> StoreState:
         """Write what stands in the write-ahead log into the file, and one empty group behind it into the log.
 
-        For the thread that commits. The file without its log is older than the state that is returned, so whoever
-        remembers that notices when the log is lost. Nothing is written when nothing was committed since the last time.
+        For the thread that commits (NODE-FOLD). The file without its log is older than the state that is returned, so
+        whoever remembers that notices when the log is lost. Nothing is written when nothing was committed since the
+        last time.
 
         Raises:
             HostError: The disk refused; nothing is lost.

@@ -54,7 +54,7 @@ def copy_store(source: Path, target: Path, progress: Callable[[int, int], None])
 
 
 def renew_store(path: Path) -> StoreState | None:
-    """Give a copy that is to be used as a store an id and an epoch of its own, and return its state.
+    """Give a copy an id and an epoch of its own, so that it may be used, and return its state (NODE-ANEW).
 
     What was handed out with the old epoch (Strata's cursors) names packets by numbers that this store will give to
     others, and the old id is that of a store that may still be in use.

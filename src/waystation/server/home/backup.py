@@ -7,7 +7,7 @@ A backup is a folder that looks like a home, with a list of its files beside it:
       home.json    0600  the mark; written last, so a folder without it is no backup
       node.key, refs.key, admin.token, tls/, box/, journal/, archive/, store.sqlite
 
-The store is one moment after the call. Of journal and archive there are the segments that were sealed by then.
+The store is one moment after the call (NODE-BACKUP). Of journal and archive there are the segments sealed by then.
 """
 
 import contextlib

@@ -136,7 +136,7 @@ def begin_restore(home: Home) -> None:
 
 
 def check_home(home: Home, *, uses_store: bool = True) -> HomeState:
-    """Compare a home with what it remembers; nothing is written.
+    """Compare a home with what it remembers (NODE-MARK); nothing is written.
 
     Args:
         home: Locked by this process, or used by no node.

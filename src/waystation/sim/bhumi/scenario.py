@@ -64,6 +64,8 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
         seen.Participants,
     )
 
+    knows_losses = True
+
     def __init__(
         self,
         schedule: Schedule,
@@ -182,6 +184,9 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
                     driver.port.stream.give_up()
                 elif driver.faulted:
                     driver.port.stream.break_off()
+
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
 
     def _counting(self) -> Sequence[Counting]:
         return [*self._senders, self._searcher]

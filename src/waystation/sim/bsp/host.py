@@ -1,7 +1,7 @@
 """The simulated host of one BSP device: a ``BspDevice``, its store, its connections, and its owner's configuration.
 
 Input of one instant is collected and processed in one event-loop iteration: commit, send to each peer with pending
-records, report to the application. A store may commit with a delay; a crash loses whatever is uncommitted.
+records, report to the application. A store may commit with a delay, or refuse; a crash loses whatever is uncommitted.
 """
 
 from collections import Counter
@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, Protocol
 
+from waystation.core.commits import Commits
 from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
-from waystation.core.records import Change
+from waystation.core.records import Change, Store
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.events import Delivered
 from waystation.protocols.bsp.device.groups import Group
@@ -24,11 +25,12 @@ from waystation.protocols.bsp.wire import read_all
 from waystation.sim.bsp import observations as seen
 from waystation.sim.bsp.connection import Connection
 from waystation.sim.bsp.records import REQUEST, SeenRecord, read_records
+from waystation.sim.disk import FaultyStore, Promises
 from waystation.sim.invariants import ViolationError
-from waystation.sim.observations import Sized
+from waystation.sim.observations import DiskLost, Sized
 from waystation.sim.schedule import Schedule
 from waystation.sim.timer import Timer
-from waystation.sim.world import WALL_START_US, MemoryStore
+from waystation.sim.world import WALL_START_US
 
 __all__ = ["Host", "MakeDevice", "Surroundings", "key_of", "key_pair_of", "make_device"]
 
@@ -36,11 +38,11 @@ SEED: Final = PROFILES["seed"]
 TURNS_MAX: Final = 10_000  # ours: of one instant; only a device that stirs itself comes near
 _MESSAGES: Final = "bsp_messages"
 
-MakeDevice = Callable[[MemoryStore, Mode], BspDevice]
+MakeDevice = Callable[[Store, Mode], BspDevice]
 """Makes the device of each life of a host."""
 
 
-def make_device(store: MemoryStore, mode: Mode) -> BspDevice:
+def make_device(store: Store, mode: Mode) -> BspDevice:
     """Return a device of profile seed."""
     return BspDevice(SEED, store, mode=mode)
 
@@ -92,7 +94,11 @@ class Host:
         self._schedule = network.schedule
         self.name = name
         self.mode = mode
-        self.store = MemoryStore()
+        self.store = FaultyStore()
+        self._promises = Promises()
+        self._under_way: Sequence[Change] = ()
+        """Changes that have not reached the disk."""
+        self._commits = Commits()
         self._make = make
         self._commit_us = commit_us
         self._groups: dict[bytes, Group] = {}
@@ -103,7 +109,6 @@ class Host:
         self._timer = Timer(self._schedule, self._on_timer)
         self._life = 0
         self._is_turn_planned = False
-        self._is_committing = False
         self.is_up = False
         self.delivered_at: dict[bytes, Instant] = {}
         """By message, the first time."""
@@ -121,7 +126,10 @@ class Host:
         now = self._schedule.now
         self._life += 1
         self.is_up = True
-        self._is_turn_planned = self._is_committing = False
+        self._is_turn_planned = False
+        self._commits = Commits()
+        if broken := self._promises.broken(self.store):
+            raise ViolationError("kept", f"{self.name} finds {len(broken)} rows otherwise, as in {broken[0]}")
         device = self.device = self._make(self.store, self.mode)
         self._begin_life()
         device.set_wall(now, WALL_START_US + now)
@@ -143,6 +151,12 @@ class Host:
         self._life += 1
         self.is_up = False
         self._timer.cancel()
+        under_way = [self._under_way] if self._under_way else []
+        self._under_way = ()
+        self._promises.may_be(under_way)
+        if lost := self.store.end_life(under_way, orderly=False):
+            self._promises.lost(lost)
+            self._network.observe(DiskLost(self.name, lost))
 
     def _begin_life(self) -> None:
         """Do what a life begins with once there is a device, before it knows anybody."""
@@ -257,43 +271,51 @@ class Host:
         for event in self.device.take_events():
             self._on_event(event)
         self._timer.ring_by(self.device.deadline())
+        self._timer.ring_by(self._commits.again_at)
 
     def _on_timer(self) -> None:
         self.device.wake(self._schedule.now)
+        self._commits.wake(self._schedule.now)
         self.plan_turn()
 
     def _commit(self) -> bool:
         """Begin a commit if there is need, and return whether one has ended."""
-        if self._is_committing or not self.device.must_commit:
+        if not self._commits.may_begin or not (self.device.must_commit or self._commits.is_refused):
             return False
-        self._is_committing = True
-        self._save(self.device.changes(), self._on_saved)
-        return not self._is_committing
+        self._save(self._commits.begin(self.device.changes()).changes, self._on_saved)
+        return self._commits.may_begin
 
     def _save(self, changes: Sequence[Change], then: Callable[[bool], None]) -> None:
-        """Write to the disk, and call ``then`` when it has answered: with whether it took the changes."""
+        """Write to the disk, and call ``then`` when it has answered, with whether it took the changes."""
         if not self._commit_us:
-            then(self._takes(changes))
+            then(self._write(changes))
             return
+        self._under_way = changes
 
         def reach_disk() -> None:
-            is_kept = self._takes(changes)
+            self._under_way = ()
+            is_kept = self._write(changes)
             # A crash may come between the disk and the answer.
             self._schedule.after(self._commit_us, self._in_life(lambda: then(is_kept)))
 
         self._schedule.after(self._commit_us, self._in_life(reach_disk))
 
-    def _takes(self, changes: Sequence[Change]) -> bool:
+    def _write(self, changes: Sequence[Change]) -> bool:
+        """Return whether the disk took changes."""
         try:
             self.store.commit(changes)
         except StoreFault:
             return False
+        self._promises.made(changes)
         return True
 
     def _on_saved(self, is_kept: bool) -> None:
-        assert is_kept, "the disks of these hosts never refuse"
-        self._is_committing = False
-        self.device.committed(self._schedule.now)
+        if is_kept:
+            self._commits.committed(self._commits.ticket)
+            self.device.committed(self._schedule.now)
+        else:
+            self._commits.not_committed(self._commits.ticket, self._schedule.now)
+            self.device.not_committed()
         if self._commit_us:
             self.plan_turn()
 

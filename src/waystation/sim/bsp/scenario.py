@@ -235,8 +235,14 @@ class BspScenario(Scenario[BspPlan, Context[BspPlan], Host]):
 
     def _crash(self) -> None:
         host = self._rng.choice(self._hosts)
-        if not host.is_up:
-            return
+        if host.is_up:
+            self._crash_host(host, self._recurring.duration(AWAY_US))
+
+    def _crash_site(self, index: int, down_us: int) -> None:
+        if self._hosts[index].is_up:
+            self._crash_host(self._hosts[index], down_us)
+
+    def _crash_host(self, host: Host, down_us: int) -> None:
         host.crash()
         self._trace.note(self._schedule.now, f"{host.name} crashes")
         connections = [
@@ -244,7 +250,7 @@ class BspScenario(Scenario[BspPlan, Context[BspPlan], Host]):
         ]
         for connection in connections if self.plan.announces_crash else ():
             self.network.down(connection)
-        self._schedule.after(self._recurring.duration(AWAY_US), partial(self._restart, host, connections))
+        self._schedule.after(down_us, partial(self._restart, host, connections))
 
     def _restart(self, host: Host, connections: list[Connection]) -> None:
         if self._context.in_fault_phase and not host.is_up:

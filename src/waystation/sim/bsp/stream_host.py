@@ -217,7 +217,7 @@ class StreamHost(Host):
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Commit(ticket, changes):
-                self._save(changes, lambda is_kept: self._on_committed(ticket, is_kept=is_kept))
+                self._save(changes, lambda is_kept: self._on_answer(ticket, is_kept=is_kept))
             case Send(peer, data, receipt):
                 self._send(peer, data, receipt=receipt)
             case SendMany(peer, messages):
@@ -248,7 +248,7 @@ class StreamHost(Host):
             self.machine.upstream_failed(name, self.now)
         self.plan_turn()
 
-    def _on_committed(self, ticket: int, *, is_kept: bool) -> None:
+    def _on_answer(self, ticket: int, *, is_kept: bool) -> None:
         (self.machine.committed if is_kept else self.machine.not_committed)(ticket, self.now)
         self.plan_turn()
 

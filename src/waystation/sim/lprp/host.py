@@ -1,14 +1,12 @@
 """The simulated host of one LPRP node: its store, restarts and clock, with every datagram in and out observed."""
 
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from waystation.core.effects import Address, Datagram
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS
-from waystation.core.records import Change, Record
 from waystation.engine.node import DatagramRelay
 from waystation.journal.events import Event
 from waystation.protocols.lprp.relay.machine import LprpRelay
@@ -17,31 +15,11 @@ from waystation.sim.lprp import observations as seen
 from waystation.sim.lprp.context import PROTOCOL, LprpContext, Tapped, host_address
 from waystation.sim.lprp.packets import is_fresh_request, read_packet
 from waystation.sim.observations import Sized
-from waystation.sim.site import EPOCH_BYTES, Site, draw_key_pair
+from waystation.sim.site import Site, draw_key_pair, draw_store
 from waystation.sim.trace import Notes
-from waystation.sim.world import WALL_START_US, MemoryStore
+from waystation.sim.world import WALL_START_US
 
-__all__ = ["Host", "WatchedStore"]
-
-KEPT_MAX: Final = 4_000
-
-
-class WatchedStore(MemoryStore):
-    """A store that can be asked whether something was ever committed, whatever the layout of its rows."""
-
-    def __init__(self, epoch: bytes) -> None:
-        """Start empty; ``epoch`` as in ``MemoryStore``."""
-        super().__init__(epoch)
-        self._written: deque[bytes] = deque(maxlen=KEPT_MAX)
-
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Write, and remember what."""
-        super().commit(changes)
-        self._written += [change.value for change in changes if isinstance(change, Record) and change.value]
-
-    def has_written(self, data: bytes) -> bool:
-        """Return whether ``data`` stood in one of the last few thousand values that were committed."""
-        return any(data in value for value in reversed(self._written))
+__all__ = ["Host"]
 
 
 class Host(Site[LprpContext]):
@@ -64,10 +42,8 @@ class Host(Site[LprpContext]):
         self.address = host_address(number)
         key_pair = draw_key_pair(rng)
         context.host_pairs.append(key_pair)
-        self._watched = WatchedStore(rng.randbytes(EPOCH_BYTES))
-        super().__init__(
-            context, rng, trace, number, on_event, host=context.plan.host, key_pair=key_pair, store=self._watched
-        )
+        store = draw_store(rng)
+        super().__init__(context, rng, trace, number, on_event, host=context.plan.host, key_pair=key_pair, store=store)
         context.network.bind(self.address, self._on_received)
 
     @property
@@ -126,7 +102,7 @@ class Host(Site[LprpContext]):
             lease_ms=plan.lease_ms,
             rebind_on_relay=plan.rebind_on_relay,
         )
-        self._relay = self._make(settings, self.key_pair, self._watched, rate_limits=plan.rate_limits, admits=admits)
+        self._relay = self._make(settings, self.key_pair, self.store, rate_limits=plan.rate_limits, admits=admits)
         self._set_wall()
         context.observe(seen.HostStarted(self.number, self.wall_ms, self._views()))
         return self._relay
@@ -168,7 +144,7 @@ class Host(Site[LprpContext]):
     def _on_datagram(self, address: Address, data: bytes) -> None:
         packet = read_packet(data)
         is_signed = packet is not None and packet.is_signed_by(self.key_pair.public)
-        is_stored = packet is not None and packet.command == 0x202 and self._watched.has_written(packet.reference)
+        is_stored = packet is not None and packet.command == 0x202 and self.store.has_synced(packet.reference)
         self._context.observe(seen.Sent(self.number, address, packet, len(data), is_signed, is_stored, self.wall_ms))
         if packet is not None:
             self._context.answers.append(Tapped(self.number, address, packet))

@@ -155,6 +155,9 @@ class LprpScenario(Scenario[LprpPlan, LprpContext, Host]):
         for client in self._clients:
             client.quiesce()
 
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
+
     def _counting(self) -> Sequence[Client]:
         return self._clients
 

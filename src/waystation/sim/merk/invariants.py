@@ -25,6 +25,7 @@ __all__ = [
     "OneOutcome",
     "OwnOnly",
     "PathDelivers",
+    "Remembers",
     "TrueOutcome",
     "merk_invariants",
 ]
@@ -228,6 +229,16 @@ class GuardedDials(Invariant):
             raise self.broken(f"node {dialled.node} dials {len(recent) + 1} learnt addresses in a minute")
 
 
+class Remembers(Invariant):
+    """A node has the addresses on its disk at which it has found others."""
+
+    name = "remembers"
+
+    def _on_remembered(self, remembered: seen.Remembered, _now: Instant) -> None:
+        if not remembered.is_stored:
+            raise self.broken(f"node {remembered.node} is linked with {remembered.url}, and has not stored it")
+
+
 class Bounded(Invariant):
     """Nothing grows beyond its limit, and nothing is left of who has left."""
 
@@ -284,6 +295,7 @@ def merk_invariants() -> list[Invariant]:
         TrueOutcome(),
         Forwarding(),
         GuardedDials(),
+        Remembers(),
         Bounded(),
         Liveness(),
     ]

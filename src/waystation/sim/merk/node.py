@@ -118,15 +118,25 @@ class MerkSite(DiallingSite[MerkContext, MerkLink]):
         """Return the keys, in hexadecimal, of the nodes that the relay says it is linked with."""
         return {str(node["key"]) for node in self.relay.mesh(self._context.schedule.now)["nodes"]}
 
+    def found(self) -> list[tuple[str, bool]]:
+        """Return the addresses at which it found nodes that are honest, and whether its store has them."""
+        return [
+            (url, self.store.get("merk_peers", url.encode()) is not None)
+            for node in self.relay.mesh(self._context.schedule.now)["nodes"]
+            if (url := node["address"]) not in self.settings.peers
+            and node["dialled"]
+            and node["up_s"]
+            and isinstance(self._context.sites.get(url), MerkSite)
+        ]
+
     def _note_down(self) -> None:
         if self.world.is_up:
             self._context.presences.node_down(self.number)
 
     def _make_relay(self, entropy: random.Random, admits: Callable[[PublicKey], bool]) -> Relay:
         now, plan = self._context.schedule.now, self._context.plan
-        assert self._store is not None
         self.relay = self._make(
-            self.settings, self.key_pair, self._store, entropy, rate_limits=plan.rate_limits, admits=admits
+            self.settings, self.key_pair, self.store, entropy, rate_limits=plan.rate_limits, admits=admits
         )
         self.relay.set_wall(now, WALL_START_US + now)
         return cast("Relay", Batches(self.relay)) if plan.batches else self.relay

@@ -16,12 +16,22 @@ __all__ = [
     "KeyShown",
     "Meshed",
     "OutcomeDue",
+    "Remembered",
     "Reported",
     "Sent",
     "Stolen",
     "Taken",
     "WrittenDue",
 ]
+
+
+class Remembered(NamedTuple):
+    """A node has linked, by its own dial and for a while, with one that nobody configured."""
+
+    node: int
+    url: str
+    is_stored: bool
+    """Whether the address is in the node's store."""
 
 
 class Sent(NamedTuple):

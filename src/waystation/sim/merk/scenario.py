@@ -42,6 +42,9 @@ EMPTY_US: Final = 270 * MICROSECONDS_PER_SECOND  # longer than any timer of a re
 class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
     """One mesh drawn from one generator."""
 
+    knows_losses = True
+    untraced = (seen.Remembered,)
+
     def __init__(
         self,
         schedule: Schedule,
@@ -137,6 +140,9 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
                     connection.driver.port.stream.break_off()
             client.quiesce()
 
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
+
     def _counting(self) -> Sequence[Client]:
         return self._clients
 
@@ -150,6 +156,8 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
                 and not (self._is_linked(site.number, other.number) and other.key_pair.public.hex() in linked)
             ]
             self._observe(seen.Meshed(site.number, tuple(missing)))
+            for url, is_stored in site.found():
+                self._observe(seen.Remembered(site.number, url, is_stored))
         for client in self._clients:
             client.probe([other for other in self._clients if self._is_within_reach(client.node, other.node)])
 

@@ -8,12 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
-from waystation.core.instant import Instant
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.packets import PacketRow
 from waystation.protocols.strata.limits import DEFAULT_LIMITS
 from waystation.protocols.strata.relay.subscription import PAGE_BYTES_MAX, PAGE_ROWS_MAX
-from waystation.sim.invariants import Invariant, Liveness
-from waystation.sim.observations import Sized
+from waystation.sim.disk import PACKETS, Row
+from waystation.sim.invariants import ExceptLost, Invariant, Liveness
+from waystation.sim.observations import DiskRefused, Sized
 from waystation.sim.strata import observations as seen
 
 __all__ = [
@@ -30,24 +31,54 @@ __all__ = [
 ]
 
 SEND_LATE_S: Final = 120  # an EVENT may wait so long behind a reader that stalls; it was alive when it was sent
+REFUSED_LATE_US: Final = SEND_LATE_S * MICROSECONDS_PER_SECOND  # a verdict waits behind a stall, too
 PACKET_BYTES_MAX: Final = 262_144
 FRAME_BYTES: Final = 512  # ours: more than the envelope of an EVENT, or a reply, ever has
 REPLIES_MAX: Final = DEFAULT_LIMITS.unread_replies + DEFAULT_LIMITS.pending_packets
 CREDIT_BYTES: Final = (
     DEFAULT_LIMITS.ahead_bytes + PAGE_BYTES_MAX + 2 * PACKET_BYTES_MAX + FRAME_BYTES * (PAGE_ROWS_MAX + REPLIES_MAX)
 )
+SIGNERS: Final = "strata_signers"
+KEY_EVENT: Final = "KEY_EVENT"
+KEY_CODES: Final = ("invalid_signature", "key_expired", "key_revoked")
 EMPTY: Final = ("connections", "subscriptions", "packets_under_way", "slow_readers")
 
 
-class PromiseKept(Invariant):
-    """A packet that got OK is in the store at that instant, after every restart, and at the end."""
+class _ExceptLostKeys(ExceptLost):
+    """Knows, too, whose keys a relay cannot know any more, because its disk has lost a key event or a row about one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key_events: dict[bytes, str] = {}
+        """Authors by id of their key event."""
+
+    def _on_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
+        if made.content_type == KEY_EVENT:
+            self._key_events[made.packet_id] = made.author_id
+
+    def has_lost_key(self, relay: int, author_id: str = "") -> bool:
+        """Return whether a relay lost a key of this author, or any when it is empty."""
+        return any(
+            row.key.startswith(author_id.encode())
+            if row.table == SIGNERS
+            else self._key_events.get(row.key, "none").startswith(author_id)
+            for row in self._lost.get(relay, ())
+            if row.table == SIGNERS or row.key in self._key_events
+        )
+
+
+class PromiseKept(ExceptLost):
+    """A packet that got OK is stored at that instant, after every restart, and at the end, unless the disk lost it."""
 
     name = "promise-kept"
 
     def __init__(self) -> None:
+        super().__init__()
         self._promised: dict[int, dict[bytes, None]] = {}
 
     def _on_published(self, published: seen.Published, now: Instant) -> None:  # noqa: ARG002
+        if self.has_lost(published.relay, Row(PACKETS, published.packet_id)):
+            return
         if not published.is_stored:
             raise self.broken(f"relay {published.relay} said OK to {published.packet_id.hex()} and has not stored it")
         self._promised.setdefault(published.relay, {})[published.packet_id] = None
@@ -55,7 +86,7 @@ class PromiseKept(Invariant):
     def _on_stored(self, stored: seen.Stored, now: Instant) -> None:  # noqa: ARG002
         kept = {packet.packet_id for packet in stored.packets}
         for packet_id in self._promised.get(stored.relay, {}):
-            if packet_id not in kept:
+            if packet_id not in kept and not self.has_lost(stored.relay, Row(PACKETS, packet_id)):
                 raise self.broken(f"relay {stored.relay} has lost {packet_id.hex()}, to which it had said OK")
 
 
@@ -92,20 +123,36 @@ class OnlySigned(Invariant):
         raise self.broken(f"the client of reader {blamed.reader} found a {blamed.kind}: {blamed.detail}")
 
 
-class FairVerdict(Invariant):
-    """A packet that is as it must be is refused for a limit, for its expiry, or for a key that was replaced."""
+class FairVerdict(_ExceptLostKeys):
+    """A packet that is as it must be is refused for a limit, for its expiry, or for a key that was replaced.
+
+    A relay whose disk refuses says so, and only then. One whose disk has lost a key of an author cannot know it.
+    """
 
     name = "fair-verdict"
 
     def __init__(self) -> None:
+        super().__init__()
         self._expires: dict[bytes, int | None] = {}
+        self._authors: dict[bytes, str] = {}
+        self._refused_at: dict[int | str, Instant] = {}
 
-    def _on_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
+    def _on_disk_refused(self, refused: DiskRefused, now: Instant) -> None:
+        self._refused_at[refused.node] = now
+
+    def _on_made(self, made: seen.Made, now: Instant) -> None:
+        super()._on_made(made, now)
         self._expires[made.packet_id] = made.expires_at
+        self._authors[made.packet_id] = made.author_id
 
-    def _on_refused(self, refused: seen.Refused, now: Instant) -> None:  # noqa: ARG002
+    def _on_refused(self, refused: seen.Refused, now: Instant) -> None:
         expires_at = self._expires[refused.packet_id]
         if refused.detail == "expired" and expires_at is not None and refused.wall_s >= expires_at:
+            return
+        if refused.code in KEY_CODES and self.has_lost_key(refused.relay, self._authors[refused.packet_id]):
+            return
+        refused_at = self._refused_at.get(refused.relay)
+        if refused.detail == seen.NOT_STORED and refused_at is not None and now - refused_at <= REFUSED_LATE_US:
             return
         if refused.code in {"key_expired", "key_revoked"} and refused.rotated:
             return
@@ -114,7 +161,7 @@ class FairVerdict(Invariant):
         )
 
 
-class NoGap(Invariant):
+class NoGap(ExceptLost):
     """A reader that got the end of history has everything that was promised before it asked, and in the end all.
 
     In the end it has what the filter, applied to the store by brute force, gives, and nothing besides.
@@ -123,6 +170,7 @@ class NoGap(Invariant):
     name = "no-gap"
 
     def __init__(self) -> None:
+        super().__init__()
         self._made: dict[bytes, seen.Made] = {}
         self._oks: dict[int, list[bytes]] = {}
         self._stored: dict[int, tuple[PacketRow, ...]] = {}
@@ -142,7 +190,8 @@ class NoGap(Invariant):
             self._compare(caught_up)
             return
         for packet_id in self._oks.get(caught_up.relay, [])[: caught_up.promised]:
-            if packet_id not in caught_up.got and self._is_wanted(packet_id, caught_up):
+            is_lost = self.has_lost(caught_up.relay, Row(PACKETS, packet_id))
+            if packet_id not in caught_up.got and not is_lost and self._is_wanted(packet_id, caught_up):
                 raise self.broken(f"reader {caught_up.reader} got the end of history and lacks {packet_id.hex()}")
 
     def _compare(self, caught_up: seen.CaughtUp) -> None:
@@ -165,8 +214,10 @@ class NoGap(Invariant):
         )
 
 
-class NoRepeat(Invariant):
+class NoRepeat(ExceptLost):
     """A packet comes once per connection, and not again behind a cursor that it is behind (13.1, 13.2).
+
+    One that a disk lost may have been stored again, as a new one.
 
     What came live, without a cursor, while history was cut short may come again on the next connection.
     """
@@ -174,6 +225,7 @@ class NoRepeat(Invariant):
     name = "no-repeat"
 
     def __init__(self) -> None:
+        super().__init__()
         self._rows: dict[int, _Row] = {}
 
     def _on_asked(self, asked: seen.Asked, now: Instant) -> None:  # noqa: ARG002
@@ -191,7 +243,7 @@ class NoRepeat(Invariant):
         row = self._rows[event.reader]
         if event.packet_id in row.on_line:
             raise self.broken(f"reader {event.reader} got {event.packet_id.hex()} twice on one connection")
-        if event.packet_id in row.behind:
+        if event.packet_id in row.behind and not self.has_lost(event.relay, Row(PACKETS, event.packet_id)):
             raise self.broken(f"reader {event.reader} got {event.packet_id.hex()}, which its cursor is past")
         row.on_line.add(event.packet_id)
         if event.cursor is not None:
@@ -266,17 +318,22 @@ class _Order:
         self.newest = -1
 
 
-class _Upstreams(Invariant, ABC):
-    """Compares in the end what every relay has stored with what the relay that it reads has."""
+class _Upstreams(_ExceptLostKeys, ABC):
+    """Compares in the end what every relay has stored with what the relay that it reads has.
+
+    A relay that has lost a key takes its upstream for a forger, and is left out.
+    """
 
     def __init__(self, upstreams: Sequence[int | None]) -> None:
         """Know which relay reads which."""
+        super().__init__()
         self._upstreams = upstreams
         self._mortal: set[bytes] = set()
         """What may have expired before an upstream could send it."""
         self._stored: dict[int, dict[bytes, PacketRow]] = {}
 
-    def _on_made(self, made: seen.Made, now: Instant) -> None:  # noqa: ARG002
+    def _on_made(self, made: seen.Made, now: Instant) -> None:
+        super()._on_made(made, now)
         if made.expires_at is not None:
             self._mortal.add(made.packet_id)
 
@@ -286,7 +343,8 @@ class _Upstreams(Invariant, ABC):
         self._stored[stored.relay] = {packet.packet_id: packet for packet in stored.packets}
         if len(self._stored) == len(self._upstreams):
             for relay, upstream in enumerate(self._upstreams):
-                self._judge(relay, self._stored[upstream] if upstream is not None else {})
+                if not self.has_lost_key(relay):
+                    self._judge(relay, self._stored[upstream] if upstream is not None else {})
 
     @abstractmethod
     def _judge(self, relay: int, theirs: dict[bytes, PacketRow]) -> None:
@@ -308,6 +366,8 @@ class ReceivedAt(_Upstreams):
 
     def _judge(self, relay: int, theirs: dict[bytes, PacketRow]) -> None:
         for packet_id, packet in self._stored[relay].items():
+            if self.has_anybody_lost(Row(PACKETS, packet_id)):
+                continue  # it was received again, later
             times = {packet.order_at, *({theirs[packet_id].order_at} if packet_id in theirs else ())}
             sent = self._sent_times.get((relay, packet_id), set()) | {packet.received_at}
             if not sent <= times:
@@ -326,7 +386,8 @@ class Converged(_Upstreams):
     name = "converged"
 
     def _judge(self, relay: int, theirs: dict[bytes, PacketRow]) -> None:
-        missing = sorted(theirs.keys() - self._stored[relay].keys() - self._mortal)
+        lacking = theirs.keys() - self._stored[relay].keys() - self._mortal
+        missing = sorted(each for each in lacking if not self.has_lost(relay, Row(PACKETS, each)))
         if missing:
             raise self.broken(f"relay {relay} lacks {len(missing)} of its upstream, first {missing[0].hex()}")
 

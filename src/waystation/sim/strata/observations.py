@@ -1,11 +1,12 @@
 """Observations of a simulated Strata network: one named tuple per kind, and the only input of its invariants."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from waystation.core.packets import PacketRow
 from waystation.protocols.strata.messages import Filters
 
 __all__ = [
+    "NOT_STORED",
     "Asked",
     "Blamed",
     "CaughtUp",
@@ -28,6 +29,10 @@ class Made(NamedTuple):
     timestamp: int
     expires_at: int | None
     canonical: bytes
+
+
+NOT_STORED: Final = "not_stored"
+"""Detail of a refusal by a relay whose disk takes nothing."""
 
 
 class Published(NamedTuple):

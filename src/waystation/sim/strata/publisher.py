@@ -244,12 +244,16 @@ class _Outlet:
             if event.code == "rate_limited":
                 self._again(event.msg_id, "limited")
             else:
-                packet = self._waiting.pop(event.msg_id)
-                self._publisher.outcomes["refused"] += 1
+                packet = self._waiting[event.msg_id]
                 rotated = self._publisher.is_rotated(packet.author_id)
                 context.observe(
                     seen.Refused(self._relay, packet.packet_id, event.code, event.detail, rotated, context.wall_s)
                 )
+                if event.detail == seen.NOT_STORED:
+                    self._again(event.msg_id, seen.NOT_STORED)
+                else:
+                    del self._waiting[event.msg_id]
+                    self._publisher.outcomes["refused"] += 1
 
     def _on_end(self) -> None:
         """Come back later."""

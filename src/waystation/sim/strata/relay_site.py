@@ -59,8 +59,7 @@ class RelaySite(Site[StrataContext]):
 
     def show(self, *, final: bool) -> None:
         """Observe everything that is stored."""
-        assert self._store is not None
-        self._context.observe(seen.Stored(self.number, tuple(_rows(self._store.packets)), final))
+        self._context.observe(seen.Stored(self.number, tuple(_rows(self.store.packets)), final))
 
     def close(self) -> None:
         """Leave every upstream, and dial none any more."""
@@ -69,8 +68,7 @@ class RelaySite(Site[StrataContext]):
             port.stream.break_off()
 
     def _make_relay(self, entropy: random.Random, admits: Callable[[PublicKey], bool]) -> Relay:
-        context, store = self._context, self._store
-        assert store is not None
+        context, store = self._context, self.store
         self._relay = self._make(
             self._settings, self.key_pair, store, entropy, rate_limits=context.plan.rate_limits, admits=admits
         )

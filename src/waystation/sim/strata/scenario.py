@@ -38,6 +38,8 @@ EMPTY_US: Final = 150 * MICROSECONDS_PER_SECOND  # longer than any timer of a co
 class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
     """One network drawn from one generator."""
 
+    knows_losses = True
+
     def __init__(
         self,
         schedule: Schedule,
@@ -153,6 +155,9 @@ class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
             publisher.quiesce()
         for reader in self._readers:
             reader.come()
+
+    def _crash_site(self, index: int, down_us: int) -> None:
+        self._sites[index].crash(down_us)
 
     def _counting(self) -> Sequence[Publisher | Reader]:
         return [*self._publishers, *self._readers]

@@ -6,8 +6,9 @@ from tests.protocols.strata.build import ALICE, BOB, NOW, did, packet, photo, po
 from tests.protocols.strata.drive import Drive
 from waystation.core.effects import Commit, Send, Verify
 from waystation.core.facts import PacketJudged, PacketStored
+from waystation.protocols.strata.refusals import NOT_STORED
 from waystation.protocols.strata.relay.directory import StaticKey
-from waystation.protocols.strata.relay.intake import CHECKS_PER_VERIFY_MAX, CHECKS_UNDER_WAY_MAX
+from waystation.protocols.strata.relay.intake import CHECKS_PER_VERIFY_MAX, CHECKS_UNDER_WAY_MAX, Candidate, Verdict
 from waystation.protocols.strata.relay.policy import Policy
 
 PINNED = {"did:strata:revoked": [StaticKey(ALICE.public, revoked_at=NOW - 400)]}
@@ -218,6 +219,24 @@ def test_key_windows_go_by_the_credible_receive_time():
 
     assert fresh.get("duplicate") is True
     assert drive.publish(drive.connect(), signed(unsigned(author_id="did:strata:revoked")))["code"] == "key_revoked"
+
+
+def test_earlier_witness_has_its_verdict_after_its_commit():
+    """A replica that only lowers a receipt time waits for the disk, too: one that refuses gets it offered again."""
+    drive = Drive()
+    drive.publish(drive.connect(), post())
+    drive.hold_commits = True
+    verdicts = []
+    intake, witness = drive.relay._intake, Candidate(post().body, verdicts.append, drive.now, 1_000, witness=NOW - 100)
+    at_once = intake.offer(witness, drive.wall_s)
+    drive.settle()
+    (refused,) = drive.commits
+    drive.relay.not_committed(refused.ticket, drive.now)
+    drive.commits.clear()
+
+    assert at_once is None
+    assert verdicts == [Verdict(NOT_STORED)]
+    assert drive.rows()[0].received_at == NOW
 
 
 def test_sequence_numbers_rise_with_the_order_of_acceptance():

@@ -85,6 +85,7 @@ class ResponseCache:
         entry = self._acked.get(key)
         if entry is None and self._carried:
             entry = self._carried.get(key)
+        # Spec 4: an entry answers for 300 s, unless the operator says otherwise.
         return entry if entry is not None and entry.expires_at > now else None
 
     def keep_acked(self, recipient: bytes, preimage: bytes, response: bytes, now: Instant) -> bool:
@@ -94,6 +95,7 @@ class ResponseCache:
         is_large = len(response) > self._limits.now.cached_response_bytes
         if is_large or ((key in self._acked or self._carried) and self._stands(key, now)):
             return False
+        # Spec 3.6: the response enters the cache under (recipient, preimage).
         self._acked[key] = CacheEntry(key, response, Instant(now + self._ttl), None)
         self._count(response)
         return True

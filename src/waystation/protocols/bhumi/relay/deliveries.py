@@ -73,6 +73,7 @@ class Deliveries:
         entry = self._cache.find(recipient, preimage, now)
         if entry is not None:
             slot.lease = entry
+            # Spec 3.7: a cached response answers a repeated SEND with status 0.
             self._answer_at_once(slot, recipient, Outcome.CACHED, Status.OK, entry.response, now)
             return
         # BHUMI-A4: the same preimage while its exchange is under way joins that exchange.
@@ -103,6 +104,7 @@ class Deliveries:
         """Let a SEND with the preimage of an exchange under way wait for its outcome. BHUMI-A4."""
         # Closed connections make room for others that wait.
         exchange.slots = [waiting for waiting in exchange.slots if waiting.session.state is not State.CLOSED]
+        # Spec 3.5: at most four join; a further one gets 2.
         if len(exchange.slots) > self._limits.now.joiners:
             self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
             self._answer_at_once(slot, exchange.recipient, Outcome.BAD_CAPABILITY, Status.BAD_PREIMAGE, b"", now)
@@ -159,12 +161,14 @@ class Deliveries:
 
     def _time_out(self, exchange: Exchange, now: Instant) -> None:
         """Give the senders 3; the answer may still come and be kept as long as the cache keeps any (BHUMI-19)."""
+        # Spec 3.6: an ACK after the timeout still counts, until the cache's time is over.
         until = after_ms(now, self._settings.response_ttl_ms)
         self._make_late(exchange, until, now)
         binding = self._bindings.get(exchange.recipient)
         if binding is not None and binding.waiting_since is not None:
             # The recipient does not read: its buffer may still hold this delivery, which counts against its queue.
             binding.unread_timeouts += 1
+        # Spec 2: status 3, no ACK in time.
         self._end(exchange, wire.encode_send_result(Status.TIMEOUT, b""), Outcome.TIMEOUT, 0, now)
 
     def _end(self, exchange: Exchange, frame: bytes, outcome: Outcome, reply_bytes: int, now: Instant) -> None:
@@ -175,6 +179,7 @@ class Deliveries:
         latency_us, tries = now - exchange.accepted_at, len(exchange.slots)
         head = (PROTOCOL, exchange.attempt, exchange.recipient, outcome, latency_us)
         self._outbox.append(make_finished((*head, exchange.payload_bytes + reply_bytes, tries)))
+        # Spec 3.5: every SEND that has joined gets the same result.
         for slot in exchange.slots:
             self._settle(slot, frame, now)
 
@@ -220,6 +225,7 @@ class Deliveries:
 
         What nobody has taken from the outbox cannot have left; its own receipt is still to come.
         """
+        # Spec 3.7: a cached answer leaves the cache once its bytes have left our process.
         for turn, entry in session.leases:
             # A lease of this turn is still in the outbox and cannot have left.
             if turn < self.turn:
@@ -271,4 +277,5 @@ class Deliveries:
     def _give_up(self, exchange: Exchange, now: Instant) -> None:
         # BHUMI-22: an ACK on the recipient's next connection still fills the cache, until the ACK timeout.
         self._make_late(exchange, exchange.deadline, now)
+        # Spec 2: status 4, the recipient disconnected during delivery.
         self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)

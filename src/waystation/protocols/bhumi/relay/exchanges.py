@@ -91,10 +91,12 @@ class ExchangeTable:
 
     def find_in_flight(self, recipient: bytes, preimage: bytes) -> Exchange | None:
         """Return the pending exchange of this preimage, for another SEND to join."""
+        # Spec 3.5: the same preimage for the same recipient.
         return self._by_preimage.get((recipient, preimage))
 
     def take_pending(self, recipient: bytes, message_id: int) -> Exchange | None:
         """Return and forget the pending exchange of this number, or None."""
+        # Spec 3.6: an ACK counts on a connection of the id52 that got the DELIVER.
         exchange = self._pending.pop((recipient, message_id), None)
         if exchange is not None:
             del self._by_preimage[recipient, exchange.preimage]
@@ -136,6 +138,7 @@ class ExchangeTable:
 
     def first_overdue(self, now: Instant) -> Exchange | None:
         """Return a pending exchange whose deadline has come, or None."""
+        # Spec 4: one timeout for all, so the first that came is the first that is overdue.
         exchange = next(iter(self._pending.values()), None)
         return exchange if exchange is not None and exchange.deadline <= now else None
 

@@ -112,9 +112,11 @@ class PresenceTable:
         """Keep a presence whose ``standing`` is NEW and whose signature is right."""
         identity, relay = tagged[_IDENTITY], tagged[_RELAY]
         self._put(identity, tuple(other for other in self._live(identity, now_s) if other[_RELAY] != relay))
+        # Spec 5: at most 8 relays per id52.
         if len(self._by_device.get(identity, ())) >= RELAYS_PER_DEVICE_MAX:
             oldest = min(self._by_device[identity], key=_issued)
             self._put(identity, tuple(other for other in self._by_device[identity] if other is not oldest))
+        # Spec 5: 100,000 presences.
         for _ in range(surplus(self._count + 1, self._limits.now.presences)):
             self._drop_soonest()
         self._put(identity, (*self._by_device.get(identity, ()), tagged))
@@ -122,6 +124,7 @@ class PresenceTable:
 
     def find(self, identity: bytes, now_s: int) -> list[bytes]:
         """Return the presences of a device that have not ended, the newest first, without their tags."""
+        # Spec 5: a hop changes no byte; WHERE_RESULT has the records as their owner signed them.
         live = self._live(identity, now_s)
         return [tagged[1:] for tagged in sorted(live, key=_issued, reverse=True)]
 
@@ -131,6 +134,7 @@ class PresenceTable:
 
     def sample(self, rng: random.Random, count: int, now_s: int) -> list[bytes]:
         """Return at most so many presences that have not ended, of as many devices, drawn at random."""
+        # Spec 5: GOSSIP without records asks for a sample.
         devices = list(self._by_device)
         drawn = devices if len(devices) <= count else rng.sample(devices, count)
         newest = (max(live, key=_issued) for identity in drawn if (live := self._live(identity, now_s)))

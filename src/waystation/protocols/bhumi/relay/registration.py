@@ -71,6 +71,7 @@ class Registration:
             session.negotiated = Negotiated(accepted)
         session.negotiated.features = accepted
         session.with_preimage = session.always_preimage or Feature.DELIVER_WITH_PREIMAGE in accepted
+        # Spec 5: the answer leaves before everything else but HELLO.
         self._connections.reply(session, wire.encode(Options(accepted)))
         # BHUMI-BINDING: the challenge leaves right after the answer to OPTIONS.
         challenge = self._binding.challenge(session) if self._binding is not None else None
@@ -104,6 +105,7 @@ class Registration:
     def on_bind(self, session: Session, payload: bytes, now: Instant) -> None:
         """Take the proof of an identity; whoever proves wrongly is not who they say."""
         assert self._binding is not None
+        # Spec 5: signed over `bhumi-bind/1`, the relay's key, its nonce and the id52.
         if not self._binding.proves(session, payload):
             self._connections.close(session, Refusal.BAD_BINDING, now)
             return
@@ -118,6 +120,7 @@ class Registration:
 
     def on_update_commits(self, session: Session, payload: bytes, now: Instant) -> None:
         """Add commits up to the limit. BHUMI-M and BHUMI-C4."""
+        # Spec 2: UPDATE_COMMITS adds to the set and has no answer.
         added = wire.decode_update_commits(payload).commits
         if not self._has_commits(session):
             self._connections.note_refused(session, Refusal.COMMITS_WITHOUT_IDENTITY)
@@ -169,6 +172,7 @@ class Registration:
         session.move(FrameType.I_AM)
         # BHUMI-C5: numbers outlive the connection they were sent on.
         session.sent = self._deliveries.exchanges.sent_to(message.identity)
+        # Spec 3.2: I_AM with the same id52 replaces its commits.
         session.commits = commits
         self._connections.bindings[message.identity] = session
         kept_count = self._keep_carried(session, message, now)
@@ -183,6 +187,7 @@ class Registration:
     def _keep_carried(self, session: Session, message: IAm, now: Instant) -> int:
         """Fill the cache from I_AM; the exchange of each kept response is done, so its commit goes (BHUMI-C3)."""
         cache = self._deliveries.cache
+        # Spec 3.8: I_AM may carry responses that an earlier connection could not deliver.
         uploaded = cache.keep_uploaded(message.identity, message.responses, self._response_bytes_max, now)
         # BHUMI-C3: a carried answer ends its exchange, so its commit must not permit another.
         session.commits.difference_update(sha256(preimage) for preimage in uploaded.done)

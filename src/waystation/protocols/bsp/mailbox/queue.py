@@ -95,6 +95,7 @@ class CommandQueue:
         if limits is not self._counted:
             self._counted = limits
             self._bucket.change(limits.commands_per_second, limits.commands_burst)
+        # Spec 6: each whole 512 bytes of a body count for one more command.
         return min(self._commands[0][1], limits.commands_burst)
 
     @property

@@ -117,6 +117,7 @@ class Intake:
             tenant: The lease of the actor's key, if any.
         """
         packet, actor, _, source, _ = arrival
+        # Spec 4.3: a 102 needs neither a lease nor a time that is newer.
         if packet.command is Command.RELAY:
             return None
         return self._stale_of_visitor(packet, actor) if tenant is None else _stale_of_tenant(packet, tenant, source)
@@ -187,6 +188,7 @@ class Intake:
             source.prefix.doubted_count -= 1
             self.doubted_count -= 1
         if not holds:
+            # Spec 7: bad signatures are counted by network.
             source.note_forged()
             source.prefix.failures.take(now)
 

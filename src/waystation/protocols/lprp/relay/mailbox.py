@@ -127,6 +127,7 @@ class Mailbox:
 
     def mark_unsent(self) -> None:
         """Mark the packets under way as never sent: their tenant has moved (LPRP-MOVED)."""
+        # Spec 5: within c1 nothing is repeated to the same address; this is another one.
         for queued in self.window():
             queued.sent_at = None
 

@@ -94,6 +94,7 @@ class Prefix:
         limits = self._current()
         bucket = self._refusals.get(command)
         if bucket is None:
+            # Spec 7: 10 each of 401, 402 and 404 per second and network.
             rate = limits.refusals_per_second
             bucket = self._refusals[command] = TokenBucket(rate, rate, self.made_at)
         return bucket.take(now)
@@ -103,6 +104,7 @@ class Prefix:
         """Bad signatures that are tolerated; without a token only trusted sources get a check."""
         limits = self._current()
         if self._failures is None:
+            # Spec 7: 256 bad ones of a network at once, 100 a second.
             rate, burst = limits.bad_signatures_per_second, limits.bad_signatures_burst
             self._failures = TokenBucket(rate, burst, self.made_at)
         return self._failures
@@ -112,6 +114,7 @@ class Prefix:
         """Signature checks of any kind."""
         limits = self._current()
         if self._checks is None:
+            # Spec 7: 4,000 a second and network.
             rate = limits.checks_per_second
             self._checks = TokenBucket(rate, rate, self.made_at)
         return self._checks

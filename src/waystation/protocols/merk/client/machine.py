@@ -247,6 +247,7 @@ class MerkClient(AsksNothing):
     def ask_servers(self, now: Instant) -> None:  # noqa: ARG002
         """Ask for the servers that the relay knows; ``ServersListed`` answers, or nothing does."""
         if self.is_ready:
+            # Spec 4: REQUEST_SERVERS is answered to everybody who is known.
             self._servers_asked = True
             self._say(messages.RequestServers())
 
@@ -265,6 +266,7 @@ class MerkClient(AsksNothing):
     def advertise(self, now: Instant, wall_ms: int) -> None:  # noqa: ARG002
         """Publish our agreement key in the key directory, if there is one; ``wall_ms`` is Unix milliseconds."""
         if self.is_ready and Feature.KEY_DIRECTORY in self.features:
+            # Spec 7: KEY_ADVERT binds our agreement key to our signing key as of now.
             self._say(wire.make_advert(self._keys.signing, self._keys.agreement_public, wall_ms))
 
     # Handshake
@@ -285,6 +287,7 @@ class MerkClient(AsksNothing):
         if len(challenge) != messages.CHALLENGE_BYTES or challenge[0] in HOSTILE_FIRST_BYTES:
             raise MalformedError(Refusal.HOSTILE_CHALLENGE, "signing it could mean more than an answer")
         signing = self._keys.signing
+        # Spec 2: the answer signs the challenge with the client's key.
         signature = sign(signing, challenge)
         answer = wire.encode_frame(MessageType.HANDSHAKE, challenge, sender=signing.public, signature=signature)
         self._send(answer)
@@ -300,6 +303,7 @@ class MerkClient(AsksNothing):
             return
         self._state = _State.AWAITING_HELLO
         self._due = after_ms(now, HELLO_ANSWER_MS)
+        # Spec 7: none is sent before the confirmation; from then on the original ignores it.
         self._say(messages.Hello(_FEATURES, Role.CLIENT, self._keys.signing.public, self._nonce, ""))
 
     def _on_hello(self, hello: messages.Hello) -> None:
@@ -320,6 +324,7 @@ class MerkClient(AsksNothing):
         if not verify(hello.key, signed, auth.signature):
             raise MalformedError(Refusal.BAD_PEER_AUTH, "the relay does not hold the key that it names")
         self.authenticated = True
+        # Spec 7: features are added up; without one its frames are not sent.
         self.features = Feature(hello.features)
         self._become_ready()
 

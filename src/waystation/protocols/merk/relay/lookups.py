@@ -134,6 +134,7 @@ class Lookups:
             return None
         if owner is not None and owner.searches >= limits.lookups_per_client:
             return None
+        # Spec 5: frames for the target wait until this ends.
         lookup = self._lookups[target] = Lookup(target, owner, now)
         if owner is not None:
             owner.searches += 1
@@ -177,6 +178,7 @@ class Lookups:
             return None
         lookup.found_count += 1
         lookup.open.pop(node, None)
+        # Spec 5: the first node that has the client ends the search.
         if is_strong:
             return self._end_found(lookup, node, now)
         # A doubtful answer waits: a better node may still answer.
@@ -188,12 +190,14 @@ class Lookups:
         lookup = self._lookups.get(target)
         if lookup is None or node not in lookup.open:
             return None
+        # Spec 5: "no" needs the word of all.
         del lookup.open[node]
         return self._settle(lookup, now)
 
     def expired(self, now: Instant) -> list[Lookup]:
         """End and return the searches whose time is up; one with a doubtful answer ends well."""
         over = []
+        # Spec 5: "no" needs the word of all, or 5 s.
         for lookup in self._lookups.values():
             # Searches are in the order of their end.
             if lookup.ends_at > now:
@@ -277,6 +281,7 @@ class Lookups:
     def _end_found(self, lookup: Lookup, node: Session, now: Instant) -> Lookup:
         lookup.node = node
         self._end(lookup)
+        # Spec 5: a known location counts for 60 s.
         self._remember(lookup.target, Location(node, after_ms(now, FOUND_MS)))
         return lookup
 

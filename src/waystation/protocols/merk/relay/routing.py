@@ -109,6 +109,7 @@ class Routing:
             now: Monotonic time.
             may_ask: False when no new work is taken.
         """
+        # Spec 5: local connections first, then a known location, then a question to every node.
         recipient = self.clients.get(target)
         if recipient is not None:
             self.delivery.deliver(recipient, session, target, frame, now)
@@ -159,6 +160,7 @@ class Routing:
         # A ban holds for senders behind other nodes, too.
         if target is None or not self.admits(PublicKey(wire.read_head(frame)[1])):
             return
+        # Spec 5: a frame that came from a node ends at that node.
         recipient = self.clients.get(target)
         place = self.lookups.place(target, now)
         if recipient is not None:
@@ -179,6 +181,7 @@ class Routing:
 
     def delivered(self, node: Session, target: bytes, frame_hash: bytes, now: Instant) -> None:
         """Take a peer's word that a frame has arrived."""
+        # Spec 5: to a peer FORWARD, answered by DELIVERY.
         flight = self.forwards.answered(node, target, frame_hash)
         if flight is not None and flight[1] is not None:
             self.delivery.finish(sending_of(flight, frame_hash), DeliveryCode.DELIVERED, now)
@@ -211,6 +214,7 @@ class Routing:
         if recipient is not None:
             self.delivery.deliver(recipient, sending.session, target, sending.frame, now)
             return
+        # Spec 5: then a known location, which counts for 60 s.
         place = self.lookups.place(target, now)
         if isinstance(place, Location):
             self._forward(place.node, sending, now)
@@ -234,6 +238,7 @@ class Routing:
         if len(sending.frame) > node.frame_bytes_max:
             self.delivery.finish(sending, DeliveryCode.TOO_LARGE, now)
             return
+        # Spec 5: to an original the bare frame.
         done = self.forwards.send(node, sending, now)
         if done is False:
             self.delivery.finish(sending, DeliveryCode.QUEUE_FULL, now)
@@ -245,6 +250,7 @@ class Routing:
     def _begin(self, target: bytes, owner: Session | None, nodes: Iterable[Session], now: Instant) -> Lookup | None:
         lookup = self.lookups.begin(target, owner, nodes, now)
         if lookup is not None:
+            # Spec 5: one QUERY_CLIENT to every node.
             question = wire.encode_info_frame(QueryClient(target), self._node_key)
             for node in lookup.open:
                 self.outbox.reply(node, question)
@@ -284,11 +290,13 @@ class Routing:
         return True
 
     def _answer(self, node: Session, target: bytes, *, is_here: bool) -> None:
+        # Spec 4: `server` is the key of the node that has the client.
         answer = ClientFound(target, self._node_key) if is_here else ClientAbsent(target)
         self.outbox.reply(node, wire.encode_info_frame(answer, self._node_key))
 
     def found(self, node: Session, answer: ClientFound, now: Instant) -> None:
         """A node says that it has a client."""
+        # Spec 4: taken from the node that was asked, on the connection it was asked on.
         if not self.lookups.was_asked(node, answer.key, now):
             self._strike(node, Refusal.UNASKED_ANSWER, now)
             return
@@ -301,6 +309,7 @@ class Routing:
 
     def absent(self, node: Session, answer: ClientAbsent, now: Instant) -> None:
         """A node says that it has not got a client."""
+        # Spec 4: the same holds for a no.
         if not self.lookups.was_asked(node, answer.key, now):
             self._strike(node, Refusal.UNASKED_ANSWER, now)
             return
@@ -351,6 +360,7 @@ class Routing:
         if key is None or self.clients.get(key) is not session:
             return
         del self.clients[key]
+        # Spec 7: GONE tells who has asked to forget where the client is.
         gone = wire.encode_info_frame(Gone(key), self._node_key)
         for node in session.asked_by:
             self.outbox.reply(node, gone)

@@ -343,7 +343,10 @@ class Intake:
                 self._changes.append(LowerWitness(packet.packet_id, received_at))
             self._accepted.append((candidate, pending))  # answered together with the first
             return None
-        verdict = self._repeated(candidate, packet, mark, wall_s) or self._throttled(candidate, packet)
+        stored = self._packets.packet(packet.packet_id)
+        if stored is not None:
+            return self._again(candidate, stored, wall_s)
+        verdict = self._repeated(packet, mark) or self._throttled(candidate, packet)
         return verdict or self._accept(candidate, packet, mark, received_at, wall_s)
 
     def _throttled(self, candidate: Candidate, packet: Packet) -> Verdict | None:
@@ -364,12 +367,11 @@ class Intake:
         first = self._pending_marks.get(mark)
         return Verdict(duplicate=True, duplicate_of=first) if first is not None else None
 
-    def _repeated(self, candidate: Candidate, packet: Packet, mark: bytes, wall_s: int) -> Verdict | None:
-        """Return the verdict on a packet, or on an attestation, that is stored."""
+    def _repeated(self, packet: Packet, mark: bytes) -> Verdict | None:
+        """Return the verdict on a packet that was dropped, or on an attestation that is stored."""
         # Spec 7: an id is remembered after its packet was dropped; to publish it again is always safe (D19, D24).
         if self._packets.known(packet.packet_id):
-            stored = self._packets.packet(packet.packet_id)
-            return self._again(candidate, stored, wall_s) if stored is not None else Verdict(duplicate=True)
+            return Verdict(duplicate=True)
         first = self._packets.marked(mark) if mark else None
         return Verdict(duplicate=True, duplicate_of=first) if first is not None else None
 
@@ -438,12 +440,15 @@ class Intake:
         earliest = max(packet.timestamp - WITNESS_EARLIER_S, wall_s - self._settings.max_backfill_s)
         return witness if witness >= earliest else wall_s
 
-    def _again(self, candidate: Candidate, stored: PacketRow, wall_s: int) -> Verdict:
-        """Return the verdict on a stored packet; a replica seen earlier elsewhere lowers its receipt time."""
+    def _again(self, candidate: Candidate, stored: PacketRow, wall_s: int) -> Verdict | None:
+        """Return the verdict on a stored packet; a replica seen earlier elsewhere lowers its receipt time first."""
         received_at = self._received_at(candidate, wall_s)
         # Spec 15: the earliest credible witness is served, the place in history stays (D28).
         if candidate.witness is not None and received_at < stored.received_at:
             self._changes.append(LowerWitness(stored.packet_id, received_at))
+            # The upstream's cursor must not pass a time that the store may refuse (STRATA-REFUSED).
+            self._accepted.append((candidate, Verdict(duplicate=True)))
+            return None
         return Verdict(duplicate=True)
 
     def new_ticket(self) -> int:

@@ -113,6 +113,7 @@ class Limits:
 
     def charge_bytes(self, payers: Sequence[Scope], now: Instant, count: int) -> None:
         """Spend ``count`` bytes of every payer for something that was already done, or as many as it has left."""
+        # Spec 14: what has been sent already is charged as far as there is something left.
         for payer in payers if self._enabled else ():
             bucket = self._bucket(payer, Kind.BYTES, now)
             bucket.refill(now)

@@ -34,6 +34,7 @@ class Membership:
 
     def admits(self, did: str) -> bool:
         """Return whether an identity that has proved itself may use the relay."""
+        # Spec 4: a DID that is a key certifies itself.
         key = key_of_did(did)
         return self._admits(key) if key is not None else self._access.admits_did(did)
 

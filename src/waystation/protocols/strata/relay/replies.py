@@ -35,8 +35,10 @@ def verdict_answer(candidate: Candidate, verdict: Verdict) -> bytes:
     packet = candidate.packet
     if verdict.refusal is not None:
         packet_id = packet.packet_id if packet is not None else None
+        # Spec 11: ERROR names the packet and echoes client_msg_id.
         return encode_error(verdict.refusal, client_msg_id=candidate.client_msg_id, packet_id=packet_id)
     assert packet is not None
+    # Spec 10: OK names the packet, and an earlier one that it repeats.
     return encode_ok(
         packet.packet_id,
         candidate.client_msg_id,

@@ -103,6 +103,7 @@ class Relaying:
 
     def drop(self, tenant: Tenant) -> None:
         """Give up the mail of a tenant whose lease is over and forgotten."""
+        # Spec 5: the queue is kept for 2^25 ms after a lease, and no longer.
         for queued in tenant.mailbox:
             self._end(queued)
             self._note(DeliveryFinished("lprp", queued.attempt, tenant.key, Outcome.GONE, None, 0, 1))
