@@ -38,7 +38,9 @@ static int copy_of(const struct file *file, int flags)
     return open(path, O_WRONLY | O_CLOEXEC | flags, 0600);
 }
 
-/* Copy bytes, and cut the copy to the length of the file. The descriptor may be for writing only, so open it anew.
+/* Copy bytes, and cut the copy to the length of the file. A descriptor that is for writing only is opened anew. Any other
+   is read as it is: to close a second one would drop the locks that SQLite holds on the file, and whoever closes it then
+   elsewhere believes to be the last and removes its log.
    Return 0 when the process has no descriptor left for that: what was not copied is then copied with the next sync. */
 static int copy(int fd, const struct file *file, int flags, int64_t from, int64_t to)
 {
@@ -49,11 +51,12 @@ static int copy(int fd, const struct file *file, int flags, int64_t from, int64_
     char link[64];
     struct stat now;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    int source = open(link, O_RDONLY | O_CLOEXEC), target = copy_of(file, flags);
+    int is_readable = (fcntl(fd, F_GETFL) & O_ACCMODE) != O_WRONLY;
+    int source = is_readable ? fd : open(link, O_RDONLY | O_CLOEXEC), target = copy_of(file, flags);
     if (source < 0 || target < 0) {
         if (errno != EMFILE)
             abort(); /* a law that cannot be tried must not seem to hold */
-        if (source >= 0)
+        if (source >= 0 && !is_readable)
             close(source);
         return 0;
     }
@@ -69,7 +72,8 @@ static int copy(int fd, const struct file *file, int flags, int64_t from, int64_
     }
     if (ftruncate(target, now.st_size) != 0)
         abort();
-    close(source);
+    if (!is_readable)
+        close(source);
     close(target);
     return 1;
 }
