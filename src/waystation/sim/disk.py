@@ -196,7 +196,7 @@ class FaultyStore:
 
 
 class Promises:
-    """What a node was told is committed: its next life must find it, except for what the disk is known to have lost."""
+    """What was reported to a node as committed: its next life must find it, except for what the disk is known to have lost."""
 
     def __init__(self) -> None:
         self._values: dict[Row, tuple[bytes | None, ...]] = {}

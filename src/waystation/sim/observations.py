@@ -36,7 +36,7 @@ class DiskLost(NamedTuple):
 
 
 class DiskRefused(NamedTuple):
-    """The disk of a node did not take a group of changes, and the node was told."""
+    """The disk of a node did not take a group of changes, and the node knows it."""
 
     node: int | str
 
