@@ -29,6 +29,8 @@ class DiskLost(NamedTuple):
 
     node: int | str
     lost: frozenset[Row]
+    values: tuple[bytes, ...] = ()
+    """What ever stood in them, and in other tables under their keys."""
 
     def __str__(self) -> str:
         """Return a line for the trace."""
