@@ -135,12 +135,7 @@ class LprpRelay:
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
         self._wall_offset_us = wall_us - now
-        for tenant in self._ledger.take_doubtful():
-            # LPRP-DAMAGED: its lease begins anew, and nothing from before the start is accepted for it.
-            wall_ms = self._wall_ms(now)
-            self._tenants.grant(tenant.key, wall_ms)
-            tenant.last_ts = tenant.state_ts = wall_ms
-            self._ledger.note_tenant(tenant)
+        self._ledger.begin_damaged(self._tenants, self._wall_ms(now))
 
     # Inputs
 
