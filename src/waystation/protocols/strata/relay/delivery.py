@@ -187,7 +187,7 @@ class Delivery:
     def _on_fault(self, session: Session, subscription: Subscription, fault: StoreFault, wall_s: int) -> None:
         """Keep a reader whose page could not be read (STRATA-UNREAD)."""
         self._readers[session] = None
-        # A range that is damaged is not read better later: its reader goes on behind it, and is told.
+        # A range that is damaged is not read better later: its reader goes on behind it, and learns so.
         if fault.kind is not StoreFaultKind.DAMAGED or not subscription.skip_history():
             self._rest_until_s = wall_s + REST_S
 
