@@ -73,7 +73,7 @@ OWNED_MODULES = {
 """Libraries that only some rooms may know."""
 
 EXCEPTIONS = {
-    ("waystation.sim.world", "waystation.store.memory"): "the store of simulated nodes and devices; memory has no I/O",
+    ("waystation.sim.disk", "waystation.store.memory"): "the store of simulated nodes and devices; memory has no I/O",
     (
         "waystation.sdk.bsp.home",
         "waystation.store.sqlite",
@@ -394,7 +394,7 @@ def test_sim_import_of_the_store_stays_narrow():
     """The simulator's exception covers the memory store and no other."""
     source = "from waystation.store.sqlite import SqliteStore\nfrom waystation.store import sqlite\n"
 
-    assert len(breaches("waystation.sim.world", source)) == 2
+    assert len(breaches("waystation.sim.disk", source)) == 2
 
 
 PLANTED = {

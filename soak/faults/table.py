@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["ROWS", "Cell", "Row", "render"]
+__all__ = ["OTHERS", "PROTOCOLS", "ROWS", "Cell", "Row", "render"]
 
 PROTOCOLS: Final = ("bhumi", "bsp", "lprp", "merk", "strata")
 
@@ -59,6 +59,36 @@ ROWS: Final[Mapping[str, Row]] = {
 }
 """By the fault's name in ``soak.faults.kinds``."""
 
+OTHERS: Final = (
+    (
+        "everything between clients and node is dropped",
+        "both sides know it within 30 s, and all five are back within 10 s of the end",
+        "tests/soak/test_silence.py",
+    ),
+    ("2,000 clients come back at once", "all are served within 10 s of two free cores", "tests/soak/test_herd.py"),
+    (
+        "`store.sqlite`, its log `-wal` or `node.key` is missing at the start",
+        "the node does not start (exit 5) and says what to do; put back, everything acknowledged is there",
+        "tests/server/whole/test_home_mark.py",
+    ),
+    (
+        "bytes of a row of the store have changed",
+        "that row is left out and counted; readers go on and blame nobody",
+        "tests/server/whole/test_damaged_rows.py",
+    ),
+    (
+        "file descriptors run out",
+        "new connections wait, those that stand go on, one line a minute in the log",
+        "tests/server/whole/test_shortages.py",
+    ),
+    (
+        "the home is lost, and a backup of the busy node is restored",
+        "everything acknowledged before the backup is there",
+        "tests/server/whole/test_backup_under_load.py",
+    ),
+)
+"""Fault, what happens, and the test that tries it: what has no cell for each protocol."""
+
 _HEAD: Final = """\
 What happens to messages that are sent while something is wrong, with clients of all five protocols at one node. In
 every cell nothing that was acknowledged is lost, nothing that is called not sent arrives, nothing arrives twice, the
@@ -77,4 +107,6 @@ def render() -> str:
     """Return the table for docs/operating.md."""
     lines = [f"| fault | {' | '.join(PROTOCOLS)} |", "|---" * (len(PROTOCOLS) + 1) + "|"]
     lines += [f"| {row.what} | {' | '.join(row.cells[name].value for name in PROTOCOLS)} |" for row in ROWS.values()]
-    return _HEAD + "\n".join(lines) + "\n" + _TAIL
+    others = ["| fault | what happens | tried by |", "|---|---|---|"]
+    others += [f"| {what} | {happens} | `{test}` |" for what, happens, test in OTHERS]
+    return _HEAD + "\n".join(lines) + "\n" + _TAIL + "\n" + "\n".join(others) + "\n"

@@ -1,4 +1,4 @@
-"""Laws of store.checksums; what they find is in test_rot_packets and test_rot_records."""
+"""Laws of store.checksums; what they find is in test_sqlite_packets_rot and test_sqlite_records."""
 
 import pytest
 

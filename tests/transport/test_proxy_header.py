@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.transport.proxy_header import HEADER_BYTES_MAX, ProxyHeaderError, missing, source_of
+from waystation.transport.proxy_header import (
+    HEADER_BYTES_MAX,
+    PEEKED_BYTES,
+    ProxyHeaderError,
+    is_header,
+    missing,
+    source_of,
+)
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 V4, V6 = "203.0.113.7", "2001:db8::7"
@@ -140,3 +147,18 @@ def test_any_bytes_are_a_header_or_refused(stream):
     except ProxyHeaderError:
         return
     assert not source or ipaddress.ip_address(source)
+
+
+@pytest.mark.parametrize("first", [SIGNATURE, b"PROXY TCP4 ", b"PROXY "])
+def test_first_bytes_of_a_header_are_recognised(first):
+    """Both versions, and with whatever follows."""
+    assert is_header(first[:PEEKED_BYTES])
+    assert is_header(first + REST)
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"PROXY", b"proxy ", SIGNATURE[:-1], b"GET / HTTP/1", REST, b"\x00\x02\x00\x00\x00\x62"]
+)
+def test_first_bytes_of_anything_else_are_no_header(first):
+    """Not a beginning of one, nor what TLS, HTTP and our protocols begin with."""
+    assert not is_header(first)

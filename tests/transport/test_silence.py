@@ -198,3 +198,40 @@ def test_streams_that_are_closing_are_forgotten():
         return [stream.aborted for stream in many]
 
     assert not any(asyncio.run(story()))
+
+
+class Flood(Ends):
+    """Writes to whoever is accepted until the kernels take no more."""
+
+    def received(self, pipe, data):
+        pass
+
+    def congested(self, pipe):
+        pass
+
+    def drained(self, pipe):
+        pipe.write([bytes(1_000_000)])
+
+
+def test_peer_that_reads_nothing_is_not_silent():
+    """NODE-SILENCE: its kernel acknowledges that there is no room, so it stays for as long as it likes."""
+
+    async def story():
+        ends = Flood()
+        listener = Listener(ends, lambda _: True, lambda _: None, None, silence=lambda: SHORT)
+        await listener.open("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", listener.port)):
+            await ends.until(1)
+            pipe = ends.pipes[0]
+            while not pipe.waits:
+                pipe.write([bytes(1_000_000)])
+                await asyncio.sleep(0)
+            beside = Stream(*[tcp_info()] * 30)  # three times the limit, counted in looks
+            await looked_at(beside)
+            beside.closed = True
+            stays = bool(ends.pipes) and pipe.unsent_bytes > 0
+        listener.close()
+        await ends.until(0)
+        return stays
+
+    assert asyncio.run(story())

@@ -4,7 +4,7 @@ The node adds a connection, the recorder adds the identity that it proves and re
 journalled. A watcher gets each connection when it begins and when it ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from waystation.core.instant import Instant
@@ -63,7 +63,11 @@ class Connections:
     def __init__(self) -> None:
         """Start with none; set ``watcher`` to be given each of them."""
         self._open: dict[int, Connection] = {}
+        self._newest: dict[tuple[str, bytes], Connection] = {}
+        """By protocol and identity; all of them are open."""
         self.watcher: Watcher | None = None
+        self.on_identified: Callable[[Connection, Connection | None], None] | None = None
+        """Called with a connection that has proved its identity, and an older one of the same identity that is open."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -80,12 +84,20 @@ class Connections:
     def identify(self, peer: int, identity: bytes) -> None:
         """A connection proved who it is; one that is not open is left alone."""
         connection = self._open.get(peer)
-        if connection is not None:
-            connection.identity = identity
+        if connection is None:
+            return
+        connection.identity = identity
+        older = self._newest.get((connection.protocol, identity))
+        self._newest[connection.protocol, identity] = connection
+        if self.on_identified is not None:
+            self.on_identified(connection, older if older is not connection else None)
 
     def remove(self, peer: int, reason: str, now: Instant) -> Connection:
         """Return a connection that is over; it is no longer one of these."""
         connection = self._open.pop(peer)
+        name = connection.protocol, connection.identity or b""
+        if self._newest.get(name) is connection:
+            del self._newest[name]
         if self.watcher is not None:
             self.watcher.closed(connection, reason, now)
         return connection

@@ -21,6 +21,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.engine.access import Access
 from waystation.engine.node import DatagramRelay, Relay
 from waystation.engine.policy import Policy
+from waystation.rules.twins import Twins
 from waystation.server.config.settings import Address
 from waystation.server.config.values import Config
 from waystation.server.dialling.dialler import Outlet
@@ -225,6 +226,14 @@ class ProtocolHost:
     def urls(self) -> dict[str, str]:
         """Return where the ports of ``open`` are reached, by name."""
         return {}
+
+    def twins(self) -> Twins | None:
+        """Return what the relay has met under a key that two nodes have; None where it looks for none."""
+        return None
+
+    def has_node(self, key: bytes) -> bool:  # noqa: ARG002 - most protocols have clients alone
+        """Return whether a key that came to us is that of a node, or of a device that others know by it."""
+        return False
 
     def sizes(self) -> dict[str, dict[str, int]]:
         """Return how much of each bounded thing there is beside the relay, by what has it."""

@@ -60,6 +60,7 @@ from waystation.server.registry import protocol_table
 from waystation.server.sampler import Sampler
 from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.status.disk import free_bytes
+from waystation.server.status.twin_watch import TwinWatch
 from waystation.server.store_health import StoreHealth
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
@@ -149,6 +150,7 @@ class NodeServer:
             failures=self.failures,
             wall_us=self._clock.wall_us,
         )
+        self._twins = TwinWatch(self._key_pair.public, self._hosts, self._recorder.connections, monotonic_now)
         self._clock.on_step = self._hub.plan_turn  # deadlines that are times of day have moved
         self._certificates = Certificates(config, home, self._on_certificates)
         self._pages = self._public_pages(static)
@@ -180,6 +182,7 @@ class NodeServer:
             self._print_ready()
             watching = [asyncio.create_task(self._watch_key()), asyncio.create_task(self._published.watch())]
             watching.append(asyncio.create_task(self._clock.watch()))
+            watching.append(asyncio.create_task(self._twins.watch()))
             sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
             watching += [asyncio.create_task(sampler.watch()), asyncio.create_task(self._commits.watch())]
             watching.append(asyncio.create_task(self._certificates.watch()))
@@ -215,8 +218,10 @@ class NodeServer:
             written=self._written,
             policy_reader=self._published,
             ban_list=self._bans,
+            damage=self._store.damage,
             commits=self._commits,
             clock=self._clock,
+            twins=self._twins,
             urls=self._urls,
             proxy_troubles=self._proxy_faults.troubles,
         )

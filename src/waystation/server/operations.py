@@ -26,6 +26,7 @@ from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.status.connections import connected, connection_views, hidden_networks
 from waystation.server.status.disk import disk_view
 from waystation.server.status.trouble import troubles
+from waystation.server.status.twin_watch import TwinWatch
 from waystation.server.status.wall_clock import clock_trouble
 from waystation.server.written import Written
 from waystation.store.damage import Damage
@@ -64,6 +65,7 @@ class Operations:
     proxy_troubles: Callable[[], list[str]]
     """Returns a sentence for each thing that proxies did wrong lately."""
     clock: ClockWatch
+    twins: TwinWatch
     started_at: float = field(default_factory=time.monotonic)
     draining: bool = False
     reload_refused: str = ""
@@ -94,6 +96,7 @@ class Operations:
             fault=self.commits.health.view(),
             reload_refused=self.reload_refused,
             proxies=self.proxy_troubles(),
+            twins=self.twins.trouble(),
         )
         return status | {"trouble": found}
 

@@ -66,7 +66,7 @@ class ExceptLost(Invariant):
         self._lost: dict[int | str, set[Row]] = {}
 
     def _on_disk_lost(self, lost: DiskLost, _now: Instant) -> None:
-        self._lost.setdefault(lost.node, set()).update(lost.rows)
+        self._lost.setdefault(lost.node, set()).update(lost.lost)
 
     def has_lost(self, node: int | str, row: Row) -> bool:
         """Return whether the disk of a node ever lost this row."""

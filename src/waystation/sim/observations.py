@@ -28,15 +28,17 @@ class DiskLost(NamedTuple):
     """The disk of a node lost rows: they are damaged, or older than what was committed."""
 
     node: int | str
-    rows: frozenset[Row]
+    lost: frozenset[Row]
+    values: tuple[bytes, ...] = ()
+    """What ever stood in them, and in other tables under their keys."""
 
     def __str__(self) -> str:
         """Return a line for the trace."""
-        return canonical(self, (self.node, *(f"{row.table} {row.key.hex()[:16]}" for row in sorted(self.rows))))
+        return canonical(self, (self.node, *(f"{row.table} {row.key.hex()[:16]}" for row in sorted(self.lost))))
 
 
 class DiskRefused(NamedTuple):
-    """The disk of a node did not take a group of changes, and the node was told."""
+    """The disk of a node did not take a group of changes, and the node knows it."""
 
     node: int | str
 

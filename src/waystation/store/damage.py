@@ -1,4 +1,4 @@
-"""Remembers the damaged rows that reads of a store have met, so that each is told once and counted once (NODE-ROT)."""
+"""Remembers the damaged rows that reads of a store have met, so that each is reported and counted once (NODE-ROT)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -147,7 +147,7 @@ class SqlitePacketWriter:
 
         Args:
             connection: With the packet tables.
-            damage: Is told of damaged rows that a put replaces.
+            damage: Takes note of damaged rows that a put replaces.
             check: Judges rows without a checksum.
             ids_in_memory: Whether to keep an ``IdFilter`` over all known ids. Cost: a second per million packets now.
         """
@@ -321,7 +321,7 @@ class SqlitePacketReader:
         Args:
             reading: The connection.
             writer: Has the totals, and the ids in memory.
-            damage: Is told of damaged rows; they are left out of every answer (NODE-ROT).
+            damage: Takes note of damaged rows; they are left out of every answer (NODE-ROT).
             check: Judges rows without a checksum.
         """
         self._reading = reading

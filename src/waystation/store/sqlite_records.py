@@ -34,7 +34,7 @@ class SqliteRecordReader:
     """
 
     def __init__(self, reading: Reading, damage: Damage) -> None:
-        """Read over ``reading``; ``damage`` is told of what is left out."""
+        """Read over ``reading``; ``damage`` takes note of what is left out."""
         self._reading = reading
         self._damage = damage
 

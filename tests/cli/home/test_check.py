@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from tests.server.home.build import ended_home
 from tests.store.build import kept_home
-from tests.store.build_rot import flip_column
 from waystation.cli import app
 from waystation.server.home import Home
 from waystation.server.home.mark import check_home, mark_path
@@ -105,32 +104,3 @@ def test_folder_that_is_not_there(tmp_path):
     assert result.exit_code == 1
     assert "there is no folder" in result.stderr
     assert not Home(tmp_path / "none").path.exists()
-
-
-def test_deep_reads_everything(home):
-    """Each table, the file, the journal and the archive have a finding; the home stays as it is."""
-    before = {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()}
-    code, found, _ = findings(home.path, "--deep")
-
-    assert code == 0
-    assert found["things"]["says"] == "3 rows are whole"
-    assert found.keys() == {"key", "mark", "store", "things", "file", "journal", "archive"}
-    assert {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()} == before
-
-
-def test_deep_names_damaged_rows(home):
-    """The plain check calls the store whole, for SQLite sees nothing wrong with it (NODE-ROT)."""
-    flip_column(home.store_path, "records", 2, "value")
-    plain, deep = run.invoke(app, ["check", str(home.path)]), run.invoke(app, ["check", str(home.path), "--deep"])
-
-    assert (plain.exit_code, deep.exit_code) == (0, 1)
-    assert f"FAIL  things       1 of 3 rows are damaged: {b'1'.hex()}" in deep.stdout.splitlines()
-
-
-def test_deep_of_a_home_from_before(tmp_path):
-    """A store without checksums is named, with the way to get them."""
-    home = Home(kept_home(2, tmp_path))
-    code, found, _ = findings(home.path, "--deep")
-
-    assert code == 1
-    assert "waystation upgrade" in found["rows"]["says"]

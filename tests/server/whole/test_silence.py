@@ -105,3 +105,25 @@ def test_every_stream_follows_the_policy_of_its_side(tmp_path):
     found = asyncio.run(main())
 
     assert found == {"bhumi": BOTH, "bsp": BOTH, "merk": BOTH, "strata": BOTH, "admin": [0, 0]}
+
+
+def test_reload_changes_it_for_new_connections(tmp_path):
+    """node.silence_ms holds for who connects after a reload; who is there keeps what it had."""
+
+    async def main():
+        settings = tmp_path / "node.toml"
+        settings.write_text(f"[node]\nsilence_ms = {NODE_MS}\n")
+        config = configured(tmp_path / "node", settings)
+        found = []
+        async with serving(tmp_path / "node", config) as (server, _), contextlib.AsyncExitStack() as stack:
+            port = int(server.operations.status()["listeners"]["bhumi_plain"].rpartition(":")[2])
+            for text in (str(NODE_MS), str(int(CLIENT_S * 1_000))):
+                settings.write_text(f"[node]\nsilence_ms = {text}\n")
+                server.reload()
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                stack.callback(writer.close)
+                await reader.readexactly(1)
+                found.append([each for each in limits(port) if each])
+        return found
+
+    assert asyncio.run(main()) == [[NODE_MS], BOTH]

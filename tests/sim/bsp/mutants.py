@@ -268,8 +268,8 @@ class DialsOnce(BspMachine):
 
     def disconnect(self, peer, now):
         super().disconnect(peer, now)
-        self._dials._wanted.clear()
-        self._dials._look()
+        self.redials._wanted.clear()
+        self.redials._look()
 
 
 class LosesAcks(BspMachine):

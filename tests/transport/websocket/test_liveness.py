@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from tests.transport.build import PATIENCE_S, connect, frame, run
+from waystation.transport.silence import SilencePolicy
 from waystation.transport.websocket.liveness import PETTY_FRAMES_MAX, LivenessSweep, LivenessTimeouts, is_dead
 from waystation.transport.websocket.pipe import WebSocketPipe
 
@@ -26,6 +27,37 @@ def test_silent_client_is_pinged_and_cut():
         return said, rest
 
     assert run(story, timeouts=LivenessTimeouts(0.05, 0.05)) == (b"\x89\x00", b"")
+
+
+def test_silent_client_is_cut_within_the_policy():
+    """NODE-SILENCE: one number is enough: who answers no ping is asked after a third of it, and gone."""
+    silence = SilencePolicy(600)
+
+    async def story(site):
+        began_s = asyncio.get_running_loop().time()
+        reader, writer, _ = await site.upgrade()
+        async with asyncio.timeout(PATIENCE_S):
+            said = await reader.readexactly(2)
+            pinged_s = asyncio.get_running_loop().time() - began_s
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+        writer.close()
+        await site.quiet.until(lambda: "lost" in site.quiet.reports)
+        return said, pinged_s
+
+    said, pinged_s = run(story, timeouts=LivenessTimeouts.of(silence))
+
+    assert said == b"\x89\x00"
+    assert pinged_s >= silence.limit_ms / 3_000
+
+
+@pytest.mark.parametrize("limit_ms", [1_000, 3_000, 30_000, 60_000, 3_600_000])
+def test_question_answer_and_looks_fit_into_the_policy(limit_ms):
+    """NODE-SILENCE: the last byte came just after a look, and ping and cut wait for a look each."""
+    timeouts = LivenessTimeouts.of(SilencePolicy(limit_ms))
+    look_s = min(timeouts) / 4
+
+    assert (timeouts.ping_after_s + timeouts.pong_within_s + 3 * look_s) * 1_000 <= limit_ms
 
 
 def test_client_that_answers_pings_stays(monkeypatch):

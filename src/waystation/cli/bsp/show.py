@@ -54,7 +54,8 @@ _LATEST_MS: Final = 253_402_300_799_000  # the last second of the year 9999
 _TEXT_CHARS_MAX: Final = 60
 _WHY_DOWN: Final = {
     "unknown_peer": "it is not in our table of peers; `waystation bsp peers add` puts it there",
-    "refused_by_peer": "it does not know us; there `waystation bsp peers add` wants our key (`waystation bsp id`)",
+    "refused_by_peer": "it does not know us, where `waystation bsp peers add` wants our key (`waystation bsp id`), or"
+    " does not admit us (not on its list, or banned)",
     "wrong_peer": "somebody with another key answers there",
     "bad_signature": "its proof is false; somebody may sit between us",
     "busy": "it has no room for one more connection",

@@ -9,6 +9,7 @@ from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.relay_addresses import is_open_place
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.rules.twins import Twins
 from waystation.server.bhumi.discovery import BhumiDiscovery
 from waystation.server.bhumi.outlet import BhumiOutlet
 from waystation.server.bhumi.tables import BhumiListenSettings
@@ -72,6 +73,10 @@ class BhumiHost(ProtocolHost):
         """Withdraw the announcement."""
         if self._discovery is not None:
             await self._discovery.close()
+
+    def twins(self) -> Twins | None:
+        """Return what the relay's links have met."""
+        return self.relay.twins
 
     def view(self) -> dict[str, Any]:
         """Return what the relay knows of other relays."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
+from waystation.rules.twins import Twins
 from waystation.server.dialling.dialler import Outlet
 from waystation.server.hosted import HostContext, MakeSink, ProtocolHost
 from waystation.server.hub import Hub, monotonic_now
@@ -85,6 +86,14 @@ class MerkHost(ProtocolHost):
         """Log no more."""
         if self._watching is not None:
             self._watching.cancel()
+
+    def twins(self) -> Twins:
+        """Return what the relay has met."""
+        return self.relay.twins
+
+    def has_node(self, key: bytes) -> bool:
+        """Return whether a node with this key is linked."""
+        return any(node["key"] == key.hex() for node in self._mesh()["nodes"])
 
     def status(self) -> dict[str, Any]:
         """Return what the relay knows of its mesh."""

@@ -23,6 +23,7 @@ def troubles(
     fault: Mapping[str, Any] | None,
     reload_refused: str = "",
     proxies: Sequence[str] = (),
+    twins: Sequence[str] = (),
 ) -> list[str]:
     """Return a sentence for each thing that is wrong, the gravest first; none when all is well.
 
@@ -33,6 +34,7 @@ def troubles(
         fault: What ``StoreHealth.view`` returned.
         reload_refused: Why the last reload was refused, "" when it was not.
         proxies: Sentences of ``ProxyFaults.troubles``.
+        twins: Sentences of ``TwinWatch.trouble``.
     """
     found: list[str] = []
     if fault is not None:
@@ -48,6 +50,7 @@ def troubles(
     found += _damaged(status["damaged"]["now"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
+    found += twins
     found += proxies
     if status["policy"]["trouble"]:
         found.append(f"the published policy is not in force: {status['policy']['trouble']}")

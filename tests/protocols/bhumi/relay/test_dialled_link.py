@@ -72,7 +72,7 @@ def test_link_stands_once_the_other_side_has_said_who_it_is(cut):
     assert verify(OURS.public, wire.signed_bytes(7, OURS.public), identity.signature)
     assert verify(OURS.public, binding_bytes(CHALLENGE, OURS.public), signature)
     assert events == [Linked(THEIRS.public)]
-    assert rig.asked == [("tls://b.example:1", THEIRS.public)]
+    assert [(name, challenge.relay_id) for name, challenge in rig.asked] == [("tls://b.example:1", THEIRS.public)]
 
 
 def test_relay_without_binding_is_linked_under_no_name():

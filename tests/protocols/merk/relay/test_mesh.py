@@ -7,6 +7,7 @@ from tests.protocols.merk.net import START, key_of
 from waystation.core.effects import Dial
 from waystation.core.records import Record
 from waystation.protocols.merk.relay.mesh import TABLE, address_fault
+from waystation.rules.twins import Twin
 from waystation.store.memory import MemoryStore
 
 # Addresses
@@ -252,11 +253,24 @@ def test_failures_of_unknown_addresses_mean_nothing():
 def test_an_address_of_ours_is_never_dialled_again():
     """Nor learnt again."""
     known = mesh_of(peers=["ws://mine"])
-    known.is_ourselves("ws://mine")
+    known.twins.sign(b"challenge")
+    known.twins.proved_ours(b"challenge", Twin(NODE.public, ()), START)
+    known.has_our_key("ws://mine", b"challenge", START)
 
     assert urls(known, later(10**6)) == []
     assert learn(known, "ws://mine")
     assert known.addresses_count == 0
+
+
+def test_an_address_of_a_twin_is_dialled_again():
+    """NODE-TWIN: another node answers there under our key; it may get a key of its own. A learnt one is forgotten."""
+    known = mesh_of(peers=["ws://mine"])
+    learn(known, PUBLIC, X)
+    for url in ("ws://mine", PUBLIC):
+        known.has_our_key(url, b"challenge", START)
+
+    assert known.addresses_count == 1
+    assert known.twins.since(START) == [Twin(NODE.public, ("ws://mine",))]
 
 
 def test_a_learnt_key_is_expected_and_an_operators_is_not():

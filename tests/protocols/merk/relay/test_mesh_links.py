@@ -129,7 +129,7 @@ def test_who_may_become_a_peer(accept_peers):
     """Anybody while there is room, or those that we dial and those that answer where the operator said."""
     known = mesh_of(accept_peers=accept_peers, peers=["ws://operator.example"])
     learn(known, PUBLIC, X)
-    known.confirmed("ws://operator.example", key_of("carol").public)
+    known.confirmed("ws://operator.example", key_of("carol").public, START)
     stranger = None if accept_peers else Refusal.PEERS_NOT_ACCEPTED
 
     assert known.no_room(Y.public, dialled=False) is stranger
@@ -393,7 +393,7 @@ def test_nothing_is_told_of_a_node_that_proved_nothing():
     outbox = Outbox(1, in_force())
     known = Mesh(MerkSettings(peers=["ws://mine"]), NODE.public, MemoryStore(), random.Random(1), in_force(), outbox)
     learn(known, PUBLIC, X)
-    known.confirmed("ws://mine", Y.public)
+    known.confirmed("ws://mine", Y.public, START)
     for url in (PUBLIC, "ws://mine", "ws://gone"):
         known.unreachable(url, START)
 

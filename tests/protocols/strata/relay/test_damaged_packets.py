@@ -1,13 +1,17 @@
 """NODE-ROT in the relay: damaged packets are sent to nobody, and a publisher that repeats one mends it."""
 
+import sqlite3
 from contextlib import closing
 
 import pytest
 
 from tests.protocols.strata.build import ALICE, ALICE_KEY_2, NOW, did, post, signed, unsigned
 from tests.protocols.strata.drive import Drive
-from tests.store.build_rot import flip_column
+from tests.store.build_rot import PAGE_BYTES, flip_column
 from waystation.core.dids import encode_key_multibase
+from waystation.core.errors import StoreFault, StoreFaultKind
+from waystation.core.packets import PacketQuery
+from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 
 COUNT, BAD = 60, range(3, 60, 6)
@@ -108,3 +112,75 @@ def test_lost_revocation_makes_no_key_good(path):
     assert before == ["unresolved_author"] * 2
     assert mended == "OK"
     assert (after[0]["code"], after[1]["type"]) == ("key_revoked", "OK")
+
+
+def spoil_index(path, name):
+    """Overwrite with zeros the head of the first page of an index."""
+    with closing(sqlite3.connect(path)) as connection:
+        [(page,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchall()
+    data = path.read_bytes()
+    at = (page - 1) * PAGE_BYTES
+    path.write_bytes(data[:at] + bytes(8) + data[at + 8 :])
+
+
+def test_history_that_cannot_be_read_keeps_nobody_from_what_is_new(path):
+    """STRATA-UNREAD: the reader is told that there is more, stays subscribed, and gets new packets; so do others."""
+    publish(path, [post(f"{number}").body for number in range(20)])
+    with closing(SqliteStore(path, ids_in_memory=True)) as store:
+        drive = Drive(store, rate_limits=False)
+        spoil_index(path, "packets_by_type")
+        reader, other = drive.connect("a"), drive.connect("b")
+        [end] = drive.subscribe(reader, types=["POST"])
+        history = ids_of(drive.subscribe(other))
+        subscription = drive.relay._delivery._found(store.packets.page(PacketQuery()).rows[0])
+        live = [entry.live for _, entry, _ in subscription]
+
+    assert (end["type"], end["has_more"]) == ("EOSE", True)
+    assert len(history) == 20
+    assert live == [True, True]
+
+
+class FailingReads:
+    """The packets of a store whose disk fails so many reads of pages."""
+
+    def __init__(self, packets, failures):
+        self._packets = packets
+        self.failures = failures
+
+    def __getattr__(self, name):
+        return getattr(self._packets, name)
+
+    def entries(self, query):
+        if self.failures:
+            self.failures -= 1
+            raise StoreFault("the disk failed", StoreFaultKind.IO)
+        return self._packets.entries(query)
+
+
+class FailingStore(MemoryStore):
+    """A store in memory whose first reads of pages fail."""
+
+    def __init__(self, failures):
+        super().__init__()
+        self._failing = FailingReads(super().packets, failures)
+
+    @property
+    def packets(self):
+        return self._failing
+
+
+def test_readers_rest_while_the_disk_fails_and_lose_no_place():
+    """STRATA-UNREAD: three failed reads are three seconds, and then history is whole."""
+    store = FailingStore(0)
+    drive = Drive(store, rate_limits=False)
+    bodies = [each.body for each in drive.fill(5)]
+    peers = [drive.connect(name) for name in "ab"]
+    store.packets.failures = 3
+    early = [drive.subscribe(peer) for peer in peers]
+    for _ in range(4):
+        drive.pass_time(1)
+
+    assert [ids_of(messages) for messages in early] == [[], []]
+    for peer in peers:
+        assert ids_of(drive.got[peer]) == [body["packet_id"] for body in bodies]
+        assert [each["has_more"] for each in drive.got[peer] if each["type"] == "EOSE"] == [False]

@@ -73,6 +73,7 @@ class Deliveries:
         entry = self._cache.find(recipient, preimage, now)
         if entry is not None:
             slot.lease = entry
+            # Spec 3.7: a cached response answers a repeated SEND with status 0.
             self._answer_at_once(slot, recipient, Outcome.CACHED, Status.OK, entry.response, now)
             return
         # BHUMI-A4: the same preimage while its exchange is under way joins that exchange.

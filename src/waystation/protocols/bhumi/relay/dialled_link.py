@@ -57,13 +57,13 @@ class GossipReceived:
 class RelayLink(Client):
     """One connection to another relay."""
 
-    def __init__(self, key_pair: KeyPair, name: str, judge: Callable[[str, PublicKey], Refusal | None]) -> None:
+    def __init__(self, key_pair: KeyPair, name: str, judge: Callable[[str, BindChallenge], Refusal | None]) -> None:
         """Describe a link.
 
         Args:
             key_pair: Our own key.
             name: The address that was dialled.
-            judge: Asked with the name and who the other side says it is; a refusal closes the connection.
+            judge: Asked with the name and the challenge, which says who is there; a refusal closes the connection.
         """
         super().__init__(_TYPES_IN_OPEN)
         self._key_pair = key_pair
@@ -152,7 +152,7 @@ class RelayLink(Client):
             return
         self.relay_id = challenge.relay_id
         # The link is judged before our own signature leaves.
-        refusal = self._judge(self.name, challenge.relay_id)
+        refusal = self._judge(self.name, challenge)
         if refusal is not None:
             raise MalformedError(refusal, "no link with this relay")
         self._introduce(challenge)

@@ -38,6 +38,7 @@ from waystation.protocols.bhumi.relay.records import Records
 from waystation.protocols.bhumi.relay.registration import Registration
 from waystation.protocols.bhumi.session import Session, State
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.rules.twins import Twins
 
 __all__ = ["UPSTREAM_ENDPOINT", "BhumiRelay"]
 
@@ -91,6 +92,7 @@ class BhumiRelay(AsksNothing):
         self._deliveries = self.deliveries_class(self._connections, settings, rng)
         self._records: Records | None = None
         self._peering: Peering | None = None
+        self.twins: Twins | None = None
         self._probes: ProbesAsked | None = None
         self._handlers: dict[int, _Handler] = {}
         self._binding: Binding | None = None
@@ -102,6 +104,7 @@ class BhumiRelay(AsksNothing):
             takes_private = settings.dials_private
             self._records = Records(key_pair, settings.advertise, self._limits, takes_private=takes_private)
             self._peering = self._add_gossip(self._records, key_pair)
+            self.twins = self._peering.twins
         if Feature.QA in offered:
             self._probes = self._add_probes(registration)
 
@@ -363,7 +366,13 @@ class BhumiRelay(AsksNothing):
         """Build what knows other relays."""
         settings, limited = self._settings, self._rate_limits
         peering = Peering(
-            self._connections, records, key_pair, settings, self._rng, rate_limits=limited, admits=self._admits
+            self._connections,
+            records,
+            key_pair,
+            settings,
+            self._rng,
+            rate_limits=limited,
+            admits=self._admits,
         )
         guide = RelayGuide(self._connections, records, self._rng, peering.on_new_record, rate_limits=limited)
         taken = {

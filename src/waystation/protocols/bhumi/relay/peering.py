@@ -16,7 +16,7 @@ from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.client.base import State as LinkState
-from waystation.protocols.bhumi.extension_messages import RelayAd
+from waystation.protocols.bhumi.extension_messages import BindChallenge, RelayAd
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 from waystation.protocols.bhumi.relay.connections import PROTOCOL, Connections
 from waystation.protocols.bhumi.relay.dialled_link import Linked, RelayLink
@@ -25,6 +25,7 @@ from waystation.protocols.bhumi.relay.links import Links
 from waystation.protocols.bhumi.relay.records import Records
 from waystation.protocols.bhumi.session import Session, State
 from waystation.protocols.bhumi.settings import BhumiSettings
+from waystation.rules.twins import Twin, Twins
 
 __all__ = ["Peering"]
 
@@ -61,6 +62,8 @@ class Peering:
         self._alarms = Alarms()
         self._inbound: dict[bytes, Session] = {}
         self._retiring = False
+        self.twins = Twins()
+        self._now = Instant(0)
         connections.on_end.append(self._on_end)
 
     # Connections that we dialled
@@ -80,6 +83,7 @@ class Peering:
         link = self._by_peer.get(peer)
         if link is None:
             return False
+        self._now = now
         link.receive(peer, data, now)
         events = link.take_events()
         self._settle(link, now)  # what it says of itself leaves before any gossip does
@@ -300,12 +304,22 @@ class Peering:
         if at is not None:
             self._alarms.set_by(link.peer, at)
 
-    def _judge(self, name: str, relay_id: PublicKey) -> Refusal | None:
+    def _judge(self, name: str, challenge: BindChallenge) -> Refusal | None:
+        relay_id = challenge.relay_id
         if not self._admits(relay_id):
             return Refusal.IDENTITY_BANNED
+        # NODE-TWIN: the operator's address is dialled again, since the other node may get a key of its own.
+        if relay_id == self._key_pair.public and name in self._links.configured() and not self._has_sent(challenge):
+            self.twins.note(Twin(relay_id, (name,)), self._now)
+            return Refusal.OWN_KEY
         standing = [link.name for link in self._by_peer.values() if link.stands]
         # BHUMI-LINK: a key that is only claimed never stands in the way of a better-named address.
         return self._links.judge(name, relay_id, standing, relay_id in self._inbound)
+
+    def _has_sent(self, challenge: BindChallenge) -> bool:
+        """Return whether a challenge is ours, so that we have dialled ourselves; O(sessions), when it names our key."""
+        sessions = self._connections.sessions.values()
+        return any(each.negotiated is not None and each.negotiated.challenge == challenge for each in sessions)
 
     def _close_double(self, key: PublicKey, now: Instant) -> None:
         """Close our links with a relay that has dialled us and proved its key, if that is the smaller one."""

@@ -71,6 +71,7 @@ class Registration:
             session.negotiated = Negotiated(accepted)
         session.negotiated.features = accepted
         session.with_preimage = session.always_preimage or Feature.DELIVER_WITH_PREIMAGE in accepted
+        # Spec 5: the answer leaves before everything else but HELLO.
         self._connections.reply(session, wire.encode(Options(accepted)))
         # BHUMI-BINDING: the challenge leaves right after the answer to OPTIONS.
         challenge = self._binding.challenge(session) if self._binding is not None else None

@@ -42,6 +42,7 @@ __all__ = [
 EXTRA_HEARTBEATS: Final = 2  # LPRP-GREETING: with the first heartbeat three, which pay for two full packets
 EXTRA_HEARTBEAT_MS: Final = 20  # apart, so that the host's answers have times of their own
 HEARTBEAT_TRIES: Final = 5  # ours: at 0, 1, 2, 3 and 4 s; one in ten lost both ways doubts once in a day
+_TRIES_PER_HEARTBEAT: Final = 25
 PROBE_TRIES: Final = 5  # in doubt, the time of five tries lies between two heartbeats
 PROBES_MAX: Final = 120  # ours: so many of these, which is ten minutes
 ASK_AGAIN_MS_MAX: Final = 3_600_000  # ours; a lease is worth a minute of work, not one every minute
@@ -233,7 +234,12 @@ class Tenancy:
         if self._state is not _State.HELD or self._unanswered_since is None:
             return None
         # Spec 10: half a second after the last of five tries.
-        return after_ms(self._unanswered_since, self._settings.retry_ms * (2 * HEARTBEAT_TRIES - 1) // 2)
+        return after_ms(self._unanswered_since, self._try_ms * (2 * HEARTBEAT_TRIES - 1) // 2)
+
+    @property
+    def _try_ms(self) -> int:
+        """How long after a try of a heartbeat the next one goes: a second, with the default settings."""
+        return max(self._settings.retry_ms, self._settings.heartbeat_ms // _TRIES_PER_HEARTBEAT)
 
     def _beat(self, now: Instant) -> None:
         self._unanswered_since = self._unanswered_since or now
@@ -248,14 +254,14 @@ class Tenancy:
             return self._settings.heartbeat_ms
         # Spec 10: every 5 s for ten minutes.
         self._probes_count += 1
-        return min(self._settings.retry_ms * PROBE_TRIES, self._settings.heartbeat_ms)
+        return min(self._try_ms * PROBE_TRIES, self._settings.heartbeat_ms)
 
     def _try(self, heartbeat: Packet, now: Instant) -> None:
         self._context.send(heartbeat)
         self._tries += 1
         # Spec 10: a heartbeat is repeated after 1, 2, 3 and 4 s; in doubt, the next one comes soon.
         repeats = self._tries < HEARTBEAT_TRIES and not self.is_doubted
-        self._next_try = after_ms(now, self._settings.retry_ms) if repeats else None
+        self._next_try = after_ms(now, self._try_ms) if repeats else None
 
     def _doubt(self, now: Instant) -> None:
         self._state = _State.DOUBTED

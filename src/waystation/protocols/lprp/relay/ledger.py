@@ -226,10 +226,14 @@ class Ledger:
             self._touched.add(number)
         return [queued for queued in packets if queued is not None]
 
-    def take_doubtful(self) -> list[Tenant]:
-        """Return once the tenants whose row was damaged: their times are to be set when the wall clock is known."""
+    def begin_damaged(self, tenants: Tenants, wall_ms: int) -> None:
+        """Set the times of the tenants whose row was damaged, once the wall clock is known; later calls do nothing."""
         doubtful, self._doubtful = self._doubtful, []
-        return doubtful
+        for tenant in doubtful:
+            # LPRP-DAMAGED: its lease begins anew, and nothing from before the start is accepted for it.
+            tenants.grant(tenant.key, wall_ms)
+            tenant.last_ts = tenant.state_ts = wall_ms
+            self.note_tenant(tenant)
 
     def _lost(self, table: str) -> list[bytes]:
         """Return the keys of damaged rows, as far as they are known and may be one's."""

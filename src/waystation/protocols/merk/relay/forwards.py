@@ -120,6 +120,7 @@ class Forwards:
         for frame in frames:
             self._fly(node, (until, session, target, frame, 0), wire.frame_hash(frame))
         self._count_out(node, len(frames), size)
+        # Spec 7: FORWARD has the whole frame inside.
         self._outbox.send_many(node, [self._envelope(frame) for frame in frames])
 
     def answered(self, node: Session, target: bytes, frame_hash: bytes) -> Flight | None:
@@ -164,6 +165,7 @@ class Forwards:
             flight = node.flights.get(frame_hash)
             if flight is not None and flight[_UNTIL] <= until:
                 self._land(node, frame_hash, flight)
+                # Spec 6: 3: the answer took longer than 5 s, and the frame may have arrived.
                 late.append((node, sending_of(flight, frame_hash)))
         for node in list(self._slow):
             while node.waiting and node.waiting[0].until <= now:

@@ -45,6 +45,7 @@ from waystation.protocols.merk.session import (
     Traffic,
 )
 from waystation.protocols.merk.settings import MerkSettings
+from waystation.rules.twins import Twin
 
 __all__ = ["Handshakes"]
 
@@ -145,6 +146,8 @@ class Handshakes:
             if not authentication.is_challenge(frame):
                 self._sessions.close(session, Refusal.HOSTILE_CHALLENGE, now)
                 return
+            session.challenge = frame.payload
+            self._mesh.twins.sign(frame.payload)
             self._outbox.reply(session, authentication.answer_frame(frame.payload, self._key_pair))
             session.move(Move.CHALLENGE)
             self._sessions.expect(session, AUTH_DEADLINE_MS, now)
@@ -181,6 +184,8 @@ class Handshakes:
             self._sessions.close(session, Refusal.IDENTITY_BANNED, now)
             return
         session.identity = key
+        if key == self._key:
+            self._mesh.twins.proved_ours(session.challenge, Twin(key, (session.address,)), now)
         session.challenge = b""
         session.move(Move.ANSWER)
         if self._rate_limits and not self._is_unlimited(key):
@@ -196,11 +201,11 @@ class Handshakes:
         # An address that leads to ourselves is forgotten.
         if key == self._key:
             if session.contact is not None:
-                self._mesh.is_ourselves(session.contact.url)
+                self._mesh.has_our_key(session.contact.url, session.challenge, now)
             self._sessions.close(session, Refusal.SELF_LINK, now)
             return
         # Two links to one key: the second dial closes.
-        if session.contact is not None and self._mesh.confirmed(session.contact.url, key):
+        if session.contact is not None and self._mesh.confirmed(session.contact.url, key, now):
             self._sessions.close(session, Refusal.DOUBLE_LINK, now)
             return
         session.identity = key

@@ -134,6 +134,7 @@ class Lookups:
             return None
         if owner is not None and owner.searches >= limits.lookups_per_client:
             return None
+        # Spec 5: frames for the target wait until this ends.
         lookup = self._lookups[target] = Lookup(target, owner, now)
         if owner is not None:
             owner.searches += 1
@@ -196,6 +197,7 @@ class Lookups:
     def expired(self, now: Instant) -> list[Lookup]:
         """End and return the searches whose time is up; one with a doubtful answer ends well."""
         over = []
+        # Spec 5: "no" needs the word of all, or 5 s.
         for lookup in self._lookups.values():
             # Searches are in the order of their end.
             if lookup.ends_at > now:

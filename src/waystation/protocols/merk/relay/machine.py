@@ -105,6 +105,7 @@ class MerkRelay:
         self._routing = Routing(self._key, self._outbox, self._mesh, rng, frame_bytes, strike, admits, self._limits)
         self._runs = Runs(self._routing, settings.max_frame_bytes)
         self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing)
+        self.twins = self._mesh.twins
         self._handshakes = Handshakes(
             settings,
             key_pair,

@@ -30,6 +30,7 @@ from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.session import Contact, Session, State
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.rules.relay_observation import FAILED, OK, Probe
+from waystation.rules.twins import Twin, Twins
 
 __all__ = ["Mesh", "address_fault"]
 
@@ -115,6 +116,7 @@ class Mesh:
         self.originals: dict[Session, None] = {}
         self._addresses: dict[str, _Address] = {}
         self._own_urls = {settings.public_url} - {""}
+        self.twins = Twins()
         self._neighbours: dict[bytes, tuple[bytes, ...]] = {}
         """Keys of the nodes that each linked node has named."""
         self._dialled: deque[Instant] = deque()
@@ -269,7 +271,7 @@ class Mesh:
         if address is not None and address.stored:
             self._changes.append(Record(TABLE, url.encode(), None))
 
-    def confirmed(self, url: str, key: bytes) -> bool:
+    def confirmed(self, url: str, key: bytes, now: Instant) -> bool:
         """A node has confirmed under a key at an address that we dialled; return whether it is linked already.
 
         It is not dialled while it is. An operator's address vouches for the key that answers there, so that two nodes
@@ -278,12 +280,27 @@ class Mesh:
         address = self._addresses.get(url)
         if address is None:
             return False
+        if address.configured and key in self.links:
+            self._look_for_twin(key, url, self.links[key].contact, now)
         if address.configured or key in self.links:
             address.key = key
         return key in self.links
 
-    def is_ourselves(self, url: str) -> None:
-        """An address has turned out to be our own."""
+    def _look_for_twin(self, key: bytes, url: str, other: Contact | None, now: Instant) -> None:
+        """Note that one key answers at two addresses of the operator, of which one is linked (NODE-TWIN)."""
+        if other is not None and other.url != url and all(self._is_configured(each) for each in (url, other.url)):
+            self.twins.note(Twin(key, (other.url, url)), now)
+
+    def _is_configured(self, url: str) -> bool:
+        address = self._addresses.get(url)
+        return address is not None and address.configured
+
+    def has_our_key(self, url: str, challenge: bytes, now: Instant) -> None:
+        """An address has our own key: it is our own and forgotten, or an address of the operator that a twin has."""
+        address = self._addresses.get(url)
+        ours = Twin(self._node_key, (url,))
+        if address is not None and address.configured and self.twins.names_ours(challenge, ours, now):
+            return
         self._own_urls.add(url)
         self.forget(url)
 
@@ -312,6 +329,8 @@ class Mesh:
             self._seen(key, OK)
         older = self.links.get(key)
         if older is not None:
+            if session.contact is not None:
+                self._look_for_twin(key, session.contact.url, older.contact, now)
             # Two links to one node: both sides close the same one.
             if not self._is_better(session, older):
                 return session

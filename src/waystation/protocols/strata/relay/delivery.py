@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from waystation.core.errors import StoreFault, StoreFaultKind
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.core.packets import PacketEntry, PacketPage, PacketQuery, PacketReader, PacketRow
 from waystation.protocols.strata.canonical import canonicalise
 from waystation.protocols.strata.provenance import Downgrade, mutated
@@ -23,6 +25,7 @@ from waystation.protocols.strata.wire import encode_end_of_history, splice_event
 __all__ = ["Delivery", "served"]
 
 PAGES_PER_TURN_MAX: Final = 8  # of all readers together, so that history never keeps the loop for long
+REST_S: Final = 1  # of all readers, after a read that failed
 MUTATE: Final = "mutate"
 
 
@@ -58,6 +61,7 @@ class Delivery:
         self._readers: dict[Session, None] = {}
         self.count = 0
         """Subscriptions there are."""
+        self._rest_until_s = 0
         self.newest = packets.newest_seq()
         """Newest committed ``seq`` that was published here."""
 
@@ -141,6 +145,9 @@ class Delivery:
 
     def pump(self, wall_s: int) -> None:
         """Send pages to readers that take them, to each one page in its turn."""
+        if 0 < self._rest_until_s - wall_s <= REST_S:
+            return
+        self._rest_until_s = 0
         credit = PAGES_PER_TURN_MAX
         for session in list(islice(self._readers, PAGES_PER_TURN_MAX)):
             if credit <= 0:
@@ -151,7 +158,11 @@ class Delivery:
             lagging = next((entry for entry in session.subscriptions.values() if not entry.live), None)
             if lagging is None:
                 continue
-            credit -= self._send_page(session, lagging, wall_s)
+            try:
+                credit -= self._send_page(session, lagging, wall_s)
+            except StoreFault as fault:
+                self._on_fault(session, lagging, fault, wall_s)
+                break
             session.subscriptions[lagging.id] = session.subscriptions.pop(lagging.id)  # the others first, next time
             # A page that held nothing to send needs no receipt: the next one may follow in the next turn.
             if not session.awaits_receipt and session.lagging():
@@ -160,7 +171,25 @@ class Delivery:
     @property
     def has_readers(self) -> bool:
         """Whether some reader can take a page in the next turn."""
-        return bool(self._readers)
+        return bool(self._readers) and not self._rest_until_s
+
+    def deadlines(self, wall_offset_us: int) -> list[Instant]:
+        """Return when ``pump`` has something to do: at once, or after a rest.
+
+        Args:
+            wall_offset_us: What the wall clock is ahead of the monotonic one.
+        """
+        if not self._readers:
+            return []
+        rests_until = Instant(self._rest_until_s * MICROSECONDS_PER_SECOND - wall_offset_us)
+        return [max(Instant(0), rests_until)] if self._rest_until_s else [Instant(0)]
+
+    def _on_fault(self, session: Session, subscription: Subscription, fault: StoreFault, wall_s: int) -> None:
+        """Keep a reader whose page could not be read (STRATA-UNREAD)."""
+        self._readers[session] = None
+        # A range that is damaged is not read better later: its reader goes on behind it, and learns so.
+        if fault.kind is not StoreFaultKind.DAMAGED or not subscription.skip_history():
+            self._rest_until_s = wall_s + REST_S
 
     def _send_page(self, session: Session, subscription: Subscription, wall_s: int) -> int:
         """Send the next page, and return how many pages it counts for."""

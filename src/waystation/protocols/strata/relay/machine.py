@@ -247,8 +247,7 @@ class StrataRelay:
         """Return when ``wake`` is due."""
         slowest = next(iter(self._outbox.congested), None)
         due = [after_ms(slowest.progress_at, SILENT_READER_MS)] if slowest is not None else []
-        if self._delivery.has_readers:
-            due.append(Instant(0))
+        due += self._delivery.deadlines(self._wall_offset)
         return min([*due, *self._replication.deadlines(), self._announcer.look_at, *self._chores.deadlines()])
 
     def take(self) -> list[Effect]:

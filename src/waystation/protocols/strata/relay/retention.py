@@ -122,7 +122,7 @@ class Retention:
         if scan is None:
             return False
         ring = self._authors.ring(scan.author, wall_s)
-        if ring is None:  # without the keys nothing can be told of the packets
+        if ring is None:  # without the keys no packet can be judged
             scan.due_at = wall_s + LOOK_MS // 1_000
             return True
         keys_count = len(hidden_after(ring))

@@ -82,7 +82,9 @@ class Subscription:
         """
         self.id = message.subscription_id
         self.filters = message.filters
+        # Spec 13.1: a cursor is good for the same filters.
         self.filter_hash = filter_hash(message.filters)
+        # Spec 13: without it nothing tells the end of history.
         self.want_eose = message.want_eose
         self.tail = encode_subscription_tail(message.subscription_id)
         self.opened_at = now
@@ -93,8 +95,10 @@ class Subscription:
         self.eose_owed = message.want_eose
         # Spec 13.1: turning the page under the same id on the same connection sends nothing twice.
         self.tail_seq: int = newest if continued is None or continued.live else continued.tail_seq
+        # Spec 13.1: and for the same relay.
         self._epoch = epoch
         self._left = message.limit
+        # Spec 13.1: `h` is the newest commit when reading began.
         self.history_end: int = newest if continued is None else continued.history_end
         """Newest ``seq`` of its history; later packets are live."""
         self._cursor = resumed if resumed is not None else Cursor(None, newest, newest)
@@ -115,6 +119,7 @@ class Subscription:
     @property
     def in_history(self) -> bool:
         """Whether packets still count against the limit."""
+        # Spec 13.1: both parts count against `limit`, live packets do not.
         return self.part is Part.A or self.part is Part.B
 
     # Reading the store
@@ -169,6 +174,16 @@ class Subscription:
         else:
             self.tail_seq = page.position[1]
         return delivered
+
+    def skip_history(self) -> bool:
+        """Leave the rest of history out, since it cannot be read, and go on with the tail; False when it is over.
+
+        The reader learns with its EOSE that there is more, and may ask again from its cursor.
+        """
+        if self.in_history:
+            self._finish(has_more=True)
+            return True
+        return False
 
     def fall_behind(self, seq: int) -> None:
         """Stop being live: the packet ``seq`` and those after it will be read from the store."""
