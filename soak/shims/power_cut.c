@@ -38,8 +38,9 @@ static int copy_of(const struct file *file, int flags)
     return open(path, O_WRONLY | O_CLOEXEC | flags, 0600);
 }
 
-/* Copy bytes, and cut the copy to the length of the file. The descriptor may be for writing only, so open it anew.
-   Return 0 when the process has no descriptor left for that: what was not copied is then copied with the next sync. */
+/* Copy bytes, and cut the copy to the length of the file. What is open for reading is read through its own descriptor:
+   closing another one of the same file would drop the locks that this process holds on it (POSIX). Return 0 when the
+   process has no descriptor left: what was not copied is then copied with the next sync. */
 static int copy(int fd, const struct file *file, int flags, int64_t from, int64_t to)
 {
     static __typeof__(&pread) real_pread; /* that of the other shims may fail */
@@ -49,11 +50,13 @@ static int copy(int fd, const struct file *file, int flags, int64_t from, int64_
     char link[64];
     struct stat now;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    int source = open(link, O_RDONLY | O_CLOEXEC), target = copy_of(file, flags);
-    if (source < 0 || target < 0) {
+    int is_write_only = (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
+    int source = is_write_only ? open(link, O_RDONLY | O_CLOEXEC) : fd;
+    int target = source >= 0 ? copy_of(file, flags) : -1;
+    if (target < 0) {
         if (errno != EMFILE)
             abort(); /* a law that cannot be tried must not seem to hold */
-        if (source >= 0)
+        if (is_write_only && source >= 0)
             close(source);
         return 0;
     }
@@ -69,8 +72,9 @@ static int copy(int fd, const struct file *file, int flags, int64_t from, int64_
     }
     if (ftruncate(target, now.st_size) != 0)
         abort();
-    close(source);
     close(target);
+    if (is_write_only)
+        close(source);
     return 1;
 }
 
@@ -83,6 +87,8 @@ static int is_ours(int fd)
     if (!home || size <= 0)
         return 0;
     path[size] = 0;
+    if (size > 4 && strcmp(path + size - 4, "-shm") == 0)
+        return 0; /* SQLite's shared memory is made anew at each start */
     return strncmp(path, home, strlen(home)) == 0 && path[strlen(home)] == '/';
 }
 

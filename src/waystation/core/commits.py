@@ -1,6 +1,6 @@
 """Asks for one commit at a time, and asks again for what the store refused.
 
-For a machine that keeps in memory what a refused commit was to make durable: until the store has it, nobody is told.
+For a machine that keeps in memory what a refused commit was to make durable, and acknowledges it to nobody meanwhile.
 """
 
 from collections.abc import Sequence

@@ -96,7 +96,7 @@ class Commit(NamedTuple):
     """Make ``changes`` durable in one group, then call ``committed`` or ``not_committed`` with ``ticket``.
 
     The answers of one machine come in the order of its commits. When one is refused, so is every one that the machine
-    emitted after it and before it was told: what is on disk is never later than what is missing (NODE-REFUSED).
+    emitted after it and before that answer: what is on disk is never later than what is missing (NODE-REFUSED).
     """
 
     ticket: int

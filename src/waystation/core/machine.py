@@ -31,8 +31,7 @@ class Progress(Protocol):
     def not_committed(self, ticket: int, now: Instant) -> None:
         """The store did not take the changes of the ``Commit`` with this ticket; none of them is kept (NODE-REFUSED).
 
-        The machine undoes what it did in memory, or asks again later (``core.commits``). It tells nobody that these
-        changes were made.
+        The machine undoes what it did in memory, or asks again later (``core.commits``). It reports none of them.
         """
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:

@@ -3,7 +3,7 @@
 Changes queue while the writer is busy and are written together when it is free. An idle node commits at once; a busy
 one commits in larger groups. Each ``ask`` is answered once: True when its changes are on disk, False when the store did
 not take them. The answers of one owner come in the order of its questions, and behind a refused one all that it asked
-before it was told are refused (NODE-REFUSED).
+before that answer are refused (NODE-REFUSED).
 
 While the store is in fault nothing is tried but a probe each second (``StoreHealth``); new changes are refused at once.
 What nobody waits for is owed (``owe``): it is written with the next group that the store takes.
@@ -60,7 +60,7 @@ class GroupCommit:
         self._waiting_count = 0
         """Changes in ``_waiting``."""
         self._doomed: set[str] = set()
-        """Owners that have not been told yet of a refusal."""
+        """Owners whose refusal is not answered yet."""
         self._owed: dict[tuple[str, bytes], Record] = {}
         self._running: asyncio.Task[None] | None = None
 

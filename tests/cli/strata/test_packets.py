@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.protocols.strata.build import ALICE, BOB, did, packet
+from tests.store.build_rot import flip_column
 from waystation.cli.strata.commands import app
 from waystation.core.packets import PacketRow, PutPacket
 from waystation.server.home import Home
@@ -85,6 +86,16 @@ def test_export_of_a_home_that_is_not_there_is_refused(tmp_path):
 
     assert result.exit_code == 1
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_export_leaves_damaged_packets_out_and_says_so(filled):
+    """What the disk changed is no packet any more (NODE-ROT)."""
+    flip_column(filled.store_path, "packets", 3, "canonical")
+    result = run.invoke(app, ["export", "-", "--home", str(filled.path)])
+
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 9
+    assert "1 packets are damaged on the disk and left out; see: waystation check --deep\n" in result.stderr
 
 
 def test_expired_packets_are_exported_too(tmp_path):

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import random
+import sqlite3
 
 import pytest
 from cryptography import x509
 
+from tests.store.build_rot import flip_column
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
@@ -202,3 +204,17 @@ def test_certificate_is_for_the_host_and_its_key_is_ours_alone(tmp_path):
     assert [path.parent for path in (certificate, key)] == [tmp_path, tmp_path]
     assert key.stat().st_mode & 0o077 == 0
     assert [certificate.read_bytes(), key.read_bytes()] != first
+
+
+@pytest.mark.parametrize("key", [b"identity", b"profile"])
+def test_home_whose_facts_are_damaged_is_refused(tmp_path, key):
+    """Neither its owner nor its profile is guessed (NODE-ROT)."""
+    path = tmp_path / "damaged"
+    BspHome(path, profile="briar").close()
+    with contextlib.closing(sqlite3.connect(path / STORE_FILE)) as connection:
+        rows = connection.execute("SELECT rowid, key FROM records").fetchall()
+    [rowid] = [rowid for rowid, name in rows if key in name]
+    flip_column(path / STORE_FILE, "records", rowid, "value")
+
+    with pytest.raises(HostError, match="is damaged"):
+        BspHome(path)

@@ -277,6 +277,37 @@ async def test_row_43_tampered_event_is_not_delivered():
 
 
 @scenario
+async def test_relay_with_damaged_packets_is_read_to_its_end():
+    """Of nine packets three are damaged: the reader gets six, and each of the three is one violation (STRATA-BAD)."""
+    events = []
+    packets = [ME.packet({"type": "POST", "text": f"{number}"}, timestamp=NOW) for number in range(9)]
+    rotten = {
+        number: packet.body | {"content": {"type": "POST", "text": f"{number}x"}}
+        for number, packet in enumerate(packets)
+        if number % 3 == 1
+    }
+
+    def script(message):
+        if message["type"] != "SUBSCRIBE":
+            return []
+        subscription_id, first = message["subscription_id"], int(message["filters"].get("cursor") or -1) + 1
+        served = {"type": "EVENT", "subscription_id": subscription_id, "received_at": NOW}
+        wanted = range(first, 9) if "types" not in message["filters"] else ()
+        found = [served | {"packet": rotten.get(n, packets[n].body), "cursor": f"{n}"} for n in wanted]
+        return [*found, {"type": "EOSE", "subscription_id": subscription_id, "cursor": "8", "has_more": False}]
+
+    async with (
+        ScriptedServer(script) as server,
+        RelayClient(server.url, on_event=events.append, retry_first_s=0.01) as one,
+    ):
+        found = await texts(one.subscribe(follow=False))
+
+    assert found == [f"{number}" for number in range(9) if number % 3 != 1]
+    assert [event.reason for event in events if isinstance(event, Violation)] == ["packet_id"] * 3
+    assert sum(isinstance(event, Connected) for event in events) == 2
+
+
+@scenario
 async def test_http_answer_that_is_another_packet_is_a_lie():
     """What is got by id must have that id, a signature and its field."""
     events = []

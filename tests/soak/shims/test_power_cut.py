@@ -99,6 +99,25 @@ def test_some_blocks_may_survive(shims, home):
     assert blocks == {bytes(BLOCK_BYTES), b"x" * BLOCK_BYTES}
 
 
+LOCKED = """
+import fcntl, subprocess, sys
+fd = opened('db', os.O_CREAT)
+os.write(fd, b'x')
+fcntl.lockf(fd, fcntl.LOCK_EX)
+os.pwrite(fd, b'y', 0)
+os.fsync(fd)
+other = "import fcntl, os; fcntl.lockf(os.open('" + home + "db', os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+assert b'BlockingIOError' in subprocess.run([sys.executable, '-c', other], capture_output=True).stderr
+"""
+
+
+def test_locks_of_the_process_stay(shims, home):
+    """A file that is locked stays locked when it is written to and synced."""
+    run(shims, home, LOCKED)
+
+    assert (home / "db").read_bytes() == b"y"
+
+
 COMMITS = """
 store = sqlite3.connect(home + 'db', isolation_level=None)
 store.execute('PRAGMA journal_mode = WAL')

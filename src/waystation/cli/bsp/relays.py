@@ -1,4 +1,4 @@
-"""The nodes that a ``waystation bsp`` command exchanges with because it was told to, or finds in its folder."""
+"""The nodes that a ``waystation bsp`` command exchanges with: those of an option, or that of its folder."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping

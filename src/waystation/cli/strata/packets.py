@@ -30,8 +30,10 @@ from waystation.server.config.load import load_config
 from waystation.server.config.values import Config
 from waystation.server.home import Home
 from waystation.server.home.mark import prepare_home
+from waystation.server.registry import packet_check
 from waystation.server.strata.operator_keys import read_operator_keys
 from waystation.store.sqlite import SqliteStore
+from waystation.store.sqlite_packets import PACKETS_TABLE
 
 __all__ = ["export_packets", "import_packets"]
 
@@ -189,11 +191,13 @@ def _refuse_absent(place: Home) -> None:
 @contextmanager
 def _store_of(place: Home) -> Iterator[Store]:
     _refuse_absent(place)
-    store = SqliteStore(place.store_path)
+    store = SqliteStore(place.store_path, check=packet_check())
     try:
         yield store
     finally:
         store.close()
+        if lost := store.damage.totals().get(PACKETS_TABLE):
+            typer.echo(f"{lost} packets are damaged on the disk and left out; see: waystation check --deep", err=True)
 
 
 @contextmanager

@@ -259,7 +259,11 @@ class BspHome:
 
     def _claim(self, profile: str | None) -> None:
         """Claim the store unless it belongs to another key."""
-        owner = self.store.get(_FACTS, _IDENTITY)
+        owner, _ = self.store.get(_FACTS, _IDENTITY), self.store.get(_FACTS, _PROFILE)
+        # NODE-ROT: absent would mean a new home, of the profile that happens to be the default.
+        if any(row.key in (_IDENTITY, _PROFILE) for row in self.store.damaged(_FACTS)):
+            lost = "is damaged: whose it is, or its profile, is lost; restore a copy"
+            raise HostError(f"the store {self.path / STORE_FILE} {lost}", exit_code=_EXIT_STORE)
         if owner is None:
             chosen = profile or "seed"
             self.store.commit([Record(_FACTS, _IDENTITY, self.key), Record(_FACTS, _PROFILE, chosen.encode())])

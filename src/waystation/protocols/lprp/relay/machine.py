@@ -2,8 +2,8 @@
 
 A datagram passes the cheap checks, then gets a stored answer or waits for its signature check in a batch. Only verified
 packets change state. All changes of one event-loop iteration form one commit, one commit at a time. An answer is sent
-after the commit that it depends on. While the store refuses, the host keeps what it has verified, is silent, and asks
-again each second; senders repeat, and the checks that may wait bound what is kept (LPRP-REFUSED). Spec: lprp 4 to 8.
+after the commit that it depends on. While the store refuses, the host keeps what it has and is silent (LPRP-REFUSED).
+Spec: lprp 4 to 8.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,12 +42,7 @@ __all__ = ["LprpRelay"]
 
 _AHEAD_MS: Final = 1_000
 _REFUSES: Final = (Command.WORK_REFUSED, Command.RELAY_REFUSED, Command.LEASE_REFUSED)
-_PROMISES: Final = (
-    Command.HEARTBEAT_ANSWER,
-    Command.RELAY_ACCEPTED,
-    Command.LEASE_GRANTED,
-    Command.WHITELIST_DONE,
-)
+_PROMISES: Final = (Command.HEARTBEAT_ANSWER, Command.RELAY_ACCEPTED, Command.LEASE_GRANTED, Command.WHITELIST_DONE)
 
 
 class LprpRelay:
@@ -179,7 +174,7 @@ class LprpRelay:
 
     def not_committed(self, ticket: int, now: Instant) -> None:
         """Take the report that the store refused: nothing is answered, and all of it is asked for again."""
-        # The tenants, mail and times in memory stay, as if the commit were still under way: nothing was said of them.
+        # LPRP-REFUSED: what is in memory stays, as if the commit were still under way; nothing was said of it.
         self._commits.not_committed(ticket, now)
 
     def wake(self, now: Instant) -> None:
