@@ -65,6 +65,8 @@ class FaultyStore:
         self._groups: list[tuple[Change, ...]] = []
         self._synced_count = 0
         self._rotten: dict[Row, None] = {}
+        self.lost_values: tuple[bytes, ...] = ()
+        """What stood in the rows that were lost when the last life ended, and beside them under the same key."""
         self._habits = DiskHabits()
         self._rng: random.Random | None = None
         self.refuses = False
@@ -146,6 +148,7 @@ class FaultyStore:
             pending = [*self._groups[kept_count:], *under_way]
             self._become([*self._groups[:kept_count], *pending[: rng.randint(0, len(pending))]])
         self._synced_count = len(self._groups)
+        self.lost_values = ()
         return self._restore(rng) | self._rot(rng)
 
     def _restore(self, rng: random.Random) -> frozenset[Row]:
@@ -154,6 +157,7 @@ class FaultyStore:
             return frozenset()
         kept_count = rng.randint(0, len(self._groups))
         lost = frozenset(row for group in self._groups[kept_count:] for row in rows_of(group))
+        self.lost_values += self._values_beside(lost)
         self._become(self._groups[:kept_count], rng.randbytes(EPOCH_BYTES))
         self._synced_count = kept_count
         return lost
@@ -164,10 +168,21 @@ class FaultyStore:
             return frozenset()
         rows = [row for row in dict.fromkeys(row for group in self._groups for row in rows_of(group)) if self.has(row)]
         lost = rng.sample(rows, min(len(rows), rng.randint(1, 3)))
+        self.lost_values += self._values_beside(frozenset(lost))
         self._write([_loss_of(row) for row in lost])
         self._synced_count = len(self._groups)
         self._rotten |= dict.fromkeys(lost)
         return frozenset(lost)
+
+    def _values_beside(self, rows: frozenset[Row]) -> tuple[bytes, ...]:
+        """Return every value that was ever written under the keys of rows."""
+        keys = {row.key for row in rows}
+        return tuple(
+            change.value
+            for group in self._groups
+            for change in group
+            if isinstance(change, Record) and change.value and change.key in keys
+        )
 
     def has(self, row: Row) -> bool:
         """Return whether a row is there."""
@@ -196,7 +211,7 @@ class FaultyStore:
 
 
 class Promises:
-    """What a node was told is committed: its next life must find it, except for what the disk is known to have lost."""
+    """What was reported to a node as committed: its next life must find it, except for what the disk has lost."""
 
     def __init__(self) -> None:
         self._values: dict[Row, tuple[bytes | None, ...]] = {}
