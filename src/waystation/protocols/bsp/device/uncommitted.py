@@ -106,7 +106,7 @@ class Unsaved:
 class Writing:
     """What waits for a commit under way, or for the one after a commit that the store refused (BSP-REFUSED).
 
-    A device undoes nothing: what nobody has heard of is as if its commit took longer.
+    A device undoes nothing: what was sent to nobody is as if its commit took longer.
     """
 
     __slots__ = ("_is_refused", "_unsaved")

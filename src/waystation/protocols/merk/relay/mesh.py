@@ -235,7 +235,7 @@ class Mesh:
 
     def contact(self, url: str) -> Contact:
         """Return what is expected of a connection that we dialled."""
-        # Spec 8: a told key must be proved; a configured address proves itself by being configured.
+        # Spec 8: an announced key must be proved; a configured address proves itself by being configured.
         address = self._addresses.get(url)
         return Contact(url, None if address is None or address.configured else address.key)
 

@@ -360,7 +360,7 @@ class Routing:
         if key is None or self.clients.get(key) is not session:
             return
         del self.clients[key]
-        # Spec 7: GONE tells who has asked to forget where the client is.
+        # Spec 7: GONE makes who has asked forget where the client is.
         gone = wire.encode_info_frame(Gone(key), self._node_key)
         for node in session.asked_by:
             self.outbox.reply(node, gone)

@@ -11,11 +11,9 @@ position on the next one. The states::
     AUTHENTICATED   until closed
 
 Requests wait for authentication. Without a key, after a failed AUTH, or if no challenge arrives, they are sent
-anonymously. With ``require_auth`` they are sent only after AUTH_OK. Rate-limited requests are repeated automatically. A
-PUBLISH without an answer ends as ``PublishUnknown``, never as success.
-
-Messages of the relay become events of ``take_events`` or are ignored; every table has a named limit. Each ``Send`` is
-one text frame.
+anonymously; with ``require_auth`` only after AUTH_OK. Rate-limited requests are repeated. A PUBLISH without an answer
+ends as ``PublishUnknown``, never as success. Messages of the relay become events of ``take_events`` or are ignored;
+every table has a named limit. Each ``Send`` is one text frame.
 Spec: RFC-0004 3, 6.1, 7; specs/strata.md 10 to 13, 18.
 """
 

@@ -84,7 +84,7 @@ class Subscription:
         self.filters = message.filters
         # Spec 13.1: a cursor is good for the same filters.
         self.filter_hash = filter_hash(message.filters)
-        # Spec 13: without it nothing tells the end of history.
+        # Spec 13: without it nothing marks the end of history.
         self.want_eose = message.want_eose
         self.tail = encode_subscription_tail(message.subscription_id)
         self.opened_at = now
