@@ -36,7 +36,7 @@ async def merk(home):
     """Return a MERK client that is new, and calls that only an open one allows."""
     keys = waystation.merk.open_keys(home)
     client = waystation.merk.MerkClient("ws://127.0.0.1:9/merk", keys=keys)
-    return client, [lambda: client.send("11" * 32, "x"), client.messages, client.reached]
+    return client, [lambda: client.send("11" * 32, "x"), client.messages, client.reached, client.reconnect]
 
 
 async def lprp(home):
@@ -44,27 +44,38 @@ async def lprp(home):
     client = waystation.lprp.open(home, HOST, keep_trying=True)
     calls = [lambda: client.send("11" * 32, "x"), client.messages, lambda: client.public_key, client.status]
     lists = [lambda: client.allow("11" * 32), lambda: client.set_whitelist([]), client.whitelist, client.renew]
-    return client, [*calls, *lists, client.check_whitelist]
+    return client, [*calls, *lists, client.check_whitelist, client.reconnect]
 
 
 async def bhumi(home):
     """Return a Bhumi client; as ``merk``."""
     client = waystation.bhumi.open(home, "tcp://127.0.0.1:9", keep_trying=True)
-    return client, [lambda: client.send("alice", "x"), client.requests, lambda: client.public_key, client.peers]
+    return client, [
+        lambda: client.send("alice", "x"),
+        client.requests,
+        lambda: client.public_key,
+        client.peers,
+        client.reconnect,
+    ]
 
 
 async def strata(home):
     """Return a Strata client; as ``merk``."""
     scores = waystation.strata.RelayScores(home / "scores.db")
     client = waystation.strata.ManyRelays(scores, ["ws://127.0.0.1:9/strata"])
-    return client, [lambda: client.send({"type": "POST"}), client.messages, lambda: client.get(bytes(32))]
+    return client, [
+        lambda: client.send({"type": "POST"}),
+        client.messages,
+        lambda: client.get(bytes(32)),
+        client.reconnect,
+    ]
 
 
 async def bsp(home):
     """Return a BSP client; as ``merk``."""
     client = waystation.bsp.open(home)
     calls = [lambda: client.send("talk", b"x"), client.messages, client.status, lambda: client.history("talk")]
-    return client, [*calls, lambda: client.meet("11" * 32), lambda: client.create_group("x")]
+    return client, [*calls, lambda: client.meet("11" * 32), lambda: client.create_group("x"), client.reconnect]
 
 
 CLIENTS = [bhumi, bsp, lprp, merk, strata]
@@ -108,6 +119,21 @@ def test_wrong_types_given_to_merk_are_sentences(tmp_path, wrong):
                 await client.send(wrong, "x")
             with pytest.raises(LocalError, match=rf"Path or JSON \(Json.of\(value\)\), not {type(wrong).__name__}"):
                 await client.send("11" * 32, wrong)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("make", CLIENTS)
+def test_open_client_tries_now_as_often_as_it_is_asked(tmp_path, make):
+    """NODE-BACK: ``reconnect`` is on all five, returns at once, and harms nothing while there is nobody."""
+
+    async def scenario():
+        client, _ = await make(tmp_path)
+        client = open_merk(tmp_path) if make is merk else client
+        async with client as opened:
+            for _ in range(3):
+                opened.reconnect()
+                await asyncio.sleep(0)
 
     asyncio.run(scenario())
 

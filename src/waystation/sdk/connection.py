@@ -19,7 +19,7 @@ from waystation.transport.pipe import Pipe
 __all__ = ["Connection", "Driver", "Ended", "now"]
 
 LINGER_S: Final = 1.0  # for what was written, and for the other side's half of a goodbye
-WALL_S: Final = 5.0  # how often a machine gets the time of day: clocks are set, and computers sleep
+WALL_S: Final = 1.0  # how often a machine gets the time of day: clocks are set, and computers sleep
 NOT_ADMITTED: Final = "does not admit you (not on its list, or banned)"
 """What a relay does that refuses an identity; the subject is its address."""
 _LOST: Final = 1006  # RFC 6455 7.4.1: there was no Close frame

@@ -1,4 +1,4 @@
-"""The disk of a simulated node: it loses what was not synced, refuses writes, and comes back old or rotten.
+"""The disk of a simulated node: it loses what was not synced, refuses writes and reads, and comes back old or rotten.
 
 The store is a log of groups, one per commit, and the state that they lead to. A commit that returns is synced, unless a
 test has planted that it is not. When a life ends, the disk decides what the next one finds: after a kill all that was
@@ -11,11 +11,11 @@ Nothing of this happens before ``spoil``: until then it is a memory store that s
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from waystation.core.errors import StoreFault
+from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.core.packets import DropPackets, PacketReader, PutPacket
+from waystation.core.packets import DropPackets, PacketEntry, PacketPage, PacketQuery, PacketReader, PutPacket
 from waystation.core.records import Change, DamagedRow, Record, StoreState
 from waystation.store.memory import MemoryStore
 
@@ -65,19 +65,24 @@ class FaultyStore:
         self._groups: list[tuple[Change, ...]] = []
         self._synced_count = 0
         self._rotten: dict[Row, None] = {}
+        self.lost_values: tuple[bytes, ...] = ()
+        """What stood in the rows that were lost when the last life ended, and beside them under the same key."""
         self._habits = DiskHabits()
         self._rng: random.Random | None = None
         self.refuses = False
         """Whether commits fail now."""
         self.refusals = 0
         """How many commits have failed."""
+        self.fails_to_read = False
+        """Whether a page of packets cannot be read now."""
+        self._packets = _Packets(self)
 
     # The port
 
     @property
     def packets(self) -> PacketReader:
-        """The packet table, as it is now."""
-        return self._state.packets
+        """The packet table; its pages for readers fail while ``fails_to_read`` is set."""
+        return cast("PacketReader", self._packets)
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Write and sync all changes, or raise."""
@@ -146,6 +151,7 @@ class FaultyStore:
             pending = [*self._groups[kept_count:], *under_way]
             self._become([*self._groups[:kept_count], *pending[: rng.randint(0, len(pending))]])
         self._synced_count = len(self._groups)
+        self.lost_values = ()
         return self._restore(rng) | self._rot(rng)
 
     def _restore(self, rng: random.Random) -> frozenset[Row]:
@@ -154,6 +160,7 @@ class FaultyStore:
             return frozenset()
         kept_count = rng.randint(0, len(self._groups))
         lost = frozenset(row for group in self._groups[kept_count:] for row in rows_of(group))
+        self.lost_values += self._values_beside(lost)
         self._become(self._groups[:kept_count], rng.randbytes(EPOCH_BYTES))
         self._synced_count = kept_count
         return lost
@@ -164,10 +171,26 @@ class FaultyStore:
             return frozenset()
         rows = [row for row in dict.fromkeys(row for group in self._groups for row in rows_of(group)) if self.has(row)]
         lost = rng.sample(rows, min(len(rows), rng.randint(1, 3)))
+        self.lost_values += self._values_beside(frozenset(lost))
         self._write([_loss_of(row) for row in lost])
         self._synced_count = len(self._groups)
         self._rotten |= dict.fromkeys(lost)
         return frozenset(lost)
+
+    def _values_beside(self, rows: frozenset[Row]) -> tuple[bytes, ...]:
+        """Return every value that was ever written under the keys of rows."""
+        keys = {row.key for row in rows}
+        return tuple(
+            change.value
+            for group in self._groups
+            for change in group
+            if isinstance(change, Record) and change.value and change.key in keys
+        )
+
+    @property
+    def state_now(self) -> MemoryStore:
+        """What is written now, whether or not the disk lets a node read it."""
+        return self._state
 
     def has(self, row: Row) -> bool:
         """Return whether a row is there."""
@@ -195,8 +218,24 @@ class FaultyStore:
         self._rotten = {row: None for row in rotten if epoch is None and not self.has(row)}
 
 
+class _Packets:
+    """The packet table of a store, on whatever disk it has at the time."""
+
+    def __init__(self, store: FaultyStore) -> None:
+        self._store = store
+
+    def entries(self, query: PacketQuery) -> PacketPage[PacketEntry]:
+        """Return a page for a reader, or fail."""
+        if self._store.fails_to_read:
+            raise StoreFault("the disk fails to read", StoreFaultKind.IO)
+        return self._store.state_now.packets.entries(query)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store.state_now.packets, name)
+
+
 class Promises:
-    """What a node was told is committed: its next life must find it, except for what the disk is known to have lost."""
+    """What was reported to a node as committed: its next life must find it, except for what the disk has lost."""
 
     def __init__(self) -> None:
         self._values: dict[Row, tuple[bytes | None, ...]] = {}

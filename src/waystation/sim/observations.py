@@ -29,6 +29,8 @@ class DiskLost(NamedTuple):
 
     node: int | str
     lost: frozenset[Row]
+    values: tuple[bytes, ...] = ()
+    """What ever stood in them, and in other tables under their keys."""
 
     def __str__(self) -> str:
         """Return a line for the trace."""
@@ -36,7 +38,7 @@ class DiskLost(NamedTuple):
 
 
 class DiskRefused(NamedTuple):
-    """The disk of a node did not take a group of changes, and the node was told."""
+    """The disk of a node did not take a group of changes, and the node knows it."""
 
     node: int | str
 

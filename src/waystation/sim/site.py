@@ -121,7 +121,7 @@ class Site(ABC, Generic[C]):
 
     def _on_lost(self, rows: frozenset[Row]) -> None:
         """Observe which rows the disk has lost."""
-        self._context.observe(DiskLost(self.number, rows))
+        self._context.observe(DiskLost(self.number, rows, self.store.lost_values))
 
     def _on_refused(self) -> None:
         """Observe that the disk has refused."""

@@ -29,6 +29,7 @@ from waystation.core.effects import (
 from waystation.core.errors import StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_MS
+from waystation.core.records import Change
 from waystation.crypto.signing import verify_any
 from waystation.engine.admission import Admission
 from waystation.engine.bans import BanList
@@ -120,7 +121,7 @@ class World:
             dialler: Answers each ``Dial`` with ``dial_out`` or ``dial_failed``; without one nobody can be reached.
             on_datagram: The network behind ``SendTo``; without one every datagram is lost.
             on_lost: Gets the rows that the disk lost when a life ended.
-            on_refused: Called before the node is told that its store did not take changes.
+            on_refused: Called before the node is notified that its store did not take changes.
         """
         self.schedule = schedule
         self.trace = trace
@@ -244,27 +245,22 @@ class World:
         self._end_life(down_us, orderly=True)
 
     def commit_all(self) -> None:
-        """Let the store have what waits for it, and carry out what stood behind."""
-        if self._outbox.is_refusing:
-            self._answer_all(is_kept=False)
-            return
+        """Let the store have what waits for it, and answer."""
         changes = [change for _, commit in self._outbox.commits for change in commit.changes]
+        if not self._outbox.is_refusing:
+            self._write(changes)
+        is_kept = not self._outbox.is_refusing
+        if is_kept:
+            self._promises.made(changes)
+        self._answer_all(is_kept=is_kept)
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        """Let the store have changes; while it refuses, try again without any."""
         try:
             self.store.commit(changes)
         except StoreFault:
+            self._later(TRY_AGAIN_US, lambda: self._write(()))
             self._outbox.is_refusing = True
-            self._later(TRY_AGAIN_US, self._try_store)
-            self._answer_all(is_kept=False)
-        else:
-            self._promises.made(changes)
-            self._answer_all(is_kept=True)
-
-    def _try_store(self) -> None:
-        """Find out whether the store takes changes again."""
-        try:
-            self.store.commit(())
-        except StoreFault:
-            self._later(TRY_AGAIN_US, self._try_store)
         else:
             self._outbox.is_refusing = False
 
@@ -274,9 +270,7 @@ class World:
         if not is_kept:
             self._on_refused()
         for protocol, commit in group:
-            self.trace.note(
-                self.schedule.now, f"{'committed' if is_kept else 'not committed'} {protocol} {commit.ticket}"
-            )
+            self.trace.note(self.schedule.now, f"{'' if is_kept else 'not '}committed {protocol} {commit.ticket}")
             if self._node is not None:
                 answer = self._node.committed if is_kept else self._node.not_committed
                 answer(protocol, commit.ticket, self.schedule.now)

@@ -357,6 +357,21 @@ def test_delay_grows_until_a_connection_has_stood(tmp_path, monkeypatch, stands_
         assert 0.005 <= delay <= step
 
 
+def test_reconnect_ends_the_pause(tmp_path):
+    """NODE-BACK: a device that waits for an hour listens at once when its program says that the network is back."""
+
+    async def scenario():
+        backoff = Backoff(random.Random(1), first_s=3_600, cap_s=3_600)
+        async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo, backoff=backoff) as device:
+            await device.listening()
+            relay.cut(relay.of_type(FrameType.I_AM)[-1][0])
+            await device.until(Disconnected)
+            device.device.reconnect()
+            return len(await device.listening(2))
+
+    assert asyncio.run(scenario()) == 2
+
+
 def test_late_answer_goes_to_the_next_connection(tmp_path):
     """An answer that is ready after its connection broke is offered to the relay by a refreshed I_AM."""
 

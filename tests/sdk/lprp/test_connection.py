@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.sdk.lprp.build import NOBODY, QUICK, Events, HostServer, run
+from tests.server.build import eventually
 from waystation.core.errors import HostError
 from waystation.sdk.connection import now
 from waystation.sdk.lprp import LeaseGranted, LprpState, WorkEnded, Working, WorkPool
@@ -135,6 +136,28 @@ def test_new_socket_takes_over_from_the_old_one(state):
             await way.aclose()
             pool.close()
             return first.is_established and first is not way.pipe
+
+    assert run(scenario)
+
+
+def test_reconnect_makes_a_new_socket_now(state):
+    """NODE-BACK: the host learns of it from a heartbeat that is not waited for."""
+    events = Events()
+
+    async def scenario():
+        pool = WorkPool(1)
+        async with HostServer() as server:
+            way = connection(state, server.host, events, pool)
+            await way.reach()
+            way.machine.ask_lease(now())
+            way.flush()
+            await events.until(LeaseGranted)
+            first, address = way.pipe, server.tenant(state.identity)["address"]
+            way.reconnect()
+            await eventually(lambda: server.tenant(state.identity)["address"] != address, "the heartbeat")
+            await way.aclose()
+            pool.close()
+            return first is not way.pipe
 
     assert run(scenario)
 

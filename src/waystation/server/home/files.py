@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from waystation.core.addresses import DNS_NAME_CHARS_MAX, is_dns_name, is_ip
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import STORE_EXIT_CODE, HostError, LocalError
 from waystation.core.ids import decode_key_hex
 from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import SEED_BYTES, KeyPair
@@ -59,6 +59,7 @@ _TOKEN_BYTES: Final = 32
 _WEEK_SECONDS: Final = 7 * 24 * 3600
 _OTHERS: Final = 0o077
 _PERMISSION_EXIT_CODE: Final = 4
+_NO_WRITES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class ReferenceKey(NamedTuple):
@@ -307,14 +308,16 @@ def certificate_names(given: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def host_errors(what: str) -> Iterator[None]:
-    """Turn an OSError into a HostError: what was tried and the reason, exit code 4 for permissions and else 1."""
+    """Turn an OSError into a HostError: what was tried and why not.
+
+    Its exit code is 4 for permissions, 5 for a disk that takes no write, and else 1.
+    """
     try:
         yield
     except OSError as error:
-        denied = isinstance(error, PermissionError)
-        raise HostError(
-            f"{what}: {error.strerror or error}", exit_code=_PERMISSION_EXIT_CODE if denied else 1
-        ) from error
+        code = STORE_EXIT_CODE if error.errno in _NO_WRITES else 1
+        code = _PERMISSION_EXIT_CODE if isinstance(error, PermissionError) else code
+        raise HostError(f"{what}: {error.strerror or error}", exit_code=code) from error
 
 
 def _make_folder(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """Keeps ``home.json`` true while a node runs: how far the store has come, and that it is in use."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -48,11 +49,12 @@ class MarkKeeper:
         """Remember nothing yet.
 
         Args:
-            home: With its key and ``store.sqlite``.
+            home: With its key and ``store.sqlite``, which is open by now.
             fold: Folds the store's log in, on the thread that writes to it, and returns the state reached.
         """
         self._home = home
         self._fold = fold
+        self._file = self._stat()
         self._file_ns = _NEVER_NS
         self._folded_at = 0.0
         self._is_behind = False
@@ -113,11 +115,19 @@ class MarkKeeper:
         self._file_ns = _NEVER_NS
 
     def _write(self, state: StoreState, *, in_use: bool) -> None:
+        found, ours = self._stat(), self._file
+        if found is None or ours is None or (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+            # Another home may be mounted there by now: its mark is not ours to write.
+            raise HostError(f"{self._home.store_path} is not the store any more that this node has open")
         write_mark(self._home, adopt_home(self._home)._replace(store=store_mark(state, in_use=in_use)))
 
     def _written_ns(self) -> int:
         """Return when the file itself was written last; commits go to the log."""
+        found = self._stat()
+        return found.st_mtime_ns if found is not None else _NEVER_NS
+
+    def _stat(self) -> os.stat_result | None:
         try:
-            return self._home.store_path.stat().st_mtime_ns
+            return self._home.store_path.stat()
         except OSError:
-            return 0
+            return None

@@ -156,7 +156,7 @@ class Host:
         self._promises.may_be(under_way)
         if lost := self.store.end_life(under_way, orderly=False):
             self._promises.lost(lost)
-            self._network.observe(DiskLost(self.name, lost))
+            self._network.observe(DiskLost(self.name, lost, self.store.lost_values))
 
     def _begin_life(self) -> None:
         """Do what a life begins with once there is a device, before it knows anybody."""

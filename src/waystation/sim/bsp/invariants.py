@@ -11,7 +11,7 @@ from waystation.core.instant import Instant
 from waystation.sim.bsp import observations as seen
 from waystation.sim.bsp.records import ACK, KINDS, MESSAGE, OFFER, REQUEST, dependencies_of
 from waystation.sim.invariants import Invariant, Liveness
-from waystation.sim.observations import Sized
+from waystation.sim.observations import DiskLost, Sized
 
 __all__ = [
     "Agreed",
@@ -33,17 +33,36 @@ BASE_US: Final = 1_000_000
 COPIES_MAX: Final = 3
 """So many copies within it are too many (bsp 11, clarification 9)."""
 DELIVERED: Final = 2
+ID_BYTES: Final = 32
+OF_MESSAGES: Final = ("bsp_messages", "bsp_states")
+"""Tables whose keys end with the identifier of a message."""
 
 
-class OnDiskFirst(Invariant):
+class _ExceptLostMessages(Invariant):
+    """Knows which messages a disk has lost: their rows are damaged, or changed since the copy that was restored."""
+
+    def __init__(self) -> None:
+        self._lost: dict[int | str, set[bytes]] = {}
+
+    def _on_disk_lost(self, lost: DiskLost, _now: Instant) -> None:
+        ids = {row.key[-ID_BYTES:] for row in lost.lost if row.table in OF_MESSAGES}
+        self._lost.setdefault(lost.node, set()).update(ids)
+
+    def has_lost(self, host: str, message_id: bytes) -> bool:
+        """Return whether the disk of a host ever lost this message."""
+        return message_id in self._lost.get(host, ())
+
+
+class OnDiskFirst(_ExceptLostMessages):
     """Nothing is acknowledged, offered or sent that a restart could lose."""
 
     name = "on-disk-first"
 
     def _on_sent(self, sent: seen.Sent, _now: Instant) -> None:
-        if sent.unstored:
+        unstored = [each for each in sent.unstored if not self.has_lost(sent.host, each)]
+        if unstored:
             kind = KINDS[sent.record.kind]
-            raise self.broken(f"{kind} of {sent.host} names {sent.unstored[0].hex()[:16]}, which is not on its disk")
+            raise self.broken(f"{kind} of {sent.host} names {unstored[0].hex()[:16]}, which is not on its disk")
 
 
 class SharedOnly(Invariant):
@@ -185,18 +204,25 @@ class Faithful(Invariant):
             raise self.broken(f"{sent.host} sends {record.ids[0].hex()[:16]}, which nobody has made")
 
 
-class CausalOrder(Invariant):
+class CausalOrder(_ExceptLostMessages):
     """A message is reported to an application once in the life of its store, after what it depends on, in order."""
 
     name = "causal-order"
 
     def __init__(self) -> None:
+        super().__init__()
         self._dependencies: dict[bytes, tuple[bytes, ...] | None] = {}
         self._orders: dict[tuple[str, bytes], dict[bytes, int]] = {}
         self._shown: dict[str, dict[bytes, seen.State]] = {}
 
     def _on_made(self, made: seen.Made, _now: Instant) -> None:
         self._dependencies[made.message_id] = dependencies_of(made.body) if made.has_dependencies else ()
+
+    def _on_disk_lost(self, lost: DiskLost, now: Instant) -> None:
+        super()._on_disk_lost(lost, now)
+        for (host, _group), orders in self._orders.items():
+            for message_id in [each for each in orders if host == lost.node and self.has_lost(host, each)]:
+                del orders[message_id]
 
     def _on_report(self, report: seen.Reported, _now: Instant) -> None:
         orders = self._orders.setdefault((report.host, report.group_id), {})
@@ -208,7 +234,11 @@ class CausalOrder(Invariant):
         dependencies = self._dependencies.get(report.message_id)
         if dependencies is None:
             raise self.broken(f"{report.host} got a report of {short}, which no client takes")
-        missing = [each for each in dependencies if each not in orders and not self._is_silent(report, each)]
+        missing = [
+            each
+            for each in dependencies
+            if each not in orders and not self._is_silent(report, each) and not self.has_lost(report.host, each)
+        ]
         if missing:
             raise self.broken(f"{report.host} got a report of {short} before {missing[0].hex()[:16]}")
         orders[report.message_id] = report.order
@@ -254,17 +284,35 @@ class Bounded(Invariant):
             raise self.broken(f"{sent.host} remembered {self._wanted[key]} offers of {sent.peer}")
 
 
-class Agreed(Invariant):
+class Agreed(_ExceptLostMessages):
     """Members of a group that have had the time were delivered the same messages; whoever got another got it alone.
 
-    What is pending or invalid is not handed on, so only the peers of a hostile author have it.
+    What is pending or invalid is not handed on, so only the peers of a hostile author have it. A message that anybody's
+    disk lost may be missing, and so may all that depends on it: who has acknowledged it is not offered it again.
     """
 
     name = "agreed"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._dependencies: dict[bytes, tuple[bytes, ...]] = {}
+        """In the order in which they were made: none depends on a later one."""
+
+    def _on_made(self, made: seen.Made, _now: Instant) -> None:
+        self._dependencies[made.message_id] = (dependencies_of(made.body) or ()) if made.has_dependencies else ()
+
+    def _excused(self) -> set[bytes]:
+        """Return what was lost, and all that depends on it."""
+        excused = set().union(*self._lost.values())
+        for message_id, dependencies in self._dependencies.items() if excused else ():
+            if not excused.isdisjoint(dependencies):
+                excused.add(message_id)
+        return excused
+
     def _on_compared(self, compared: seen.Compared, _now: Instant) -> None:
+        excused = self._excused()
         delivered = {
-            name: {each for each, state in states.items() if state.state == DELIVERED}
+            name: {each for each, state in states.items() if state.state == DELIVERED and each not in excused}
             for name, states in compared.sets.items()
         }
         first_name, first = next(iter(delivered.items()))

@@ -9,9 +9,9 @@ from typing import Final
 from waystation.core.instant import Instant
 from waystation.sim.invariants import Invariant
 from waystation.sim.lprp import observations as seen
-from waystation.sim.lprp.model import Model
+from waystation.sim.lprp.model import Model, tenants_of
 from waystation.sim.lprp.packets import Seen
-from waystation.sim.observations import Sized
+from waystation.sim.observations import DiskLost, Sized
 
 __all__ = [
     "Bookkeeping",
@@ -80,6 +80,13 @@ class Bookkeeping(ModelInvariant):
     def _on_measured(self, measured: seen.Measured, _now: Instant) -> None:
         self._model.leases[measured.host].passed(measured.wall_ms)
 
+    def _on_disk_lost(self, lost: DiskLost, _now: Instant) -> None:
+        assert isinstance(lost.node, int)
+        for key in tenants_of(lost):
+            self._model.leases[lost.node].forget(key)
+            self._model.contact(lost.node, key).forget()
+            self._model.lists(lost.node, key).forget()
+
     def _on_began(self, began: seen.HostStarted, _now: Instant) -> None:
         for contact in self._model.contacts(began.host):
             contact.restarted()
@@ -129,14 +136,16 @@ class Whitelists(ModelInvariant):
 
     def _on_measured(self, measured: seen.Measured, now: Instant) -> None:
         for key, view in measured.views.items():
-            counts = {len(keys) for keys in self._model.lists(measured.host, key).recent(now, self._model.grace_us)}
-            if view["whitelist"] not in counts:
+            lists = self._model.lists(measured.host, key)
+            counts = {len(keys) for keys in lists.recent(now, self._model.grace_us)}
+            if view["whitelist"] not in counts and not lists.is_unknown:
                 raise self.broken(
                     f"host {measured.host} has {view['whitelist']} keys of {key.hex()[:16]}, not {sorted(counts)}"
                 )
 
     def _on_report(self, report: seen.WhitelistReported, now: Instant) -> None:
-        if frozenset(report.keys) not in self._model.lists(report.host, report.key).recent(now, LATE_US):
+        lists = self._model.lists(report.host, report.key)
+        if not lists.is_unknown and frozenset(report.keys) not in lists.recent(now, LATE_US):
             raise self.broken(f"{report.key.hex()[:16]} believes in a whitelist that host {report.host} does not have")
 
 

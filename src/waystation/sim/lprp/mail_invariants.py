@@ -10,7 +10,9 @@ from waystation.core.instant import Instant
 from waystation.sim.invariants import Invariant
 from waystation.sim.lprp import observations as seen
 from waystation.sim.lprp.invariants import SignedInvariant
+from waystation.sim.lprp.model import is_lost, tenants_of
 from waystation.sim.lprp.packets import Seen, read_packet
+from waystation.sim.observations import DiskLost
 
 __all__ = ["DeliveredOnce", "Honest", "OnlySent", "PromiseKept", "TrueOutcome"]
 
@@ -21,7 +23,10 @@ Honest = Collection[tuple[bytes, int]]
 
 
 class PromiseKept(SignedInvariant):
-    """What a host accepts with 202 is on its disk first, in its queue over restarts, and in the end with its tenant."""
+    """What a host accepts with 202 is on its disk first, in its queue over restarts, and in the end with its tenant.
+
+    It asks nothing of what the disk lost, nor of mail for a tenant of whom the disk lost a row.
+    """
 
     name = "promise-kept"
 
@@ -57,6 +62,14 @@ class PromiseKept(SignedInvariant):
     def _on_kept(self, kept: seen.AppKept, _now: Instant) -> None:
         self._kept.add((kept.key, kept.signature))
 
+    def _on_disk_lost(self, lost: DiskLost, _now: Instant) -> None:
+        keys = tenants_of(lost)
+        for host, signature in list(self._promised):
+            mail = self._promised[host, signature]
+            if host == lost.node and (mail.recipient in keys or is_lost(signature, lost)):
+                del self._promised[host, signature]
+                self._waiting.get((host, mail.recipient), {}).pop(signature, None)
+
     def _on_began(self, began: seen.HostStarted, _now: Instant) -> None:
         self._compare(began.host, began.views)
 
@@ -85,12 +98,18 @@ class DeliveredOnce(Invariant):
     name = "delivered-once"
 
     def __init__(self) -> None:
+        self._lost: list[DiskLost] = []
         self._handed: set[tuple[bytes, int, int, bytes]] = set()
         self._confirmed: set[tuple[bytes, bytes]] = set()
         self._kept: set[tuple[bytes, bytes]] = set()
 
+    def _on_disk_lost(self, lost: DiskLost, _now: Instant) -> None:
+        self._lost.append(lost)
+
     def _on_got(self, got: seen.AppGot, _now: Instant) -> None:
         signature = got.data[:SIGNATURE_BYTES]
+        if any(is_lost(signature, lost) for lost in self._lost):
+            return
         place = (got.key, got.host, got.life, signature)
         if place in self._handed or (got.key, signature) in self._confirmed:
             raise self.broken(f"{got.key.hex()[:16]} got {signature.hex()[:16]} again")
@@ -103,7 +122,7 @@ class DeliveredOnce(Invariant):
         self._confirmed.add((confirmed.key, confirmed.signature))
 
     def _on_kept(self, kept: seen.AppKept, _now: Instant) -> None:
-        if (kept.key, kept.signature) in self._kept:
+        if (kept.key, kept.signature) in self._kept and not any(is_lost(kept.signature, lost) for lost in self._lost):
             raise self.broken(f"{kept.key.hex()[:16]} keeps {kept.signature.hex()[:16]} twice")
         self._kept.add((kept.key, kept.signature))
 

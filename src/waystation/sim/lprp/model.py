@@ -11,12 +11,14 @@ from typing import Final
 from waystation.core.effects import Address
 from waystation.core.instant import Instant
 from waystation.sim.lprp.packets import Seen, set_hash
+from waystation.sim.observations import DiskLost
 
-__all__ = ["ZERO", "Contact", "Leases", "Lists", "Model", "toggled"]
+__all__ = ["ZERO", "Contact", "Leases", "Lists", "Model", "is_lost", "tenants_of", "toggled"]
 
 KEYS_MAX: Final = 256
 ZERO: Final = bytes(32)
 _STATES_MAX: Final = 64
+_OF_TENANTS: Final = ("lprp_tenants", "lprp_whitelists")
 _CHANGES: Final = frozenset({0x104, 0x108, 0x808})
 RELAY: Final = 0x102
 
@@ -84,6 +86,13 @@ class Leases:
     def granted_keys(self) -> list[bytes]:
         """Return everybody who was ever granted a lease."""
         return list(self._granted)
+
+    def forget(self, key: bytes) -> None:
+        """The host's disk has lost what it was granted: it may have a lease, and nobody can say until when."""
+        self._granted.pop(key, None)
+        self._slack.pop(key, None)
+        self._open.discard(key)
+        self._ended.discard(key)
 
     def bounds(self, key: bytes, wall_ms: int) -> tuple[int, int]:
         """Return how many milliseconds the lease of one of ``granted_keys`` lasts on, at least and at most."""
@@ -167,6 +176,10 @@ class Contact:
         self._worked.clear()
         self._known.clear()
 
+    def forget(self) -> None:
+        """The host's disk has lost the highest packet time."""
+        self._kept_ms = 0
+
     def allows(self, address: Address, now: Instant, grace_us: int, stale_us: int) -> bool:
         """Return whether mail may go to an address now."""
         place = self._places.get(address)
@@ -194,6 +207,12 @@ class Lists:
         """Host's clock at the last 208 that changed something."""
         self._newest_ms = 0
         self._received_ms = 0
+        self.is_unknown = False
+        """Whether the host's disk has lost it once: nothing can be said of it any more."""
+
+    def forget(self) -> None:
+        """The host's disk has lost the list, or its times."""
+        self.is_unknown = True
 
     def received(self, packet: Seen) -> None:
         """The host received a signed 104, 108 or 808 of the tenant; all three share one time (LPRP-D14)."""
@@ -230,6 +249,8 @@ class Lists:
 
     def done(self, packet: Seen, now: Instant, wall_ms: int) -> bool:
         """The host sent 208; return whether that can be true."""
+        if self.is_unknown:
+            return True
         before = self.states()
         self._answered.add(packet.signature)
         self._pending.pop(packet.signature, None)
@@ -254,6 +275,8 @@ class Lists:
 
     def differs(self, packet: Seen) -> bool:
         """The host sent 408; return whether that can be true."""
+        if self.is_unknown:
+            return True
         self._answered.add(packet.signature)
         self._pending.pop(packet.signature, None)
         is_overtaken = packet.time_ms < self._received_ms
@@ -291,6 +314,16 @@ class Model:
     def lists(self, host: int, key: bytes) -> Lists:
         """Return what is known of a tenant's whitelist."""
         return self._lists.setdefault((host, key), Lists())
+
+
+def tenants_of(lost: DiskLost) -> list[bytes]:
+    """Return the tenants of whom a host has lost a row."""
+    return sorted({row.key for row in lost.lost if row.table in _OF_TENANTS})
+
+
+def is_lost(signature: bytes, lost: DiskLost) -> bool:
+    """Return whether a packet stood in a row that was lost, or that says of such a row what is done with."""
+    return any(signature in value for value in lost.values)
 
 
 def _apply(keys: frozenset[bytes], packet: Seen) -> set[frozenset[bytes]]:

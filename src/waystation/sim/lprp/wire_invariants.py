@@ -200,6 +200,9 @@ class Worked(ModelInvariant):
     def _look(self, received: seen.Received, asked: "_Asked", now: Instant) -> None:
         """Note whether a sender is, or may be, on its recipient's whitelist at this instant."""
         packet, model = asked.packet, self._model
+        if model.lists(received.host, packet.recipient).is_unknown:
+            asked.may_be_friend, asked.must_be_friend = True, False
+            return
         lists = model.lists(received.host, packet.recipient).recent(now, model.grace_us)
         is_own = packet.sender == packet.recipient
         asked.may_be_friend |= is_own or any(packet.sender in keys for keys in lists)
@@ -221,7 +224,8 @@ class Worked(ModelInvariant):
                 self._on_free(sent, asked, now)
 
     def _on_demand(self, sent: seen.Sent, asked: "_Asked") -> None:
-        if asked.packet.command == 0x102 and asked.must_be_friend and not asked.demanded:
+        is_unknown = self._model.lists(sent.host, asked.packet.recipient).is_unknown
+        if asked.packet.command == 0x102 and asked.must_be_friend and not asked.demanded and not is_unknown:
             raise self.broken(f"host {sent.host} demands work of a friend of {asked.packet.recipient.hex()[:16]}")
         asked.demanded = True
 
@@ -238,12 +242,14 @@ class Worked(ModelInvariant):
         if packet.command == 0x108:
             self._on_free_update(sent, packet)
         elif packet.command == 0x102 and not asked.may_be_friend:
-            lists = self._model.lists(sent.host, packet.recipient).recent(now, self._model.grace_us)
-            if not any(packet.sender in keys for keys in lists):
+            known = self._model.lists(sent.host, packet.recipient)
+            lists = known.recent(now, self._model.grace_us)
+            if not known.is_unknown and not any(packet.sender in keys for keys in lists):
                 raise self.broken(f"host {sent.host} takes the packet of an unknown sender without work")
 
     def _on_free_update(self, sent: seen.Sent, packet: Seen) -> None:
-        changed_ms = self._model.lists(sent.host, packet.sender).changed_at_ms
+        lists = self._model.lists(sent.host, packet.sender)
+        changed_ms = None if lists.is_unknown else lists.changed_at_ms
         is_update = packet.command == 0x108 and packet.payload[32:] != ZERO
         # Since the change was made the answer has waited for the disk: what was soon may look late, never the reverse.
         if is_update and changed_ms is not None and 0 <= sent.wall_ms - changed_ms <= WINDOW_MS - SURE_MS:

@@ -38,7 +38,7 @@ EMPTY_US: Final = 150 * MICROSECONDS_PER_SECOND  # longer than any timer of a co
 class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
     """One network drawn from one generator."""
 
-    knows_losses = True
+    reads_packets = True
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from tests.store.build_rot import lose
 from waystation.core.errors import HostError
 from waystation.protocols.bsp.graph.formats import deps_v1_body
 from waystation.protocols.bsp.graph.order import State
+from waystation.protocols.bsp.messages import Offer
 
 
 def chain(count=4):
@@ -65,6 +66,23 @@ def test_damaged_message_that_nothing_rests_on_may_come_again():
 
     assert missing == {}
     assert states(bench) == {bench.id_of(message): (State.DELIVERED, True)}
+
+
+def test_number_of_a_damaged_message_is_not_used_again():
+    """Peers hold what was lost, but not the message that is made next: it does not inherit their flags."""
+    bench = Bench()
+    message = bench.message()
+    bench.hear(message)
+    bench.commit()
+    lose(bench.store, "bsp_messages", bench.group_id + bench.id_of(message))
+    bench.restart()
+    bench.up()
+    fresh = bench.add(b"new")
+    bench.commit()
+
+    assert not bench.flags(fresh).hold
+    assert bench.vertex(fresh).seq == 1
+    assert fresh in [each for record in bench.say() if isinstance(record, Offer) for each in record.ids]
 
 
 def test_gap_without_a_damaged_row_still_stops_the_start():

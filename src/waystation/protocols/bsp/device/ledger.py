@@ -186,6 +186,13 @@ class Ledger:
             vertex.state, vertex.order = State.DELIVERED, _FIRST_ORDER
         return list(found.values())
 
+    def seq_after_lost(self, group_id: bytes) -> int:
+        """Return the first number behind all flags of a group whose messages may be damaged, 0 when none is."""
+        if not self._store.damaged(_MESSAGES):
+            return 0
+        chunks = (_kept_flags(key, value) for key, value in self._rows(_FLAGS, group_id))
+        return max((kept.chunk * CHUNK_MESSAGES + len(kept.flags) for kept in chunks), default=0)
+
     def check_whole(self, vertices: Sequence[Vertex]) -> None:
         """Check that no delivered message of a group depends on one that is not there (BSP-WHOLE).
 

@@ -407,6 +407,8 @@ class Repository:
             elif vertex.state in {State.UNKNOWN, State.PENDING}:
                 member.emptied.add(vertex.message_id)
             self.index[vertex.message_id] = member
+        # BSP-DAMAGED: the number of a lost message is not used again: its flags say that peers hold it.
+        member.next_seq = max(member.next_seq, ledger.seq_after_lost(group_id))
         # A crash between two commits may have left messages ready: they are delivered now.
         self.follow(member, member.graph.settle(), now)
 
