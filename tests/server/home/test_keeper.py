@@ -203,3 +203,15 @@ def test_log_names_what_a_node_begins_with(home):
         ("home.log_folded", "warning"),
     ]
     assert lines[0]["home"] == str(home.path.resolve())
+
+
+def test_copy_without_a_mark_is_a_warning(tmp_path):
+    """Key and store of today's layout without ``home.json`` were copied by hand, and the log may be missing."""
+    home = ended_home(tmp_path / "home")
+    mark_path(home).unlink()
+    with structlog.testing.capture_logs() as lines:
+        log_prepared(home, prepare_home(home, NAMES))
+    (line,) = lines
+
+    assert (line["event"], line["log_level"]) == ("home.adopted", "warning")
+    assert "not copied" in line["why"]

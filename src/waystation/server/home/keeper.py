@@ -13,6 +13,7 @@ from waystation.core.ids import encode_id52
 from waystation.core.records import StoreState
 from waystation.server.home.files import Home
 from waystation.server.home.mark import HomeState, PreparedHome, adopt_home, store_mark, write_mark
+from waystation.store.sqlite_layout import look_at_file
 
 __all__ = ["FOLD_S", "MarkKeeper", "log_prepared"]
 
@@ -32,6 +33,10 @@ def log_prepared(home: Home, prepared: PreparedHome) -> None:
         # A warning: it may be a wrong mount or a typo, and looks like health otherwise.
         name = encode_id52(home.key_pair().public)
         _log.warning("home.made", key=name, home=str(home.path.resolve()))
+    elif prepared.state is HomeState.UNMARKED and home.store_path.exists() and look_at_file(home.store_path):
+        # Whoever copies the store and the key alone leaves the mark behind, and perhaps the log with what came last.
+        why = "the store is of a version whose homes have a mark; was home.json, or the store's log, not copied?"
+        _log.warning("home.adopted", home=str(home.path.resolve()), why=why)
     elif prepared.state is HomeState.UNMARKED:
         _log.info("home.adopted", home=str(home.path.resolve()))
     elif prepared.state is HomeState.LOG_FOLDED:
