@@ -44,6 +44,8 @@ MAY_WAIT = {
     "tests/server/build.py": "polls with a deadline what another process does, where no event can be awaited",
     "tests/pipeline/worlds/test_cluster.py": "reads the logs of Spark's own servers with a deadline",
     "tests/pipeline/worlds/test_kills.py": "kills a run at random times, which is what is tried",
+    "tests/soak/test_herd.py": "asks for an echo at a steady pace while others come",
+    "tests/soak/test_silence.py": "cuts, loses and stops for as long as the law says, which is what is tried",
     "tests/test_tidy.py": "names the word",
 }
 """Test files in which a wait by the clock is right."""

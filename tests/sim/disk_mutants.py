@@ -1,5 +1,7 @@
 """Machines that make one mistake each about a disk that refuses, for the tests of the simulator's laws."""
 
+from waystation.core.errors import StoreFault
+from waystation.core.packets import PacketPage
 from waystation.protocols.bsp.stream.machine import BspMachine
 from waystation.protocols.lprp.relay.machine import LprpRelay
 from waystation.protocols.merk.relay.machine import MerkRelay
@@ -82,6 +84,30 @@ class StrataReadsOn(StrataRelay):
         is_replica = isinstance(candidate.origin, Place)
         is_lost = verdict.refusal is not None and verdict.refusal.detail == "not_stored"
         super()._report_verdict(candidate, Verdict(duplicate=True) if is_replica and is_lost else verdict, now)
+
+
+class _EmptyWhenUnread:
+    """Reads of a packet table, of which a page that cannot be read is empty."""
+
+    def __init__(self, packets):
+        self._packets = packets
+
+    def entries(self, query):
+        try:
+            return self._packets.entries(query)
+        except StoreFault:
+            return PacketPage([], None)
+
+    def __getattr__(self, name):
+        return getattr(self._packets, name)
+
+
+class StrataEndsUnread(StrataRelay):
+    """Takes a page that it cannot read for the end of history."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._delivery._packets = _EmptyWhenUnread(self._delivery._packets)
 
 
 class StrataAlwaysRefuses(StrataRelay):

@@ -22,6 +22,8 @@ STUBBORN = replace(REFUSING, refusals=7_200.0)
 """Disks that take nothing most of the time."""
 DYING = DiskPlan(crashes=600.0, refusals=1_500.0, refusal_us=1_000_000)
 """The same, more often, and nodes that are killed."""
+UNREADABLE = DiskPlan(unreadable=1_000.0, refusal_us=2_000_000)
+"""Disks of which no page can be read for a while."""
 POWER_CUTS = DiskPlan(crashes=600.0, habits=DiskHabits(power_cuts=1.0))
 """Nodes that lose their power."""
 WIRED = replace(bsp.WIRED, faults=bsp.TOWN.faults)
@@ -32,6 +34,7 @@ MISTAKES = [
     (strata, mutants.StrataUndoesNothing, "promise-kept", strata.QUIET, REFUSING),
     (strata, mutants.StrataReadsOn, "converged", strata.APART, REFUSING),
     (strata, mutants.StrataAlwaysRefuses, "fair-verdict", strata.QUIET, REFUSING),
+    (strata, mutants.StrataEndsUnread, "no-gap", strata.PAGED, UNREADABLE),
     (strata, OkBeforeCommit, "promise-kept", strata.QUIET, REFUSING),
     (strata, OkBeforeCommit, "promise-kept", strata.SLOW_DISK, POWER_CUTS),
     (lprp, mutants.LprpTakesRefusalForCommit, "promise-kept", lprp.QUIET, REFUSING),

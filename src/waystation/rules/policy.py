@@ -1,8 +1,10 @@
-"""Published policy: the rules of a node against misbehaving peers, and the scores of other relays.
+"""Rows of the published policy and their JSON lines: rules against misbehaving peers, and scores of other relays.
 
-A rule names one peer or source network by the keyed reference that the node computed. It applies from its start time to
-its end time. A table of rules or scores has no effect after its snapshot has expired. Peers on the operator's allow
-list are exempt. A rule in mode ``shadow`` is only counted, not applied.
+``pipeline.jobs.publish`` encodes the rows; ``server.policy_reader`` decodes the files, and an error names the line. A
+rule names one peer or source network by the keyed reference that the node computed, and applies from its start time to
+its end time. ``engine.policy`` asks ``PolicyTable.decide`` for the rules of a reference that apply now, the hardest
+first; those in mode ``shadow`` are among them, and it is the caller that only counts them, exempts the operator's allow
+list, and drops a table whose snapshot has expired.
 
 Each row is one canonical JSON line (``rules.lines``). Sizes and counts are limited, because a node reads these files.
 """

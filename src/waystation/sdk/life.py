@@ -1,4 +1,9 @@
-"""Checks how a client is used, and raises if it is not open yet, already closed, or used by two tasks at once."""
+"""Life cycle of every SDK client: new, open, closed; anything else raises NotOpenError, ClosedError or InUseError.
+
+A client class inherits ``Client`` and supplies ``_life``, ``_open`` and ``aclose``; its methods call ``Life.check`` or
+``part`` first, and return ``Life.read`` for what arrives. A ``Reading`` lets one task wait at a time; when that task is
+cancelled, the next one goes on where it was.
+"""
 
 import asyncio
 from abc import ABC, abstractmethod

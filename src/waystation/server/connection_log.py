@@ -1,7 +1,8 @@
-"""Logs each connection at its two ends, where ``[node] connection_log`` asks for it.
+"""Writes a log line when a connection opens and one when it closes, unless ``[node] connection_log`` is "off".
 
-With ``reference`` a line names the journal's keyed reference of an identity, else the network; with ``address`` the
-address. Lines of a protocol that hides its senders name neither before an identity is proved (NODE-VIEW).
+``NodeServer`` makes it and calls ``use`` at a reload; ``engine.connections`` calls ``opened`` and ``closed``, as its
+``watcher``. With ``reference`` a line names the journal's keyed reference of an identity, else the network; with
+``address`` the address. A protocol that hides its senders names neither before an identity is proved (NODE-VIEW).
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The disk of a simulated node: it loses what was not synced, refuses writes, and comes back old or rotten.
+"""The disk of a simulated node: it loses what was not synced, refuses writes and reads, and comes back old or rotten.
 
 The store is a log of groups, one per commit, and the state that they lead to. A commit that returns is synced, unless a
 test has planted that it is not. When a life ends, the disk decides what the next one finds: after a kill all that was
@@ -11,11 +11,11 @@ Nothing of this happens before ``spoil``: until then it is a memory store that s
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from waystation.core.errors import StoreFault
+from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.instant import MICROSECONDS_PER_SECOND
-from waystation.core.packets import DropPackets, PacketReader, PutPacket
+from waystation.core.packets import DropPackets, PacketEntry, PacketPage, PacketQuery, PacketReader, PutPacket
 from waystation.core.records import Change, DamagedRow, Record, StoreState
 from waystation.store.memory import MemoryStore
 
@@ -73,13 +73,16 @@ class FaultyStore:
         """Whether commits fail now."""
         self.refusals = 0
         """How many commits have failed."""
+        self.fails_to_read = False
+        """Whether a page of packets cannot be read now."""
+        self._packets = _Packets(self)
 
     # The port
 
     @property
     def packets(self) -> PacketReader:
-        """The packet table, as it is now."""
-        return self._state.packets
+        """The packet table; its pages for readers fail while ``fails_to_read`` is set."""
+        return cast("PacketReader", self._packets)
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Write and sync all changes, or raise."""
@@ -184,6 +187,11 @@ class FaultyStore:
             if isinstance(change, Record) and change.value and change.key in keys
         )
 
+    @property
+    def state_now(self) -> MemoryStore:
+        """What is written now, whether or not the disk lets a node read it."""
+        return self._state
+
     def has(self, row: Row) -> bool:
         """Return whether a row is there."""
         if row.table == PACKETS:
@@ -208,6 +216,22 @@ class FaultyStore:
         for group in groups[kept_count:]:
             self._write(group)
         self._rotten = {row: None for row in rotten if epoch is None and not self.has(row)}
+
+
+class _Packets:
+    """The packet table of a store, on whatever disk it has at the time."""
+
+    def __init__(self, store: FaultyStore) -> None:
+        self._store = store
+
+    def entries(self, query: PacketQuery) -> PacketPage[PacketEntry]:
+        """Return a page for a reader, or fail."""
+        if self._store.fails_to_read:
+            raise StoreFault("the disk fails to read", StoreFaultKind.IO)
+        return self._store.state_now.packets.entries(query)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store.state_now.packets, name)
 
 
 class Promises:

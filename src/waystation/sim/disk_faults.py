@@ -32,22 +32,25 @@ class DiskPlan(Plan):
     """A disk takes no changes for a while."""
     refusal_us: int = 1_000_000
     """Mean time of that, in microseconds; whatever comes while it lasts is refused."""
+    unreadable: float = 0.0
+    """No page of packets can be read from a disk for a while, of the same mean time."""
     habits: DiskHabits = field(default_factory=DiskHabits)
 
 
-def draw_disk_plan(rng: random.Random, *, may_lose: bool) -> DiskPlan:
-    """Draw a plan, in which disks lose rows only if they may."""
+def draw_disk_plan(rng: random.Random, *, may_fail_to_read: bool = False) -> DiskPlan:
+    """Draw a plan, in which disks fail to read only if they may."""
     return DiskPlan(
         crashes=chance(rng, 240.0),
         refusals=chance(rng, 480.0),
         refusal_us=rng.choice(REFUSALS_US),
-        habits=_draw_habits(rng, may_lose=may_lose),
+        habits=_draw_habits(rng),
+        unreadable=chance(rng, 240.0) if may_fail_to_read else 0.0,
     )
 
 
-def _draw_habits(rng: random.Random, *, may_lose: bool) -> DiskHabits:
+def _draw_habits(rng: random.Random) -> DiskHabits:
     power_cuts = rng.choice((0.0, 0.5, 1.0))
-    if not may_lose or rng.random() >= LOSES_ROWS:
+    if rng.random() >= LOSES_ROWS:
         return DiskHabits(power_cuts)
     return DiskHabits(power_cuts, rot=rng.choice((0.0, 0.5)), restores=rng.choice((0.0, 0.3)))
 
@@ -84,11 +87,12 @@ class DiskFaults:
         recurring = Recurring(self._schedule, self._rng, lasts)
         recurring.often(self.plan.crashes, lambda: crash(self._rng.randrange(len(nodes)), recurring.duration(DOWN_US)))
         recurring.often(self.plan.refusals, lambda: self._refuse(recurring.duration(self.plan.refusal_us)))
+        recurring.often(self.plan.unreadable, lambda: self._hide(recurring.duration(self.plan.refusal_us)))
 
     def end(self) -> None:
-        """Let every disk take changes again."""
+        """Let every disk take changes, and give them back, again."""
         for store in self._stores:
-            store.refuses = False
+            store.refuses = store.fails_to_read = False
 
     def _refuse(self, duration_us: int) -> None:
         store = self._rng.choice(self._stores)
@@ -98,3 +102,12 @@ class DiskFaults:
             store.refuses = False
 
         self._schedule.after(duration_us, take)
+
+    def _hide(self, duration_us: int) -> None:
+        store = self._rng.choice(self._stores)
+        store.fails_to_read = True
+
+        def show() -> None:
+            store.fails_to_read = False
+
+        self._schedule.after(duration_us, show)

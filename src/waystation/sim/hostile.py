@@ -1,6 +1,8 @@
-"""What the hostile actors of several simulations share: clients that come back, nodes that dial and are dialled.
+"""Base classes of the hostile clients and nodes in the simulations of Bhumi, MERK and Strata.
 
-A protocol adds what they say.
+A scenario calls ``come`` when its fault phase begins and ``leave`` when it ends. A client connects again after each
+disconnect; a node dials random nodes and takes dials to its ``url``. A subclass sends the protocol's bytes: it supplies
+``_on_dialled`` (client), ``_make_link`` (node) and ``greet`` (link).
 """
 
 import random

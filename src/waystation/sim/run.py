@@ -121,7 +121,7 @@ def run_seed(
     if disks:
         disk_rng = random.Random(f"{protocol}/{seed}/disks")  # noqa: S311 - a simulation must be repeatable
         scenario.use_disks(
-            draw_disk_plan(disk_rng, may_lose=scenario.knows_losses) if disks is True else disks, disk_rng
+            draw_disk_plan(disk_rng, may_fail_to_read=scenario.reads_packets) if disks is True else disks, disk_rng
         )
     failure = None
     try:

@@ -47,8 +47,8 @@ class Scenario(ABC, Generic[P, C, S]):
     """One network drawn from one generator."""
 
     sizes_every_us: ClassVar[int] = 10 * MICROSECONDS_PER_SECOND
-    knows_losses: ClassVar[bool] = False
-    """Whether the invariants know what they may ask of a disk that has lost rows; plans drawn for others have none."""
+    reads_packets: ClassVar[bool] = False
+    """Whether nodes read pages of packets while they run, and know what to do when the disk fails to."""
     untraced: ClassVar[tuple[type[Any], ...]] = ()
     """Observations that have no line: the trace has the bytes that they were read from."""
 

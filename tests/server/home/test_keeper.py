@@ -7,11 +7,11 @@ import pytest
 import structlog
 
 from tests.server.build import eventually
-from tests.server.home.build import NAMES, commit_some
+from tests.server.home.build import NAMES, commit_some, ended_home
 from waystation.core.errors import HostError, StoreFault, StoreFaultKind
 from waystation.server.home import Home, keeper
 from waystation.server.home.keeper import MarkKeeper, log_prepared
-from waystation.server.home.mark import HomeState, PreparedHome, check_home, prepare_home, read_mark
+from waystation.server.home.mark import HomeState, PreparedHome, check_home, mark_path, prepare_home, read_mark
 from waystation.store.sqlite import SqliteStore
 from waystation.store.sqlite_layout import look_at_file
 
@@ -154,6 +154,27 @@ def test_fault_is_said_once_and_the_old_mark_stays(home, store, monkeypatch):
     assert read_mark(home).store.generation > 1
 
 
+def test_mark_of_another_home_is_left_alone(home, store, tmp_path):
+    """When another home has come to the path of this one, its mark stays as it is."""
+    reached = store.fold()
+
+    async def fold():
+        return reached  # as from a store that had nothing to write
+
+    keeping = MarkKeeper(home, fold)
+    asyncio.run(keeping.begin())
+    other = ended_home(tmp_path / "other")
+    home.path.rename(tmp_path / "moved")
+    other.path.rename(home.path)
+    before = mark_path(home).read_bytes()
+    with structlog.testing.capture_logs() as lines:
+        asyncio.run(keeping.begin())
+        keeping.end(reached)
+
+    assert mark_path(home).read_bytes() == before
+    assert {line["event"] for line in lines} == {"home.mark_failed"}
+
+
 def test_orderly_end_is_remembered(home, store):
     """After ``end`` the file alone is the store, and the home is known without a log."""
     keeping, _ = kept(home, store)
@@ -182,3 +203,15 @@ def test_log_names_what_a_node_begins_with(home):
         ("home.log_folded", "warning"),
     ]
     assert lines[0]["home"] == str(home.path.resolve())
+
+
+def test_copy_without_a_mark_is_a_warning(tmp_path):
+    """Key and store of today's layout without ``home.json`` were copied by hand, and the log may be missing."""
+    home = ended_home(tmp_path / "home")
+    mark_path(home).unlink()
+    with structlog.testing.capture_logs() as lines:
+        log_prepared(home, prepare_home(home, NAMES))
+    (line,) = lines
+
+    assert (line["event"], line["log_level"]) == ("home.adopted", "warning")
+    assert "not copied" in line["why"]

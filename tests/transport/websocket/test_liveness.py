@@ -121,6 +121,25 @@ def test_held_pipe_is_not_taken_for_dead():
     assert run(story) == [False, False, False, False, False, True]
 
 
+def test_pause_of_our_own_is_not_the_silence_of_others():
+    """NODE-SILENCE: a process that stood still has read nobody; who was asked before gets the time again."""
+
+    async def story(site):
+        _, writer, _ = await site.upgrade()
+        pipe, sweep = site.quiet.pipe, site.site.sweep
+        now = asyncio.get_running_loop().time()
+        pipe.watch.received, pipe.watch.quiet_since, pipe.watch.pinged_at = False, now - 100, now - 90
+        sweep._looked_at = now - 85
+        sweep._look()
+        stays = not pipe.ending
+        pipe.watch.pinged_at = now - 90
+        sweep._look()
+        writer.close()
+        return stays, pipe.ending
+
+    assert run(story) == (True, True)
+
+
 def test_timer_runs_only_while_somebody_is_there():
     """An empty site has no timer; one serves all of its pipes."""
 

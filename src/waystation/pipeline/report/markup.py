@@ -1,4 +1,9 @@
-"""HTML building blocks of the report: sections, tables and figures; all external text is escaped."""
+"""Parts of the report's HTML: its sections build ``Section`` values, and ``report.page`` puts them into one page.
+
+The functions take plain values and return ``Markup``; any other text in a cell, caption or title is escaped. In
+``table`` a heading that begins with ``>`` is a column of numbers, ``+`` one of sentences; rows beyond ``rows_max`` are
+counted only. ``TONES`` has the colours of the words that ``badge`` shows.
+"""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -116,7 +121,7 @@ def _cell(cell: str) -> str:
 
 
 def badge(word: str) -> Markup:
-    """Return a word of a closed set, coloured by what it means; unknown words stay plain."""
+    """Return a word of a closed set, coloured by what it means; an unknown word looks calm."""
     return Markup(f"<span class='badge {TONES.get(word, 'calm')}'>{escape(word)}</span>")
 
 

@@ -1,9 +1,11 @@
-"""The reasons for which BSP refuses.
+"""The reasons for which BSP refuses, and the one exception that its parsers raise with one of them.
 
-The protocol has no refusing record. It closes the connection, ignores the record, or withholds an acknowledgement so
-that the author retries. Only the handshake verdict of bsp+tls and bsp+wss has a status byte (``Refusal.status``).
+Journal, metrics and logs show the value. The protocol has no refusing record: the other side sees a closed connection,
+an ignored record, or no acknowledgement, so that the author retries. Only the handshake verdict of bsp+tls and bsp+wss
+has a status byte (``Refusal.status``).
 
-``MalformedError`` is the one exception of this protocol's parsers; machines turn it into a close.
+Who calls a parser turns its ``MalformedError`` into a close in the handshake, into an unreadable command in a mailbox,
+and into ``BundleRefused`` for a file. The reader of a stream keeps its ``Refusal``, and the session closes.
 """
 
 from enum import Enum

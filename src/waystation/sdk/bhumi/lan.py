@@ -1,7 +1,8 @@
-"""Searches the local network for relays for a limited time, and adds them to the relay book (spec section 9).
+"""Searches the local network for Bhumi relays, by mDNS and UDP broadcast at once, for a limited time (spec section 9).
 
-mDNS and UDP broadcast run at once, and either one suffices. A relay that answers a broadcast has signed its address;
-mDNS answers are unauthenticated. Relays found this way are tried first, but are trusted no more than others.
+``waystation bhumi`` calls it. Each relay goes into the ``RelayBook`` for as long as its answer is valid; the returned
+``LanSearch`` has the key of each relay by address, and why one of the two ways failed (HostError if both did). Answers
+to a broadcast are signed, those of mDNS are not: relays found here are tried first, and trusted no more than others.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
-"""Loads bootstrap data: signed documents from files, and snapshots from relays.
+"""Loads what a Strata client begins with: signed documents from files, and snapshots from relays by HTTP.
 
-A client needs only one static document and no relay; snapshots add to it. A missing snapshot is no error. A document
-that fails any check is rejected as a whole. Spec: RFC-0005 4.1, RFC-0006 7.2; specs/strata.md 17.
+``waystation strata`` calls ``load_document`` with the keys of ``load_gatekeepers``; an application calls
+``fetch_snapshots``; ``sdk.strata.open`` takes the results. A client needs only one document and no relay. A document
+that fails any check raises BootstrapRefusedError, a snapshot that does is left out; a file that cannot be read and a
+relay that cannot be reached are a HostError. Spec: RFC-0005 4.1, RFC-0006 7.2; specs/strata.md 17.
 """
 
 import time

@@ -1,6 +1,7 @@
 """Keeps ``home.json`` true while a node runs: how far the store has come, and that it is in use."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -12,6 +13,7 @@ from waystation.core.ids import encode_id52
 from waystation.core.records import StoreState
 from waystation.server.home.files import Home
 from waystation.server.home.mark import HomeState, PreparedHome, adopt_home, store_mark, write_mark
+from waystation.store.sqlite_layout import look_at_file
 
 __all__ = ["FOLD_S", "MarkKeeper", "log_prepared"]
 
@@ -31,6 +33,10 @@ def log_prepared(home: Home, prepared: PreparedHome) -> None:
         # A warning: it may be a wrong mount or a typo, and looks like health otherwise.
         name = encode_id52(home.key_pair().public)
         _log.warning("home.made", key=name, home=str(home.path.resolve()))
+    elif prepared.state is HomeState.UNMARKED and home.store_path.exists() and look_at_file(home.store_path):
+        # Whoever copies the store and the key alone leaves the mark behind, and perhaps the log with what came last.
+        why = "the store is of a version whose homes have a mark; was home.json, or the store's log, not copied?"
+        _log.warning("home.adopted", home=str(home.path.resolve()), why=why)
     elif prepared.state is HomeState.UNMARKED:
         _log.info("home.adopted", home=str(home.path.resolve()))
     elif prepared.state is HomeState.LOG_FOLDED:
@@ -48,11 +54,12 @@ class MarkKeeper:
         """Remember nothing yet.
 
         Args:
-            home: With its key and ``store.sqlite``.
+            home: With its key and ``store.sqlite``, which is open by now.
             fold: Folds the store's log in, on the thread that writes to it, and returns the state reached.
         """
         self._home = home
         self._fold = fold
+        self._file = self._stat()
         self._file_ns = _NEVER_NS
         self._folded_at = 0.0
         self._is_behind = False
@@ -113,11 +120,19 @@ class MarkKeeper:
         self._file_ns = _NEVER_NS
 
     def _write(self, state: StoreState, *, in_use: bool) -> None:
+        found, ours = self._stat(), self._file
+        if found is None or ours is None or (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+            # Another home may be mounted there by now: its mark is not ours to write.
+            raise HostError(f"{self._home.store_path} is not the store any more that this node has open")
         write_mark(self._home, adopt_home(self._home)._replace(store=store_mark(state, in_use=in_use)))
 
     def _written_ns(self) -> int:
         """Return when the file itself was written last; commits go to the log."""
+        found = self._stat()
+        return found.st_mtime_ns if found is not None else _NEVER_NS
+
+    def _stat(self) -> os.stat_result | None:
         try:
-            return self._home.store_path.stat().st_mtime_ns
+            return self._home.store_path.stat()
         except OSError:
-            return 0
+            return None

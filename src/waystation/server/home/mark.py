@@ -1,4 +1,8 @@
-"""What a home remembers of itself, so that a node never begins with less than it had without a word.
+"""Writes and checks ``home.json``: the home's public key, and how far its store has come (NODE-MARK).
+
+``serve`` and ``init`` call ``prepare_home``, which refuses (exit code 5) a home whose key or store is lost, older, or
+another's; ``MarkKeeper`` writes the mark while a node runs; ``backup``, ``restore``, ``upgrade`` and ``check`` use the
+rest. ``accept_home`` records what is there, and gives an older store a new id.
 
 ``home.json`` (0600, written whole and synced)::
 

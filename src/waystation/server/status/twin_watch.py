@@ -90,7 +90,7 @@ class TwinWatch:
             )
         return (
             f"two nodes have the key {_short(twin.key)}, or one of them is listed twice: {places}; "
-            "tell their operator, since each of them loses what the other one gets"
+            "write to their operator, since each of them loses what the other one gets"
         )
 
 

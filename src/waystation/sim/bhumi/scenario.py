@@ -64,8 +64,6 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
         seen.Participants,
     )
 
-    knows_losses = True
-
     def __init__(
         self,
         schedule: Schedule,

@@ -37,7 +37,6 @@ DELIVERED: Final = 2
 class BspScenario(Scenario[BspPlan, Context[BspPlan], Host]):
     """One network drawn from one generator."""
 
-    knows_losses = True
     sizes_every_us = MICROSECONDS_PER_SECOND
 
     def __init__(

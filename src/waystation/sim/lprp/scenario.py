@@ -70,7 +70,6 @@ def lprp_invariants(plan: LprpPlan, hosts: Sequence[bytes], tenants: Honest) -> 
 class LprpScenario(Scenario[LprpPlan, LprpContext, Host]):
     """One network drawn from one generator."""
 
-    knows_losses = True
     sizes_every_us = MICROSECONDS_PER_SECOND
     untraced = (seen.Received, seen.Sent, seen.Measured, seen.HostStarted)
 

@@ -42,7 +42,6 @@ EMPTY_US: Final = 270 * MICROSECONDS_PER_SECOND  # longer than any timer of a re
 class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
     """One mesh drawn from one generator."""
 
-    knows_losses = True
     untraced = (seen.Remembered,)
 
     def __init__(

@@ -1,7 +1,9 @@
-"""The Strata scenario: one or two relays, publishers, readers, hostile peers, and link faults.
+"""The Strata scenario: one or two relays, publishers, readers, hostile peers and link faults over ``sim.scenario``.
 
-Each relay runs in its own ``World`` on the shared clock. The second relay reads from the first, and in some plans the
-first also reads from the second. Some plans add a hostile relay as an upstream.
+``sim.run`` makes it from schedule, generator and trace, and drives the phases of its base class, which calls
+``_arrive``, ``_plan_faults`` and ``_heal``. What the actors see goes to ``strata_invariants``, which raise where a law
+is broken. Each relay runs in a ``World`` of its own on the shared clock. The second relay reads from the first, and in
+some plans the first also from the second; some plans add a hostile relay as an upstream.
 """
 
 import random
@@ -38,7 +40,7 @@ EMPTY_US: Final = 150 * MICROSECONDS_PER_SECOND  # longer than any timer of a co
 class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
     """One network drawn from one generator."""
 
-    knows_losses = True
+    reads_packets = True
 
     def __init__(
         self,

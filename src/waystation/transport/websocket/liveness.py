@@ -129,6 +129,7 @@ class LivenessSweep:
         self._look_s = min(min(timeouts) for timeouts in all_timeouts) / _LOOKS_PER_PERIOD
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
         self._pipes: dict[Watched, None] = {}
 
     def __len__(self) -> int:
@@ -139,6 +140,7 @@ class LivenessSweep:
         self._pipes[pipe] = None
         self._look_s = min(self._look_s, min(pipe.watch.timeouts) / _LOOKS_PER_PERIOD)
         if self._timer is None:
+            self._looked_at = self._loop.time()
             self._timer = self._loop.call_later(self._look_s, self._look)
 
     def left(self, pipe: Watched) -> None:
@@ -150,9 +152,14 @@ class LivenessSweep:
 
     def _look(self) -> None:
         now = self._loop.time()
+        stood_s = now - self._looked_at - self._look_s
+        self._looked_at = now
         self._timer = self._loop.call_later(self._look_s, self._look)
         for pipe in tuple(self._pipes):
             pipe.watch.petty_frames = 0
+            # While this process stood still nobody was read: their answers may wait in the kernel (NODE-SILENCE).
+            if stood_s > self._look_s and pipe.watch.pinged_at is not None:
+                pipe.watch.pinged_at += stood_s
             if is_dead(pipe, now):
                 pipe.abort()
         self._make_room(now)

@@ -1,10 +1,12 @@
 """The HTTP side of a web port: it routes WebSocket upgrades by request path, and answers plain GETs.
 
-permessage-deflate is never negotiated. Most messages are ciphertext and signatures, and compressing secrets together
-with a peer's text leaks them.
+``server.listeners`` makes one for each web port. ``Listener`` calls ``arrive`` for each connection, and
+``arrive_unnamed`` for one of a trusted proxy: the client that its request names must pass ``admit``, else the answer is
+429. An upgraded connection becomes a pipe of its path's ``Endpoint``; other GETs get ``answer(path, host)``.
 
-picows accepts only GET, so other methods are handled before it. HEAD is answered like GET without a body, all others
-get 405.
+permessage-deflate is never negotiated. Most messages are ciphertext and signatures, and compressing secrets together
+with a peer's text leaks them. picows accepts only GET, so other methods are handled before it. HEAD is answered like
+GET without a body, all others get 405.
 
 Spec: RFC 6455 4; RFC 9110 9.3.2 (HEAD), 15.5.6 (405).
 """

@@ -1,8 +1,9 @@
-"""Counts the refusals of one event-loop iteration, with the peer that met a limit where it may be named.
+"""Counts the refusals of an LPRP relay; ``take`` returns them as ``Refused`` facts and begins anew.
 
-Before a signature check only the network of the address is known, and the refused packet leaves no other fact. A 102
-that is refused leaves one that names its recipient, so its sender is never named beside it (NODE-NAMED). What is
-named is bounded: a flood of spoofed addresses or fresh keys is counted without names beyond ``NAMED_MAX``.
+``LprpRelay`` notes each refusal, and takes them once per iteration of the event loop. Some name a peer: the network
+where a limit of signature checks or of answers was met, the owner of a full queue, the signer of a refused lease or
+whitelist. The sender of a refused 102 is never named, because the fact beside it names the recipient (NODE-NAMED).
+Beyond ``NAMED_MAX`` names, as in a flood of false addresses or fresh keys, refusals are counted without one.
 """
 
 from typing import Final

@@ -1,7 +1,9 @@
-"""The key directory: agreement keys that clients have published, and open queries for them to other nodes.
+"""Two bounded tables of a MERK relay: the newest key advert of each client, and open queries for them to other nodes.
 
-A client can advertise only its own key. A query returns the newest signed advert that this node or a linked node has.
-The querier verifies the signature, so a node can hide an advert but cannot forge one.
+``key_frames`` and the relay's machine call it, and verify an advert's signature and owner before; only its time is
+checked here. ``ask`` returns whether the asker will get an answer, and a new ``Question`` whose ``open`` nodes have to
+be asked; ``answered``, ``lost`` and ``expired`` return those that can be answered now. The querier verifies the
+signature too, so a node can hide an advert but cannot forge one.
 
 Spec: specs/merk.md 7, 10.2; MERK-KEYS.
 """
@@ -57,7 +59,7 @@ class KeyDirectory:
         return len(self._questions)
 
     def keep(self, advert: KeyAdvert, wall_ms: int) -> bool:
-        """Keep an advert whose signature holds; False when its time is too far ahead.
+        """Keep an advert that the caller has verified; False when its time is too far ahead.
 
         An older one than we hold changes nothing.
         """

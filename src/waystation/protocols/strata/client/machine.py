@@ -1,7 +1,9 @@
-"""The client of a Strata relay: a machine that publishes, subscribes and authenticates, and verifies every packet.
+"""The client of a Strata relay: a machine that publishes, subscribes and authenticates at one relay.
 
-One machine serves one relay over many connections. ``connect`` begins a connection; ``disconnect`` or a ``Close`` of
-its own ends it. Subscriptions resume at their position on the next one. The states::
+``sdk.strata.relay`` drives it for applications; a relay reads its upstreams with it. With ``keys_of`` every packet is
+verified here; without (in replication) the caller verifies it. One machine serves one relay over many connections.
+``connect`` begins a connection; ``disconnect`` or a ``Close`` of its own ends it. Subscriptions resume at their
+position on the next one. The states::
 
     CLOSED          connect -> ANONYMOUS
     ANONYMOUS       AUTH_CHALLENGE that passes the guards, with a key -> AUTHENTICATING
