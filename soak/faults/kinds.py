@@ -126,7 +126,7 @@ class FailingSync(_Words):
     """One fsync fails."""
 
     name = "failing-sync"
-    lasts_s = (3.0, 3.0)
+    lasts_s = (6.0, 6.0)
     words: ClassVar = {Word.FSYNC_FAILS: 1}
 
 

@@ -88,6 +88,29 @@ def test_fault_is_one_line_at_its_begin_and_one_at_its_end():
     assert disk.health.view() is None
 
 
+def test_fault_that_comes_back_within_a_minute_is_told_once():
+    """A disk that takes every other write does not fill the log; a fault of another kind, or later, is told anew."""
+    disk = Disk()
+    with capture_logs() as lines:
+        for _ in range(25):
+            disk.health.begin(IO)
+            disk.now_s += 1
+            disk.health.end()
+            disk.now_s += 1
+        disk.health.begin(StoreFault("full", StoreFaultKind.FULL))
+        disk.health.end()
+        disk.now_s += store_health.SAID_EVERY_S
+        disk.health.begin(StoreFault("full", StoreFaultKind.FULL))
+
+    assert [(line["event"], line["kind"]) for line in lines] == [
+        ("store.failed", "io"),
+        ("store.recovered", "io"),
+        ("store.failed", "full"),
+        ("store.recovered", "full"),
+        ("store.failed", "full"),
+    ]
+
+
 def test_days_left_come_from_the_pace_of_the_last_day():
     """A disk that shrinks by a MiB a minute and has 1,440 left lasts a day; nothing is said of one that does not."""
     disk = Disk(free_mib=1_451)

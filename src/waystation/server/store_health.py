@@ -18,6 +18,7 @@ from waystation.core.records import Change, Record
 
 __all__ = ["StoreHealth"]
 
+SAID_EVERY_S: Final = 60.0
 SPACE_EVERY_S: Final = 60.0
 SPACE_SEEN_S: Final = 600.0  # after less than this nothing is said of the pace
 _SPACES_MAX: Final = 1_440  # a day
@@ -50,6 +51,10 @@ class StoreHealth:
         self._noted: deque[tuple[float, int]] = deque(maxlen=_SPACES_MAX)
         """Unix seconds and free bytes."""
         self.fault: StoreFault | None = None
+        self._last_kind: StoreFaultKind | None = None
+        self._logged_s = 0.0
+        self._is_logged = self._is_silent = False
+        """Whether this fault has its line, and whether it has none because it is the last one that came back."""
         self.since = 0.0
         """When the fault began, Unix seconds."""
 
@@ -77,13 +82,18 @@ class StoreHealth:
         """Note that the store does not take writes, or why it still does not."""
         if self.fault is None:
             self.since = self._clock()
-        if self.fault is None or self.fault.kind is not fault.kind:
+            # A disk may take every other write: one that comes back has a line a minute.
+            self._is_logged = fault.kind is self._last_kind and self.since - self._logged_s < SAID_EVERY_S
+            self._is_silent = self._is_logged
+        if not self._is_logged or fault.kind is not self._last_kind:
             _log.error("store.failed", kind=fault.kind.value, error=str(fault))
+            self._is_silent, self._logged_s = False, self._clock()
+        self._is_logged, self._last_kind = True, fault.kind
         self.fault, self._is_floor = fault, isinstance(fault, _FloorFault)
 
     def end(self) -> None:
         """Note that the store takes writes."""
-        if self.fault is not None:
+        if self.fault is not None and not self._is_silent:
             kind, lasted_s = self.fault.kind.value, max(0.0, self._clock() - self.since)
             _log.warning("store.recovered", kind=kind, seconds=round(lasted_s, 1))
         self.fault, self._is_floor = None, False

@@ -8,6 +8,7 @@ SEED = 11
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_faults_in_any_order_lose_nothing(tmp_path):
     """Kills, power cuts, pauses and steps of the clock in an order of the seed: all is kept, true, and soon back."""
     report = run_faults(tmp_path, SEED, minutes=2, only=("kill", "power-cut", "stop", "slow-sync", "clock-ahead"))

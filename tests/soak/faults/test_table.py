@@ -26,6 +26,7 @@ async def attempted(folder, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.name)
 def test_row_holds(tmp_path, kind):
     """The five cells of the row are what happens, and nothing that was acknowledged is lost or untrue."""
@@ -35,6 +36,7 @@ def test_row_holds(tmp_path, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_store_without_syncs_is_found(tmp_path):
     """A power cut under load is found when the node's syncs do nothing: what it acknowledged is not in its store."""
 
