@@ -64,7 +64,7 @@ def retention_bytes(config: "Config") -> dict[str, int]:
         values = config.of(part.owner)
         is_on = getattr(values, "enabled", True)
         for field in dataclasses.fields(part.owner):
-            if is_on and field.metadata.get("unit") == "MiB":
+            if is_on and field.metadata.get("unit") == "MiB" and not field.name.endswith("_least"):  # that stays free
                 kept[f"{part.table}.{field.name}"] = getattr(values, field.name) * _MIB
     return kept
 
