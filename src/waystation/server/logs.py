@@ -7,7 +7,7 @@ logging, use the same renderer; those below a warning are dropped.
 import contextlib
 import logging
 import sys
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
@@ -27,7 +27,7 @@ def configure_logs(log_format: str, log_level: str, stream: TextIO | None = None
         log_level: "debug", "info", "warning" or "error".
         stream: stderr when None.
     """
-    target = _Unfailing(sys.stderr if stream is None else stream)
+    target = cast("TextIO", _Unfailing(sys.stderr if stream is None else stream))
     level = logging.getLevelNamesMapping()[log_level.upper()]
     console = log_format == "console" or (log_format == "auto" and target.isatty())
     shared: list[Any] = [structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso", utc=True, key="ts")]
