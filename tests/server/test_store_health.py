@@ -1,4 +1,4 @@
-"""Laws of server.store_health: what is refused while, since when, what the disk has left, and what is owed meanwhile."""
+"""Laws of server.store_health: what is refused while, since when, what the disk has left, and what is owed."""
 
 import asyncio
 import contextlib
