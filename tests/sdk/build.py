@@ -97,7 +97,7 @@ class _Relay:
 
     async def wait_for(self, frame_type, count=1):
         """Wait until so many frames of a type have come, and return them."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(self.of_type(frame_type)) < count:
                 self._arrived.clear()
                 await self._arrived.wait()

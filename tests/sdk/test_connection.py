@@ -101,7 +101,7 @@ def test_timer_wakes_the_machine(monkeypatch):
                 lambda event: registered.set_result(event) if isinstance(event, Registered) else None,
             )
             await dial(relay.url, link, context=None, timeout_s=5)
-            event = await asyncio.wait_for(registered, 5)
+            event = await asyncio.wait_for(registered, 20)
             link.close()
             return event, link._timer
 

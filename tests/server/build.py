@@ -34,7 +34,7 @@ from waystation.store.sqlite import SqliteStore
 from waystation.transport.listen import Listener
 from waystation.transport.tls import client_context
 
-PATIENCE_S = 8.0
+PATIENCE_S = 20.0
 PREIMAGE = b"p" * 32
 
 

@@ -260,7 +260,7 @@ def test_closed_store_answers_nobody_with_yes(tmp_path):
         told = Told(store)
         store.close()
         told.ask(1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await told.commits.close()
         return told.answers
 

@@ -18,7 +18,7 @@ async def ask(streams, line, answer_bytes):
     """Say a line and return so many bytes of the answer."""
     reader, writer = streams
     writer.write(line + b"\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         return await reader.readexactly(answer_bytes)
 
 
@@ -97,7 +97,7 @@ def test_one_write_per_peer_and_turn(monkeypatch):
         for _, writer in streams:
             writer.write(b"many 50\n")
         for reader, _ in streams:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await reader.readexactly(50)
 
     run(story)
@@ -159,7 +159,7 @@ def test_slow_reader_is_told_to_the_relay():
         writer.write(b"big 8000000\n")
         await eventually(lambda: ("congested", 1) in rig.relay.calls)
         held_back = list(rig.relay.calls)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await reader.readexactly(8_000_000)
         await eventually(lambda: ("drained", 1) in rig.relay.calls)
         return held_back, rig.relay.calls[-1]
@@ -178,7 +178,7 @@ def test_progress_of_a_slow_reader_is_noticed(monkeypatch):
         reader, writer = await rig.dial(4_096)
         writer.write(b"big 8000000\n")
         await eventually(lambda: rig.relay.calls)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await reader.readexactly(3_000_000)
         await eventually(lambda: len(rig.relay.calls) > 1)
         return set(rig.relay.calls)
@@ -194,7 +194,7 @@ def test_close_lets_everything_leave_first():
         writer.write(b"bye 4000000\n")
         await eventually(lambda: not rig.node.sizes()["echo"]["peers"])
         lingering = rig.hub.idle()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             size = len(await reader.read())
         await eventually(rig.hub.idle)
         return size, lingering, rig.node.sizes()["node"]["connections"], ("disconnect", 1) in rig.relay.calls
@@ -225,7 +225,7 @@ def test_closed_peers_that_do_not_read_are_bounded(monkeypatch):
             writer.write(b"bye 8000000\n")
         await eventually(lambda: not rig.node.sizes()["echo"]["peers"])
         (first, _), (second, _) = dialled
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             sizes = await asyncio.gather(_length(first), _length(second))
         return sorted(sizes)
 
@@ -282,7 +282,7 @@ def test_bug_of_ours_costs_one_peer():
         await ask(neighbour, b"before", 7)
         victim[1].write(b"bug\n")
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 end = await victim[0].read()
         except ConnectionError:
             end = b""
@@ -338,7 +338,7 @@ def test_sender_that_never_reads_is_closed_and_its_answer_kept(monkeypatch):
             await eventually(lambda: relay.sizes()["connections"] == 1, "the write timeout")
             reader, writer = await rig.dial()
             writer.write(sends[10])
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await reader.readexactly(15)
                 head = await reader.readexactly(11)
                 retried = await reader.readexactly(len(answer))

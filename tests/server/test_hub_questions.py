@@ -96,7 +96,7 @@ async def lines(streams, said, count):
     """Say something and return so many lines of the answer."""
     reader, writer = streams
     writer.write(said)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         return [await reader.readline() for _ in range(count)]
 
 

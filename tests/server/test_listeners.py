@@ -35,7 +35,7 @@ from waystation.transport.http_get import http_get
 from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import client_context
 
-PATIENCE_S = 5
+PATIENCE_S = 20
 QUIET = {"bhumi.tls": "", "bsp.tls": "", "lprp.udp": "", "merk.ws": "", "strata.ws": ""}
 CHALLENGE_BYTES = 152  # specs/merk.md 2: a header of 120 bytes and a challenge of 32
 

@@ -12,7 +12,7 @@ from waystation.crypto.certificates import make_local_certificates
 from waystation.transport.listen import Listener
 from waystation.transport.websocket.site import Endpoint, WebSocketSite
 
-PATIENCE_S = 5
+PATIENCE_S = 20
 UPGRADE_HEADERS = (
     ("Host", "localhost"),
     ("Upgrade", "websocket"),

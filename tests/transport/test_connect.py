@@ -67,7 +67,7 @@ def test_silent_address_holds_nobody_up():
         with socket.create_server(("127.0.0.1", 0)) as there:
             with resolving((SILENT, "127.0.0.1")):
                 made = connect_tcp(asyncio.Protocol, "localhost", there.getsockname()[1])
-                transport, protocol = await asyncio.wait_for(made, 5)
+                transport, protocol = await asyncio.wait_for(made, 20)
             peer = transport.get_extra_info("peername")[0]
             transport.abort()
             return peer, isinstance(protocol, asyncio.Protocol)
@@ -112,7 +112,7 @@ def test_winner_is_closed_when_the_caller_is_cancelled_at_the_end(monkeypatch):
         before = descriptors()
         with socket.create_server(("127.0.0.1", 0)) as there, resolving((SILENT, "127.0.0.1")):
             dialling = asyncio.create_task(connect_tcp(asyncio.Protocol, "localhost", there.getsockname()[1]))
-            await asyncio.wait_for(closing.wait(), 5)
+            await asyncio.wait_for(closing.wait(), 20)
             dialling.cancel()
             await asyncio.gather(dialling, return_exceptions=True)
         return asyncio.all_tasks() == {asyncio.current_task()}, descriptors() - before

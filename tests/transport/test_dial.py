@@ -6,7 +6,7 @@ import pytest
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
-from waystation.transport.dial import DATAGRAM_SCHEMES, DEFAULT_PORT, DEFAULT_UDP_PORT, RelayUrl, dial
+from waystation.transport.dial import DATAGRAM_SCHEMES, DEFAULT_PORT, DEFAULT_UDP_PORT, RelayUrl, dial, speaks_http
 from waystation.transport.listen import Listener
 from waystation.transport.tls import client_context, server_context
 
@@ -176,6 +176,23 @@ def test_plain_listener_is_recognised():
 
     with pytest.raises(HostError, match=r"TLS handshake.*plain tcp://"):
         asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("answer", "is_web"), [(b"HTTP/1.0 400 Bad", True), (b"SSH-2.0", False), (b"HT", False)])
+def test_web_port_is_recognised_by_what_it_answers(answer, is_web):
+    """It says nothing before it is asked, and HTTP of any version and status begins the same way."""
+
+    async def talk(reader, writer):
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    async def scenario():
+        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+            return await speaks_http(RelayUrl("tcp", "127.0.0.1", server.sockets[0].getsockname()[1]), 20)
+
+    assert asyncio.run(scenario()) is is_web
 
 
 def test_address_that_is_refused_is_named_as_a_reason():

@@ -60,7 +60,7 @@ class Door:
 
     async def until(self, holds):
         """Wait until something makes ``holds`` true."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -86,7 +86,7 @@ async def end_of(port, first=b""):
     """Connect, say ``first`` and return everything the other side says until it ends the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             writer.write(first)
             return await reader.read()
     except ConnectionError:
@@ -168,7 +168,7 @@ def test_admitted_address_gets_one(folder):
         listener = await door.open(server_context(folder / "cert", folder / "key"))
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(client_hello(folder))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             first = await reader.readexactly(3)
         writer.close()
         await door.until(lambda: door.released)
@@ -215,7 +215,7 @@ def test_plain_peer_stands_and_is_heard():
         listener = await door.open()
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(b"ping")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             echoed = await reader.readexactly(4)
         no_delay = door.pipes[0]._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         writer.close()
@@ -238,7 +238,7 @@ def test_closed_listener_leaves_standing_pipes_alone():
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(b"still")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             echoed = await reader.readexactly(5)
         writer.close()
         await door.until(lambda: door.lost_count)
@@ -261,7 +261,7 @@ def test_oldest_handshakes_of_a_key_are_closed_one_after_the_other(folder):
         ]
         await door.until(lambda: len(door.asked) == 4)
         closed = [listener.close_oldest(key) for key in ("127.0.1", "127.0.1", "127.0.3")]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             ends = [await silent[number][0].read() for number in (0, 2)]
         released = list(door.released)
         listener.close()
@@ -306,7 +306,7 @@ def test_close_drops_handshakes_under_way(folder):
         await door.until(lambda: door.asked)
         listener.close()
         await door.until(lambda: door.released)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             said = await reader.read()
         writer.close()
         return said, door.released
@@ -381,7 +381,7 @@ def test_no_descriptors_left_is_survived(monkeypatch):
             resource.setrlimit(resource.RLIMIT_NOFILE, (peer.fileno() + 1, hard))
             try:
                 await loop.sock_connect(peer, ("127.0.0.1", listener.port))
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     await resting.wait()
                 before = len(door.pipes)
             finally:

@@ -50,7 +50,7 @@ async def connected(port, source="127.0.0.1"):
 async def read_all(reader):
     """Return what comes until the other side ends the connection, be it by a reset."""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await reader.read()
     except ConnectionError:
         return b""
@@ -68,7 +68,7 @@ def test_connection_counts_as_the_client_that_its_proxy_names(header, client, cu
         writer.write(header[:cut])
         await asyncio.sleep(0)
         writer.write(header[cut:] + b"ping")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             echoed = await reader.readexactly(4)
         addresses = [pipe.address for pipe in door.pipes]
         writer.close()
@@ -126,7 +126,7 @@ def test_client_that_is_no_proxy_cannot_name_an_address():
         listener = await door.open()
         reader, writer = await connected(listener.port, DIRECT)
         writer.write(TEXT)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             echoed = await reader.readexactly(len(TEXT))
         writer.close()
         await door.until(lambda: door.lost_count)
@@ -145,12 +145,12 @@ def test_header_that_does_not_come_is_given_up(monkeypatch, folder):
         listener = await door.open(server_context(folder / "cert", folder / "key"))
         reader, writer = await connected(listener.port)
         writer.write(TEXT[:20])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             rest = await reader.read()
         writer.close()
         named_reader, named = await connected(listener.port)
         named.write(TEXT + client_hello(folder)[:20])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             silence = await named_reader.read()
         named.close()
         await door.until(lambda: door.released)
@@ -169,14 +169,14 @@ def test_connections_without_a_client_are_bounded(monkeypatch):
         listener = await door.open()
         waiting = [await connected(listener.port) for _ in range(2)]
         reader, writer = await connected(listener.port)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             refused = await reader.read()
         writer.close()
         waiting[0][1].write(TEXT)
         await door.until(lambda: door.pipes)
         later_reader, later = await connected(listener.port)
         later.write(TEXT + b"x")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             echoed = await later_reader.readexactly(1)
         for _, each in (*waiting, (later_reader, later)):
             each.close()
@@ -196,7 +196,7 @@ def test_closed_listener_drops_headers_under_way():
         reader, writer = await connected(listener.port)
         await eventually(lambda: listener._unnamed)
         listener.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             rest = await reader.read()
         writer.close()
         return rest, door.asked
@@ -214,7 +214,7 @@ def test_header_that_is_not_read_is_reported_on_a_bare_port(header):
         reader, writer = await connected(listener.port)
         for sent in (header, header):
             writer.write(sent)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 assert await reader.readexactly(len(sent)) == sent
         writer.close()
         await door.until(lambda: door.lost_count)

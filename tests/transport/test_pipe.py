@@ -52,7 +52,7 @@ class Sink:
 
     async def until(self, holds):
         """Wait until a report makes ``holds`` true."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -102,7 +102,7 @@ async def connection(listener_class=Listener, sink=None, context=None):
 async def read(other, size):
     """Read exactly ``size`` bytes."""
     data = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(data) < size:
             piece = await asyncio.get_running_loop().sock_recv(other, size - len(data))
             assert piece, f"the end after {len(data)} bytes"
@@ -300,7 +300,7 @@ class Client:
         await asyncio.get_running_loop().sock_sendall(self._other, self._outgoing.read())
 
     async def read(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self._do(lambda: self._tls.read(100))
 
 

@@ -65,7 +65,7 @@ def second(tmp_path_factory):
 async def echo_once(reader, writer, text):
     """Say ``text`` and return what comes back."""
     writer.write(text)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         return await reader.readexactly(len(text))
 
 

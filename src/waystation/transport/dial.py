@@ -22,8 +22,10 @@ __all__ = [
     "DEFAULT_UDP_PORT",
     "REFUSES_ADDRESSES",
     "STREAM_SCHEMES",
+    "WEB_PORT",
     "RelayUrl",
     "dial",
+    "speaks_http",
     "speaks_tls",
 ]
 
@@ -35,6 +37,9 @@ ADDRESSES_MAX: Final = 4
 """Addresses of one host that are tried in turn."""
 REFUSES_ADDRESSES: Final = "refuse this address: not on its list, banned, or too many connections of it"
 """What else a connection may mean that is closed before anything was said (engine.admission)."""
+WEB_PORT: Final = "an HTTP server answers there; is the port right?"
+"""What is said of a port that ``speaks_http``."""
+_HTTP_BEGINS: Final = b"HTTP/"
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
 
@@ -137,6 +142,34 @@ async def speaks_tls(url: RelayUrl, timeout_s: float) -> bool:
         return False
     transport.abort()
     return True
+
+
+async def speaks_http(url: RelayUrl, timeout_s: float) -> bool:
+    """Return whether a place that gets a connection and says nothing answers a GET.
+
+    It is asked over a connection of its own, and no certificate is checked: as ``speaks_tls``, this is for a sentence.
+    """
+    is_tls = url.scheme == "tls"
+    reader = asyncio.StreamReader()
+    transport: asyncio.Transport | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, _ = await connect_tcp(
+                lambda: asyncio.StreamReaderProtocol(reader),
+                url.host,
+                url.port,
+                tls=client_context(verify=False) if is_tls else None,
+                tls_name=url.host,
+                tls_within_s=timeout_s,
+            )
+            assert transport is not None
+            transport.write(b"GET / HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n")
+            return await reader.readexactly(len(_HTTP_BEGINS)) == _HTTP_BEGINS
+    except (OSError, UnicodeError, EOFError):
+        return False
+    finally:
+        if transport is not None:
+            transport.abort()
 
 
 async def _public_addresses(target: RelayUrl) -> list[str]:

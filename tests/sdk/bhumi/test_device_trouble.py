@@ -23,7 +23,7 @@ def test_error_that_utf8_cannot_say_is_answered(tmp_path, content_type, content)
 
     async def scenario():
         async with LoopbackRelay() as relay, paired(tmp_path, relay, broken) as (_, bob, _state):
-            return await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 1)
+            return await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 10)
 
     reply = asyncio.run(scenario())
 
@@ -38,7 +38,7 @@ def test_long_error_is_cut(tmp_path):
 
     async def scenario():
         async with LoopbackRelay() as relay, paired(tmp_path, relay, broken) as (_, bob, _state):
-            reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', ContentType.COMMAND), 1)
+            reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', ContentType.COMMAND), 10)
             return reply.content
 
     assert asyncio.run(scenario()) == b'{"ok":false,"error":"' + b"x" * 256 + b'"}'
@@ -54,7 +54,7 @@ def test_handler_that_returns_no_answer_is_the_peers_error(tmp_path, content_typ
 
     async def scenario():
         async with LoopbackRelay() as relay, paired(tmp_path, relay, broken) as (alice, bob, _):
-            reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 1)
+            reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 10)
             return reply.status, await alice.until(Trouble)
 
     status, (trouble,) = asyncio.run(scenario())
@@ -74,7 +74,7 @@ def test_answer_that_utf8_cannot_say_is_mended(tmp_path, content_type, content):
 
     async def scenario():
         async with LoopbackRelay() as relay, paired(tmp_path, relay, answer) as (_, bob, _state):
-            reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 1)
+            reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 10)
             return reply.status, reply.content
 
     assert asyncio.run(scenario()) == (0, content)

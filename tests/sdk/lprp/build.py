@@ -180,7 +180,7 @@ class Events(list):
 
     async def until(self, *kinds, count=1):
         """Wait for so many of some types, and return them."""
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(20):
             while len(self.of_type(*kinds)) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -189,7 +189,7 @@ class Events(list):
 
 async def until(holds):
     """Wait until something holds of what another process, or the other end of a socket, does."""
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         while not holds():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.Event().wait(), 0.005)
@@ -198,7 +198,7 @@ async def until(holds):
 async def take(tenant, count=1):
     """Return the next messages of a tenant, done."""
     found = []
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         async with contextlib.aclosing(tenant.messages()) as messages:
             async for message in messages:
                 await message.done()

@@ -216,7 +216,7 @@ class Events(list):
 
     async def until(self, *kinds, count=1):
         """Wait for so many of some types, and return them."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(self.of_type(*kinds)) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -225,7 +225,7 @@ class Events(list):
 
 async def first(merk, count=1):
     """Return the next messages of a client."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         found = []
         async for message in merk.messages():
             found.append(message)

@@ -33,7 +33,7 @@ def send(deliver, count=3, made=None):
         return bytes([index])
 
     async def scenario():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             transfer = OutgoingTransfer(count, random.Random(1))
             return await send_parts(transfer, frame_of, deliver, progress.append)
 

@@ -36,7 +36,7 @@ def run(scenario, tmp_path):
     async def bounded():
         told = []
         inbox = Inbox(told.append, lambda: NOW_S, tmp_path)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             try:
                 return await scenario(inbox), told
             finally:

@@ -113,7 +113,7 @@ def test_cancelled_first_wait_asks_again():
         await asyncio.gather(first, return_exceptions=True)
         asking.set()
         one.deliver(delivery("c1"))
-        await asyncio.wait_for(anext(one), 5)
+        await asyncio.wait_for(anext(one), 20)
         return owner.calls.count("begin")
 
     assert asyncio.run(run()) == 2

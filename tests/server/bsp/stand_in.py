@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from waystation.crypto.signing import sign, verify
 
-PATIENCE_S = 8.0
+PATIENCE_S = 20.0
 PREFIX = b"BSPH\x01\0\0\0"
 ACK, MESSAGE, OFFER, REQUEST = range(4)
 

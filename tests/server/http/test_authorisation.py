@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 def ask(node, method, path, token=None, **headers):
     """Send one request with these headers and no others but a Host; ``host=None`` leaves that out."""
     place = urlsplit(node.url("admin"))
-    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=8)
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         host = headers.pop("host", place.netloc)
@@ -81,7 +81,7 @@ def ask(node, method, path, token=None, **headers):
 def raw(node, data):
     """Send bytes and return the status of the answer."""
     place = urlsplit(node.url("admin"))
-    with socket.create_connection((place.hostname, place.port), timeout=8) as connection:
+    with socket.create_connection((place.hostname, place.port), timeout=20) as connection:
         connection.sendall(data)
         return int(connection.recv(65_536).split(b" ")[1])
 

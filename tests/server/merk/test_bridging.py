@@ -107,7 +107,7 @@ async def our_client(url, *pinned, keys=OURS):
 
 async def next_message(us):
     """Return the next message of our SDK."""
-    return await asyncio.wait_for(anext(us.messages()), 5)
+    return await asyncio.wait_for(anext(us.messages()), 20)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/merk"])

@@ -149,7 +149,7 @@ async def test_stranger_who_says_anything_else_is_closed(frame):
     async with OriginalRelay(b"r" * 32) as relay, connect(relay.url) as connection:
         challenge = unpack(await connection.recv())
         await connection.send(frame)
-        await asyncio.wait_for(connection.wait_closed(), 5)
+        await asyncio.wait_for(connection.wait_closed(), 20)
 
     assert (challenge[0], challenge[1], len(challenge[3])) == (HANDSHAKE, NO_KEY, 32)
     assert connection.close_code == 1005

@@ -127,7 +127,7 @@ def test_local_leaf_is_renewed_while_the_node_runs(tmp_path, quick_looks):
             writer.close()
             return newcomer, still_open
 
-    assert asyncio.run(asyncio.wait_for(story(), 8)) == (leaf_der(home.cert_path), True)
+    assert asyncio.run(asyncio.wait_for(story(), 20)) == (leaf_der(home.cert_path), True)
 
 
 @pytest.mark.parametrize("watched", ["copies", "links"])
@@ -156,7 +156,7 @@ def test_certbot_renews_and_nobody_sends_a_signal(tmp_path, quick_looks, watched
             proved = server._hosts["bsp"].relay._machine._certificates
             return before, second, await shown_by_all(urls), set(proved.values())
 
-    before, second, after, proved = asyncio.run(asyncio.wait_for(story(), 8))
+    before, second, after, proved = asyncio.run(asyncio.wait_for(story(), 20))
 
     assert (before, after) == ({first}, {second})
     assert proved == {sha256(second)}
@@ -178,7 +178,7 @@ def test_setting_is_reloaded(tmp_path):
                 seen.append(await shown_by_all(urls))
             return seen
 
-    seen = asyncio.run(asyncio.wait_for(story(), 8))
+    seen = asyncio.run(asyncio.wait_for(story(), 20))
 
     assert seen == [{leaf_der(home / "tls/cert.pem")}, {leaf_der(files.cert)}, {leaf_der(files.cert)}]
 

@@ -54,7 +54,7 @@ def test_without_files_new_connections_wait(node):
     with Client(node.url()) as standing, contextlib.ExitStack() as waiting:
         with limited(node, resource.RLIMIT_NOFILE, files + 1 + SPARE_FILES):
             crowd = [
-                waiting.enter_context(socket.create_connection((place.hostname, place.port), timeout=8))
+                waiting.enter_context(socket.create_connection((place.hostname, place.port), timeout=20))
                 for _ in range(4 * SPARE_FILES)
             ]
             until(lambda: lines(node, "files.exhausted"), "the line")

@@ -46,7 +46,7 @@ def publish(node, text):
     async def story():
         async with RelayClient(node.url("strata"), identity=AUTHOR) as client:
             try:
-                await client.post({"type": "POST", "text": text}, timeout_s=8)
+                await client.post({"type": "POST", "text": text}, timeout_s=60)
             except RequestRefusedError as error:
                 return f"{error.code} {error.detail}"
             return "stored"

@@ -6,7 +6,7 @@ import socket
 
 from waystation.transport.datagrams.udp import BUFFER_BYTES, UdpSocket, widen_buffers
 
-PATIENCE_S = 5
+PATIENCE_S = 20
 
 
 def _has_ipv6():

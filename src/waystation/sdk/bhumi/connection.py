@@ -8,7 +8,7 @@ from typing import Any, Final
 from waystation.core.errors import HostError
 from waystation.protocols.bhumi.client.base import Client, Greeted
 from waystation.sdk.connection import Connection
-from waystation.transport.dial import RelayUrl, dial, speaks_tls
+from waystation.transport.dial import WEB_PORT, RelayUrl, dial, speaks_http, speaks_tls
 from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 
@@ -16,8 +16,9 @@ __all__ = ["CONNECT_TIMEOUT_S", "RelayConnection", "no_hello"]
 
 CONNECT_TIMEOUT_S: Final = 10.0
 SILENT_S: Final = 1.0
-"""A relay says HELLO first; a plain connection that is silent for so long may be one to a TLS port."""
-TRY_TLS_S: Final = 1.0
+"""A relay says HELLO first; a connection that is silent for so long may be one to a TLS port or to a web port."""
+TRY_S: Final = 1.0
+"""For a look whether it is."""
 
 
 class RelayConnection(Connection):
@@ -47,6 +48,7 @@ class RelayConnection(Connection):
         """Done when the relay has said HELLO; never when the connection ends before."""
         self._looking: asyncio.Task[None] | None = None
         self._is_tls_port = False
+        self._is_web_port = False
 
     async def dial(
         self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
@@ -55,8 +57,8 @@ class RelayConnection(Connection):
         self._began_s = self._loop.time()
         silence = self._silence
         await dial(self.relay, self, context=tls, timeout_s=timeout_s, only_public=only_public, silence=silence)
-        if self.relay.scheme == "tcp" and not only_public:
-            self._looking = self._loop.create_task(self._look_for_tls())
+        if not only_public:
+            self._looking = self._loop.create_task(self._look_for_others())
 
     async def reach(
         self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
@@ -90,21 +92,28 @@ class RelayConnection(Connection):
             await asyncio.gather(self._looking, return_exceptions=True)
         await super().wait_closed()
 
-    async def _look_for_tls(self) -> None:
-        """End a connection that gets no HELLO because the port speaks TLS, long before HELLO is overdue."""
+    async def _look_for_others(self) -> None:
+        """End a connection that gets no HELLO because the port speaks TLS or HTTP, long before HELLO is overdue."""
         either: list[asyncio.Future[Any]] = [self.greeted, self.ended]
         await asyncio.wait(either, timeout=SILENT_S, return_when=asyncio.FIRST_COMPLETED)
         if self.greeted.done() or self.ended.done():
             return
-        self._is_tls_port = await speaks_tls(self.relay, TRY_TLS_S) and not self.greeted.done()
-        if self._is_tls_port:
-            self.close()
+        is_tls, is_web = await asyncio.gather(self._speaks_tls(), speaks_http(self.relay, TRY_S))
+        if not self.greeted.done() and not self.ended.done():
+            self._is_tls_port, self._is_web_port = is_tls, is_web
+            if is_tls or is_web:
+                self.close()
+
+    async def _speaks_tls(self) -> bool:
+        return self.relay.scheme == "tcp" and await speaks_tls(self.relay, TRY_S)
 
     def reason(self) -> str:
         """Return why the connection ended, for people."""
         if self._is_tls_port:
             tls = RelayUrl("tls", self.relay.host, self.relay.port)
             return f"{self.relay} did not greet us: it is a TLS port; try {tls}"
+        if self._is_web_port:
+            return f"{self.relay} did not greet us: {WEB_PORT}"
         reason = self.ended.result().reason
         return reason if self.greeted.done() else no_hello(self.relay, reason)
 

@@ -17,9 +17,9 @@ from waystation.core.records import Change, Store
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.stream.machine import BspMachine
 from waystation.sdk.bsp.news import PeerUnreachable
-from waystation.sdk.bsp.url import PLAIN, WSS, BspUrl
+from waystation.sdk.bsp.url import PLAIN, TLS, WSS, BspUrl
 from waystation.sdk.connection import Driver, now
-from waystation.transport.dial import RelayUrl, dial
+from waystation.transport.dial import WEB_PORT, RelayUrl, dial, speaks_http
 from waystation.transport.listen import Listener
 from waystation.transport.pipe import Pipe
 from waystation.transport.silence import SilencePolicy
@@ -31,6 +31,10 @@ __all__ = ["CONNECTIONS_MAX", "BspConnections"]
 CONNECTIONS_MAX: Final = 256
 """Accepted at once; a further one is rejected before TLS."""
 DIAL_WITHIN_S: Final = 10.0
+SILENT_S: Final = 1.0
+"""A TLS connection on which a peer does not answer our handshake for so long may be one to a web port."""
+TRY_S: Final = 1.0
+"""For a look whether it is."""
 _PROTOCOLS: Final = ("bsp/1",)  # ALPN, specs/bsp.md 5
 _FRAME_BYTES_MAX: Final = 1_048_576  # of a WebSocket message that is read; no peer writes more than 512 KiB at once
 
@@ -41,15 +45,26 @@ class _Dialled:
     def __init__(self, driver: "BspConnections", name: str) -> None:
         self._driver = driver
         self._name = name
-        self.received = driver.received
+        self.heard = asyncio.Event()
+        """Set by the first bytes, and by the end."""
         self.half_closed = driver.half_closed
         self.congested = driver.congested
         self.drained = driver.drained
-        self.lost = driver.lost
 
     def connected(self, pipe: Pipe) -> None:
         """Introduce the pipe."""
         self._driver.dialled(self._name, pipe)
+
+    def received(self, pipe: Pipe, data: bytes) -> None:
+        """Hand on the first bytes, and have the driver take all others itself."""
+        self.received = self._driver.received  # type: ignore[method-assign]
+        self.heard.set()
+        self._driver.received(pipe, data)
+
+    def lost(self, pipe: Pipe, error: Exception | None) -> None:
+        """Report the end."""
+        self.heard.set()
+        self._driver.lost(pipe, error)
 
 
 class BspConnections(Driver):
@@ -213,15 +228,33 @@ class BspConnections(Driver):
             over.set()
 
     async def _dial(self, effect: Dial) -> None:
+        sink = _Dialled(self, effect.name)
         try:
-            await self._connect(BspUrl.parse(effect.url), _Dialled(self, effect.name))
+            url = BspUrl.parse(effect.url)
+            pipe = await self._connect(url, sink)
         except (HostError, LocalError) as error:
             if not self.closed:
                 self._bsp.upstream_failed(effect.name, now())
-                self._on_event(PeerUnreachable(PublicKey(bytes.fromhex(effect.name)), effect.url, str(error)))
+                self._report_unreachable(effect, str(error))
                 self.plan_turn()
+            return
+        if url.scheme == TLS and await self._is_web_port(url, sink) and not self.closed:
+            self._report_unreachable(effect, f"{url.place} did not greet us: {WEB_PORT}")
+            pipe.abort()
 
-    async def _connect(self, url: BspUrl, sink: _Dialled) -> None:
+    def _report_unreachable(self, effect: Dial, why: str) -> None:
+        self._on_event(PeerUnreachable(PublicKey(bytes.fromhex(effect.name)), effect.url, why))
+
+    async def _is_web_port(self, url: BspUrl, sink: _Dialled) -> bool:
+        """Return whether a connection is silent because HTTP waits for a request, long before our handshake is late."""
+        try:
+            async with asyncio.timeout(SILENT_S):
+                await sink.heard.wait()
+        except TimeoutError:
+            return await speaks_http(RelayUrl("tls", url.host, url.port), TRY_S) and not sink.heard.is_set()
+        return False
+
+    async def _connect(self, url: BspUrl, sink: _Dialled) -> Pipe:
         if self._client_context is None:
             self._client_context = client_context(verify=False, only_tls13=True, protocols=_PROTOCOLS)
         if url.scheme == WSS:
@@ -230,10 +263,9 @@ class BspConnections(Driver):
                     message_bytes_max=_FRAME_BYTES_MAX, context=self._client_context, silence=lambda: self._silence
                 )
             address = url.place.removeprefix("bsp+")
-            await self._dialler.dial(address, sink, timeout_s=DIAL_WITHIN_S)
-            return
+            return await self._dialler.dial(address, sink, timeout_s=DIAL_WITHIN_S)
         scheme = "tcp" if url.scheme == PLAIN else "tls"
-        await dial(
+        return await dial(
             RelayUrl(scheme, url.host, url.port), sink, self._client_context, DIAL_WITHIN_S, silence=self._silence
         )
 

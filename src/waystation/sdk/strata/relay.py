@@ -264,17 +264,28 @@ class RelayClient(RelayList):
 
     async def _publish_once(self, packet: Packet, doubt: "_Doubt") -> _Outcome:
         if self._refused is not None:
-            raise self._refused
+            raise self._in_doubt(self._refused, doubt)
         msg_id = self._machine.publish(packet, now())
         waiting: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         self._publishes[msg_id] = waiting
         self._flush()
         try:
-            return await waiting
+            await asyncio.wait([waiting])
         finally:
             del self._publishes[msg_id]
             was_sent = self._machine.withdraw(msg_id)
-            doubt.has_left |= was_sent or (waiting.done() and not waiting.cancelled())
+            is_answered = waiting.done() and not waiting.cancelled() and waiting.exception() is None
+            doubt.has_left |= was_sent or is_answered
+        error = waiting.exception()
+        if error is not None:
+            raise self._in_doubt(error, doubt)
+        return waiting.result()
+
+    def _in_doubt(self, error: BaseException, doubt: "_Doubt") -> BaseException:
+        """Return what to raise for a relay that serves us no more; what has left before may be stored all the same."""
+        if not doubt.has_left or isinstance(error, OutcomeUnknownError):
+            return error
+        return OutcomeUnknownError(f"it is not known whether {self.url} has stored the packet: {error}")
 
     # Reading
 
