@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["UNREACHED_MS_MAX", "redial_wait_ms"]
 
 UNREACHED_MS_MAX: Final = 6_000
-"""As for clients (NODE-BACK): a dial that hangs sends its last SYN 3 s before it ends, so a link is back within 10 s."""
+"""As for clients (NODE-BACK): a dial that hangs sends its last SYN 3 s before it ends, so links return within 10 s."""
 _DOUBLINGS_MAX: Final = 16  # keeps the shift small
 
 
