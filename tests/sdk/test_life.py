@@ -321,8 +321,10 @@ def test_fault_of_the_merk_client_reaches_its_reader(tmp_path):
     asyncio.run(scenario())
 
 
-def test_fault_of_the_strata_client_reaches_its_reader():
-    """A callback of the program that raises ends a subscription with that very error."""
+@pytest.mark.parametrize("is_late", [False, True])
+def test_fault_of_the_strata_client_reaches_its_reader(monkeypatch, is_late):
+    """A callback that raises ends a subscription with that very error, which waits for no keys of authors then."""
+    monkeypatch.setattr("waystation.sdk.strata.relay.KEYS_WAIT_S", 3_600.0)
 
     def on_event(event):
         raise ZeroDivisionError(type(event).__name__)
@@ -330,7 +332,10 @@ def test_fault_of_the_strata_client_reaches_its_reader():
     async def scenario():
         client = waystation.strata.RelayClient("ws://127.0.0.1:9/strata", on_event=on_event)
         client.start()
-        async with client.subscribe() as packets:
+        if is_late:
+            with pytest.raises(ZeroDivisionError):
+                await client.reached()
+        async with asyncio.timeout(20), client.subscribe() as packets:
             with pytest.raises(ZeroDivisionError, match="Disconnected"):
                 await anext(packets)
         with pytest.raises(ZeroDivisionError):

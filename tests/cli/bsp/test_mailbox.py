@@ -86,6 +86,31 @@ def test_group_is_hosted_changed_shown_and_dropped(run, home):
     assert json.loads(run("status", "--mailbox", "node", "--json"))["groups"] == []
 
 
+def test_node_of_this_folder_is_the_default(run, home, node, tmp_path, monkeypatch):
+    """Without --mailbox it is met, asked, and known from then on, under the name that it has."""
+    stranger = BspHome(tmp_path / "stranger")
+    stranger.close()
+    monkeypatch.setenv("WAYSTATION_NODE__HOME", str(node.home))
+    said = [run("host", "--group", "talk"), run("drop", "--group", "talk")]
+    state = json.loads(run("status", "--json"))
+    silent = str(run("status", "--home", "stranger", "--timeout", "0.1"))
+    known = [BspHome(tmp_path / name, makes=False) for name in ("bsp-me", "stranger")]
+    addresses = [{peer.name: peer.url for peer in each.peers()} for each in known]
+    for each in known:
+        each.close()
+
+    assert (said, state["uses"]["groups"]) == (["hosted\n", "done\n"], 0)
+    assert "did not answer within 0.1 s" in silent
+    assert addresses[0]["node"] == addresses[1][""] == f"bsp+{node.url('bsp')}"
+
+
+def test_mailbox_that_is_neither_named_nor_here_is_asked_for(run, monkeypatch):
+    """The sentence says both ways out."""
+    monkeypatch.delenv("WAYSTATION_NODE__HOME", raising=False)
+
+    assert "name a peer with --mailbox, or run this in the folder of a node" in str(run("status"))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -8,6 +8,7 @@ import typer
 
 from waystation.cli.bsp.options import GroupOption, HomeOption, peer_of, run
 from waystation.cli.bsp.place import DEFAULT_HOME
+from waystation.cli.bsp.relays import meet_local_relay
 from waystation.cli.options import JsonOption
 from waystation.cli.output import print_json, print_result
 from waystation.core.errors import LocalError
@@ -30,7 +31,12 @@ app = typer.Typer(
 )
 
 MailboxOption = Annotated[
-    str, typer.Option("--mailbox", help="Peer that is the mailbox: its name here, or the first digits of its key.")
+    str | None,
+    typer.Option(
+        "--mailbox",
+        help="Peer that is the mailbox: its name here, or the first digits of its key. Default: the node of this"
+        " folder, which is a peer from then on.",
+    ),
 ]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to wait for its answer; the command is kept after that.")
@@ -43,7 +49,7 @@ MemberOption = Annotated[
 @app.command()
 def host(
     group: GroupOption,
-    mailbox: MailboxOption,
+    mailbox: MailboxOption = None,
     member: MemberOption = None,
     keep_days: Annotated[
         int,
@@ -60,12 +66,13 @@ def host(
 
     Example: waystation bsp mailbox host --group talk --mailbox node --member bob
     """
+    named = _mailbox(home, mailbox)
 
     async def work(owner: MailboxOwner, peer: BspPeer) -> AnswerStatus:
-        members = member if member is not None else _audience(peer, group, peer.peer(mailbox))
+        members = member if member is not None else _audience(peer, group, peer.peer(named))
         return await owner.host(group, members, keep_ms=keep_days * _DAY_MS)
 
-    status = _run(home, mailbox, timeout, work)
+    status = _run(home, named, timeout, work)
     is_served = status is AnswerStatus.SERVED
     said = "somebody else has it hosted there, and we are served" if is_served else "hosted"
     print_result({"status": status.name.lower()}, said, as_json=as_json)
@@ -74,7 +81,7 @@ def host(
 @app.command()
 def members(
     group: GroupOption,
-    mailbox: MailboxOption,
+    mailbox: MailboxOption = None,
     add: Annotated[list[str] | None, typer.Option("--add", help="Peer to serve from now on; may repeat.")] = None,
     remove: Annotated[list[str] | None, typer.Option("--remove", help="Peer to serve no more; may repeat.")] = None,
     home: HomeOption = DEFAULT_HOME,
@@ -91,14 +98,14 @@ def members(
     async def work(owner: MailboxOwner, _peer: BspPeer) -> None:
         await owner.members(group, add or (), remove or ())
 
-    _run(home, mailbox, timeout, work)
+    _run(home, _mailbox(home, mailbox), timeout, work)
     _say_done(as_json=as_json)
 
 
 @app.command()
 def drop(
     group: GroupOption,
-    mailbox: MailboxOption,
+    mailbox: MailboxOption = None,
     home: HomeOption = DEFAULT_HOME,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
@@ -111,18 +118,20 @@ def drop(
     async def work(owner: MailboxOwner, _peer: BspPeer) -> None:
         await owner.drop(group)
 
-    _run(home, mailbox, timeout, work)
+    _run(home, _mailbox(home, mailbox), timeout, work)
     _say_done(as_json=as_json)
 
 
 @app.command()
 def status(
-    mailbox: MailboxOption,
+    mailbox: MailboxOption = None,
     home: HomeOption = DEFAULT_HOME,
     timeout: TimeoutOption = 30.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show what is kept for us, and how much of our quota that takes.
+
+    Example: waystation bsp mailbox status
 
     Example: waystation bsp mailbox status --mailbox node
     """
@@ -131,7 +140,7 @@ def status(
         names = {entry.group.group_id: entry.name for entry in peer.home.groups()}
         return await owner.status(), names
 
-    state, names = _run(home, mailbox, timeout, work)
+    state, names = _run(home, _mailbox(home, mailbox), timeout, work)
     rows = [_described(row, names) for row in state.groups]
     if as_json:
         print_json({"allows": state.allows._asdict(), "uses": state.uses._asdict(), "groups": rows})
@@ -164,9 +173,23 @@ def _say_done(*, as_json: bool) -> None:
     print_result({"status": "done"}, "done", as_json=as_json)
 
 
+def _mailbox(home: Path, named: str | None) -> bytes | str:
+    """Return the mailbox that was named, or the node of this folder, which the device knows from then on.
+
+    Raises:
+        LocalError: None was named, and no node of this folder runs that speaks BSP.
+    """
+    mailbox = named if named is not None else meet_local_relay(home)
+    if mailbox is None:
+        raise LocalError(
+            "which mailbox? name a peer with --mailbox, or run this in the folder of a node that speaks BSP"
+        )
+    return mailbox
+
+
 def _run(
     home: Path,
-    mailbox: str,
+    mailbox: bytes | str,
     timeout_s: float,
     work: Callable[[MailboxOwner, BspPeer], Awaitable[_Result]],
 ) -> _Result:

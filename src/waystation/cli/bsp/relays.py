@@ -14,7 +14,7 @@ from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.sdk.bsp import BspUrl
 
-__all__ = ["RelayOption", "introduced", "local_relay", "relays_of"]
+__all__ = ["RelayOption", "introduced", "local_relay", "meet_local_relay", "relays_of"]
 
 RelayOption = Annotated[
     list[str] | None,
@@ -43,6 +43,18 @@ def local_relay() -> dict[PublicKey, str]:
     """Return the node of this folder, if one runs that speaks BSP."""
     key, url = local_key(), local_url("bsp")
     return {key: BspUrl.parse(url).place} if key is not None and url is not None else {}
+
+
+def meet_local_relay(home: Path) -> PublicKey | None:
+    """Return the node of this folder, at whose address a device knows it from then on; None without one.
+
+    It is known before it has answered: what it is asked is kept for it, and its key is its own.
+    """
+    relays = local_relay()
+    with open_home(home, makes=False) as opened:
+        names = {peer.key: peer.name for peer in opened.peers()}
+        opened.commit([opened.put_peer(names.get(key, ""), key, url) for key, url in relays.items()])
+    return next(iter(relays), None)
 
 
 @contextlib.contextmanager

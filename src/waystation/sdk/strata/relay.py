@@ -199,6 +199,10 @@ class RelayClient(RelayList):
         for waiting in self._publishes.values():
             if not waiting.done():
                 waiting.set_exception(error)
+        for authors, (number, known) in list(self._keys.items()):
+            if not known.is_set():  # who waits for them need not; the next one does, in case that we are served again
+                self._keys[authors] = number, asyncio.Event()
+                known.set()
 
     @property
     def server_id(self) -> str | None:
@@ -356,8 +360,8 @@ class RelayClient(RelayList):
     # What subscriptions call
 
     async def _begin(self, subscription: Subscription) -> None:
-        if self._refused is not None:
-            subscription.fail(self._refused)
+        if (error := self._refused or self._fatal) is not None:
+            subscription.fail(error)
             return
         self._subscriptions[subscription.id] = subscription
         filters = subscription.filters
