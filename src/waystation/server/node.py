@@ -31,6 +31,7 @@ from waystation.engine.bans import BanList
 from waystation.engine.node import Node
 from waystation.engine.recorder import Recorder
 from waystation.server.certificates.in_force import Certificates
+from waystation.server.certificates.named_files import check_named_files
 from waystation.server.commit import GroupCommit
 from waystation.server.config.access_checks import access_rules
 from waystation.server.config.load import changes, reload_config
@@ -296,6 +297,7 @@ class NodeServer:
         """Read configuration and certificates again; on any fault everything stays as it was."""
         try:
             new = reload_config(self._config)
+            check_named_files(new)
             token = self._home.admin_token()
             self._certificates.use(new)
         except (ConfigError, HostError) as error:
