@@ -28,12 +28,14 @@ def serve(
 
     Example: waystation serve --home ./waystation --set bhumi.tls=127.0.0.1:0
     """
-    from waystation.server.config.load import load_config  # noqa: PLC0415 - only this command needs it
+    from waystation.server.certificates.named_files import check_named_files  # noqa: PLC0415 - only this command needs
+    from waystation.server.config.load import load_config  # noqa: PLC0415
     from waystation.server.home import Home  # noqa: PLC0415
     from waystation.server.home.mark import prepare_home  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home, log_format=log_format, log_level=log_level)
     chosen = load_config(Path(config) if config else None, os.environ, overrides)
+    check_named_files(chosen)
     place = Home(chosen.node.home)
     place.make_folder()
     with place.lock():

@@ -268,6 +268,8 @@ def test_taken_port_is_one_sentence_and_exit_4(node, tmp_path, listener, setting
         ("ack_timeout_ms = 5", "from 10 to 600000"),
         ('deliver_layout = "fancy"', '"seed", "preimage"'),
         ("ack_timeout = 5", "ack_timeout_ms"),
+        ('peers_ca = "nowhere.pem"', "there is no such file"),
+        ('cert = "nowhere.pem"\nkey = "nowhere.pem"', "there is no such file"),
     ],
 )
 def test_bad_setting_names_file_line_and_what_is_allowed(tmp_path, line, allowed):
