@@ -96,10 +96,18 @@ class GroupCommit:
             StoreFault: The store refused it for now.
         """
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.ask("", (record,), lambda is_kept: None if answered.done() else answered.set_result(is_kept))
+
+        def answer(is_kept: bool) -> None:
+            if not is_kept:
+                self.owe(record)  # here: who waits may be gone by now
+            if not answered.done():
+                answered.set_result(is_kept)
+
+        # An older one that is owed must not be written over this one: below the floor some are taken, and some owed.
+        self._owed.pop((record.table, record.key), None)
+        self.ask("", (record,), answer)
         self.flush()
         if not await answered:
-            self.owe(record)
             raise self.health.fault or StoreFault("the store did not take a write")
 
     def flush(self) -> None:
@@ -148,7 +156,7 @@ class GroupCommit:
         try:
             await self.settled()
             if self._owed:
-                await self.probe()
+                await self._write(tuple(self._owed.values()))  # also below the floor: there is room for the last ones
         finally:
             if self._owed:
                 _log.error("store.owed_lost", records=len(self._owed))
@@ -178,7 +186,9 @@ class GroupCommit:
     async def _commit_each(self, group: list[_Asked], owed: list[Record]) -> None:
         """Write each by itself: what a store cannot take whatever its disk does must not refuse what others ask."""
         for record in owed:
-            if await self._write((record,)) is not None and self._owed.get((record.table, record.key)) is record:
+            fault = await self._write((record,))
+            is_never_taken = fault is not None and fault.kind is StoreFaultKind.OTHER
+            if is_never_taken and self._owed.get((record.table, record.key)) is record:
                 del self._owed[record.table, record.key]
         answers = []
         for asked in group:

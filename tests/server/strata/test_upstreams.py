@@ -26,7 +26,7 @@ from waystation.rules.policy import PolicyTable, RelayScore
 from waystation.rules.relay_state import Incident, State
 from waystation.server.hub import monotonic_now
 from waystation.server.strata import upstreams as module
-from waystation.server.strata.upstreams import Upstreams
+from waystation.server.strata.upstreams import Upstreams, longest_wait_s
 from waystation.store.memory import MemoryStore
 
 UP = KeyPair.from_seed(b"u" * 32)
@@ -165,6 +165,17 @@ def test_an_upstream_that_does_not_listen_is_dialled_on():
                 return node.rests(), {line["event"] for line in logs}
 
     assert asyncio.run(story()) == (0, {"upstream.unreachable"})
+
+
+@pytest.mark.parametrize(("lasted_s", "most_s"), [(0, 6), (4.9, 6), (5, 3), (10, 3)])
+def test_who_could_not_be_reached_is_dialled_soon(lasted_s, most_s):
+    """NODE-REDIAL: within 3 s when nobody answered, within 6 s when the network said so at once."""
+    assert longest_wait_s(lasted_s, is_answered=False) == most_s
+
+
+def test_who_answered_and_ended_the_connection_is_dialled_less_and_less():
+    """It costs both sides a handshake, so it may wait as long as it ever does."""
+    assert longest_wait_s(0, is_answered=True) == longest_wait_s(600, is_answered=True) == module.RETRY_MAX_S
 
 
 def test_an_address_that_is_none_is_a_failure_too():

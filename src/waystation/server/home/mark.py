@@ -28,7 +28,7 @@ from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.server.home.files import Home, host_errors, write_whole
 from waystation.store.sqlite_copy import renew_store
 from waystation.store.sqlite_file import STORE_EXIT_CODE
-from waystation.store.sqlite_layout import SCHEMA_VERSION, look_at_file
+from waystation.store.sqlite_layout import SCHEMA_VERSION, log_path, look_at_file
 from waystation.version import __version__
 
 __all__ = [
@@ -291,7 +291,7 @@ def _is_another(home: Home) -> bool:
 
 
 def _log_path(home: Home) -> Path:
-    return home.store_path.with_name(f"{home.store_path.name}-wal")
+    return log_path(home.store_path)
 
 
 def _refused(home: Home, sentence: str) -> HostError:

@@ -13,6 +13,7 @@ import structlog
 
 from waystation.core.dids import key_of_did
 from waystation.core.errors import HostError, LocalError
+from waystation.core.redial import UNREACHED_MS_MAX
 from waystation.engine.policy import Policy
 from waystation.engine.references import relay_id_of
 from waystation.protocols.strata.relay.machine import StrataRelay
@@ -25,18 +26,29 @@ from waystation.transport.tls import client_context
 from waystation.transport.websocket.dial import WebSocketDialler
 from waystation.transport.websocket.site import MESSAGE_BYTES_MAX
 
-__all__ = ["Upstreams"]
+__all__ = ["Upstreams", "longest_wait_s"]
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 WAITED_S: Final = 5.0  # a dial that failed after so long has got no answer
 UNANSWERED_S: Final = 3.0  # the longest wait after such a dial
+UNREACHED_S: Final = UNREACHED_MS_MAX / 1_000  # and after one that failed at once
 AVOIDED_S: Final = 30.0  # how often a blacklisted relay is asked about again
 LASTED_S: Final = 30.0  # a connection that lasted so long starts the waits from the beginning
 _PROTOCOL: Final = "strata"
 _RELAY_ID_CHARS: Final = 16
 
 _log = structlog.get_logger("waystation.server")
+
+
+def longest_wait_s(lasted_s: float, *, is_answered: bool) -> float:
+    """Return the longest wait after a dial that, with its connection, lasted so long.
+
+    Who could not be reached may be there again at any moment (NODE-REDIAL).
+    """
+    if is_answered:
+        return RETRY_MAX_S
+    return UNANSWERED_S if lasted_s >= WAITED_S else UNREACHED_S
 
 
 class _UpstreamSink(DialledSink):
@@ -105,8 +117,7 @@ class Upstreams:
             is_answered = await self._connect_once(upstream)
             lasted_s = loop.time() - began
             wait_s = RETRY_FIRST_S if lasted_s >= LASTED_S else min(wait_s * 2, RETRY_MAX_S)
-            # NODE-SILENCE: who waited for an answer in vain may find the network back at any moment.
-            now_s = wait_s if is_answered or lasted_s < WAITED_S else min(wait_s, UNANSWERED_S)
+            now_s = min(wait_s, longest_wait_s(lasted_s, is_answered=is_answered))
             await asyncio.sleep(now_s * (0.5 + self._rng.random() / 2))
 
     async def _while_avoided(self, upstream: Upstream) -> None:

@@ -116,6 +116,30 @@ def test_rests_double_up_to_five_minutes():
     assert made.deadline() - later <= SECOND
 
 
+def test_operator_s_address_that_cannot_be_reached_is_dialled_within_6_s():
+    """NODE-REDIAL: the waits of five minutes are for who answers and ends the link, and for addresses of others."""
+    made, now = links("tls://a.example:1"), NOW
+    for _ in range(12):
+        assert dialled(made, now=now) == ["tls://a.example:1"]
+        made.unreachable("tls://a.example:1", now)
+        dialled(made, now=now)
+        assert made.deadline() - now <= 6 * SECOND
+        now = made.deadline()
+
+
+def test_local_address_that_cannot_be_reached_is_dialled_less_and_less():
+    """Nobody vouches for it: after some failures it waits longer than an address of the operator."""
+    made, now = links(), NOW
+    made.add_local("tcp://192.168.1.2:1", None, now)
+    for _ in range(6):
+        assert dialled(made, now=now) == ["tcp://192.168.1.2:1"]
+        made.unreachable("tcp://192.168.1.2:1", now)
+        dialled(made, now=now)
+        rest, now = made.deadline() - now, made.deadline()
+
+    assert rest > 6 * SECOND
+
+
 def test_local_relay_is_forgotten_after_eight_failures_and_named_again():
     """MDNS tells it again when it is back."""
     made, now = links(), NOW

@@ -66,6 +66,16 @@ def test_waits_double_to_a_minute_with_jitter():
         assert most // 2 <= wait <= most
 
 
+def test_peer_of_a_node_that_cannot_be_reached_is_dialled_within_6_s():
+    """NODE-REDIAL: the waits of a minute are for who answers and ends the connection."""
+    dials, now = dials_with(FRIEND), NOW
+    for _ in range(12):
+        list(dials.begin(now))
+        dials.unreachable(FRIEND.public, now)
+        assert dials.deadline() <= after_ms(now, 6_000)
+        now = dials.deadline()
+
+
 def test_jitter_comes_from_the_rng():
     """One seed, one sequence; two seeds, two."""
     assert waits_of(dials_with(FRIEND, seed=1), 8) == waits_of(dials_with(FRIEND, seed=1), 8)

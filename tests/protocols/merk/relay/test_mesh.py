@@ -214,6 +214,28 @@ def test_the_operators_addresses_are_dialled_for_ever():
     assert len(set(waits)) > 20
 
 
+def test_an_operators_address_that_cannot_be_reached_is_dialled_within_6_s():
+    """NODE-REDIAL: the waits of half a minute are for who answers and ends the link."""
+    known, now = mesh_of(peers=["ws://mine"]), START
+    for _ in range(12):
+        assert urls(known, now) == ["ws://mine"]
+        known.unreachable("ws://mine", now)
+        assert known.deadline() - now <= 6 * SECOND
+        now = known.deadline()
+
+
+def test_a_learnt_address_that_cannot_be_reached_is_dialled_less_and_less():
+    """Nobody vouches for it: after four failures in a row it waits longer than an address of the operator."""
+    known, now = mesh_of(), START
+    learn(known, PUBLIC)
+    for _ in range(7):
+        now = max(now, known.deadline())
+        assert urls(known, now) == [PUBLIC]
+        known.unreachable(PUBLIC, now)
+
+    assert known.deadline() - now > 6 * SECOND
+
+
 def test_a_learnt_address_is_given_up_after_eight_failures():
     """It takes no room any more, and may be learnt anew."""
     known, now = mesh_of(), START

@@ -2,7 +2,8 @@
 
 Addresses come from the operator, from adverts, and from the local network. The operator's are dialled for ever. Only
 the operator's and local ones may be private. At most ``links`` (a limit) are connected or being dialled, with a slot
-reserved for each of the operator's. A failed address is retried after 1 s, doubled each time up to 5 min.
+reserved for each of the operator's. A failed address is retried after 1 s, doubled each time up to 5 min; one of the
+operator's that cannot be reached within 6 s (NODE-REDIAL).
 
 Two relays need one link: the relay with the smaller key keeps the link that it dialled. The other side closes its own
 only after the first has proved its key, so a false claim closes nothing (BHUMI-DOUBLE).
@@ -22,6 +23,7 @@ from waystation.core.effects import Dial
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import TokenBucket
+from waystation.core.redial import UNREACHED_MS_MAX, redial_wait_ms
 from waystation.core.settings import InForce
 from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.refusals import Refusal
@@ -33,7 +35,6 @@ RETRY_FIRST_MS: Final = 1_000  # ours: doubles after each failure
 RETRY_MAX_MS: Final = 300_000  # ours: five minutes
 STOOD_MS: Final = 30_000  # a link that lasted so long starts the waits from the beginning
 LAN_FAILURES_MAX: Final = 8  # ours: mDNS names it again when it is back
-_DOUBLINGS_MAX: Final = 16  # keeps the shift small
 
 
 class Kind(IntEnum):
@@ -185,8 +186,14 @@ class Links:
         self._look_at = min((due for due in rest if due > now), default=None)
         return [self._dial(place) for place in chosen]
 
-    def failed(self, address: str, now: Instant) -> None:
-        """A dial came to nothing, or its connection is over."""
+    def unreachable(self, address: str, now: Instant) -> None:
+        """A dial came to nothing."""
+        place = self._places.get(address)
+        is_ours = place is not None and place.kind is Kind.CONFIGURED
+        self.failed(address, now, longest_ms=UNREACHED_MS_MAX if is_ours else RETRY_MAX_MS)
+
+    def failed(self, address: str, now: Instant, *, longest_ms: int = RETRY_MAX_MS) -> None:
+        """A connection that was dialled is over; wait at most ``longest_ms``."""
         place = self._places.get(address)
         if place is None:
             return
@@ -196,9 +203,8 @@ class Links:
         place.failures = 0 if stood_ms >= STOOD_MS else place.failures + 1
         if place.kind is Kind.LOCAL and place.failures >= LAN_FAILURES_MAX:
             del self._places[address]  # mDNS names it again when it is back
-        # Doubling with jitter of one half, so that relays do not return in step.
-        wait_ms = min(RETRY_FIRST_MS << min(max(0, place.failures - 1), _DOUBLINGS_MAX), RETRY_MAX_MS)
-        place.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
+        steps = max(0, place.failures - 1)
+        place.due = after_ms(now, redial_wait_ms(steps, self._rng, first_ms=RETRY_FIRST_MS, longest_ms=longest_ms))
         self.stir(now)
 
     def stands(self, address: str, now: Instant) -> None:

@@ -76,7 +76,7 @@ class Peering:
 
     def upstream_failed(self, name: str, now: Instant) -> None:
         """The address could not be reached."""
-        self._links.failed(name, now)
+        self._links.unreachable(name, now)
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> bool:
         """Take bytes for a link; False when the connection is none of ours."""

@@ -1,6 +1,6 @@
-"""Decides which peers a device dials and when: a failed dial is retried after 1 s, doubled up to 60 s, with jitter.
+"""Decides which peers a device dials and when: it waits 1 s, doubled up to 60 s with jitter.
 
-A dial that waited for an answer in vain is retried within 3 s: the network may be back at any moment (NODE-SILENCE).
+A peer that cannot be reached is dialled again within 6 s: the network may be back at any moment (NODE-REDIAL).
 A connected peer is not dialled, whichever side opened the connection. Spec: bsp 11.2; BSP-DIAL.
 """
 
@@ -12,11 +12,11 @@ from waystation.core.effects import Dial
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
+from waystation.core.redial import UNREACHED_MS_MAX, redial_wait_ms
 
 __all__ = ["Dials", "Redial", "kind_of_url"]
 
 RETRY_FIRST_MS: Final = 1_000
-_DOUBLINGS_MAX: Final = 6  # 64 s, more than the longest wait
 _KINDS: Final = {"bsp+tls": "tls", "bsp+wss": "wss", "bsp+tcp": "plain"}
 
 
@@ -122,19 +122,28 @@ class Dials:
             wanted.due = None
             self._look()
 
+    def unreachable(self, key: PublicKey, now: Instant) -> None:
+        """A dial came to nothing: dial again soon."""
+        self._again(key, now, min(UNREACHED_MS_MAX, self.redial.retry_ms_max))
+
     def again(self, key: PublicKey, now: Instant, *, lasted_ms: int = 0) -> None:
-        """A dial failed, or the last connection of a peer ended after ``lasted_ms``: dial again later."""
+        """The last connection of a peer ended after ``lasted_ms``: dial again later."""
         wanted = self._wanted.get(key)
         if wanted is None:
             return
         # BSP-DIAL: a connection that lasted starts the waits anew.
         if lasted_ms >= self.redial.stable_ms:
             wanted.failures = 0
-        # Spec 11.2: 1 s doubling to 60 s.
-        wait_ms = min(RETRY_FIRST_MS << min(wanted.failures, _DOUBLINGS_MAX), self.redial.retry_ms_max)
+        self._again(key, now, self.redial.retry_ms_max)
+
+    def _again(self, key: PublicKey, now: Instant, longest_ms: int) -> None:
+        wanted = self._wanted.get(key)
+        if wanted is None:
+            return
+        # Spec 11.2, BSP-DIAL: 1 s doubling, between half the wait and all of it.
+        wait_ms = redial_wait_ms(wanted.failures, self._rng, first_ms=RETRY_FIRST_MS, longest_ms=longest_ms)
         wanted.failures += 1
-        # BSP-DIAL: between half the wait and all of it, so that peers of one dead node do not dial in step.
-        wanted.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
+        wanted.due = after_ms(now, wait_ms)
         self._look()
 
     def hurry(self, now: Instant) -> None:

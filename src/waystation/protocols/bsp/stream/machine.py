@@ -155,7 +155,7 @@ class BspMachine:
     def upstream_failed(self, name: str, now: Instant) -> None:
         """Take the report that the peer with the key ``name`` could not be reached."""
         self._now = now
-        self._sessions.lost(decode_key_hex(name), "unreachable", now)
+        self._sessions.unreachable(decode_key_hex(name), now)
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
         """Take bytes that arrived on a connection."""

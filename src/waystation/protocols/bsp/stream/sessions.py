@@ -162,12 +162,20 @@ class Sessions:
             self.lost(key, reason, now)
 
     def lost(self, key: PublicKey, reason: str, now: Instant, *, lasted_us: int | None = None) -> None:
-        """Report that a connection of a peer ended after ``lasted_us``, or a dial failed: it is dialled again."""
+        """Report that a connection of a peer ended after ``lasted_us``, or before it was one: it is dialled again."""
         if key in self.open:
             return
         if lasted_us is not None or self._dials.url_of(key) is not None:
             self.events.append(PeerDown(key, reason))
         self._dials.again(key, now, lasted_ms=(lasted_us or 0) // MICROSECONDS_PER_MS)
+
+    def unreachable(self, key: PublicKey, now: Instant) -> None:
+        """Report that a dial came to nothing: it is repeated soon."""
+        if key in self.open:
+            return
+        if self._dials.url_of(key) is not None:
+            self.events.append(PeerDown(key, "unreachable"))
+        self._dials.unreachable(key, now)
 
     def _stays(self, older: Session, newer: Session) -> bool:
         """Return whether the older of two connections stays, when both sides dialled at once."""

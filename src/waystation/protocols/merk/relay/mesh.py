@@ -22,6 +22,7 @@ from waystation.core.facts import RelayObserved
 from waystation.core.ids import KEY_BYTES
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.core.records import Change, Record, Store
+from waystation.core.redial import UNREACHED_MS_MAX, redial_wait_ms
 from waystation.core.settings import InForce
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import ADDRESS_BYTES_MAX, ServerEntry
@@ -247,10 +248,14 @@ class Mesh:
         address = self._addresses.get(url)
         if address is not None and address.proved is not None:
             self._seen(address.proved, FAILED)
-        self.failed(url, now)
+        self._failed(url, now, UNREACHED_MS_MAX, 0)
 
     def failed(self, url: str, now: Instant, *, stood_ms: int = 0) -> None:
-        """A dial came to nothing, or its connection is over."""
+        """A connection that was dialled is over."""
+        self._failed(url, now, RETRY_MAX_MS, stood_ms)
+
+    def _failed(self, url: str, now: Instant, configured_ms: int, stood_ms: int) -> None:
+        """Wait, at most ``configured_ms`` where the operator has named the address."""
         address = self._addresses.get(url)
         if address is None:
             return
@@ -260,10 +265,10 @@ class Mesh:
         if not address.configured and address.failures >= FAILURES_MAX:
             self.forget(url)
             return
-        longest = RETRY_MAX_MS if address.configured else LEARNT_RETRY_MAX_MS
+        longest_ms = configured_ms if address.configured else LEARNT_RETRY_MAX_MS
         # Spec 10.6: 0.5 s doubling, jittered.
-        wait_ms = min(RETRY_FIRST_MS << min(max(0, address.failures - 1), 16), longest)
-        address.due = after_ms(now, wait_ms // 2 + self._rng.randrange(wait_ms // 2 + 1))
+        steps = max(0, address.failures - 1)
+        address.due = after_ms(now, redial_wait_ms(steps, self._rng, first_ms=RETRY_FIRST_MS, longest_ms=longest_ms))
 
     def forget(self, url: str) -> None:
         """Never dial an address again unless somebody names it anew."""
