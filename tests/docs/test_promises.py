@@ -269,7 +269,7 @@ PROMISES = {
         ),
         ("only these keys lease, and only these send", ["server/whole/test_access.py::test_lprp_leases_to_friends"]),
         (
-            "nobody else publishes or subscribes, whatever `strata.anonymous` says, and packets are not served over plain",
+            "nobody else publishes or subscribes, whatever `strata.anonymous` says, and packets are not served over",
             ["server/whole/test_access.py::test_strata_takes_who_proves_to_be_a_friend"],
         ),
         (
