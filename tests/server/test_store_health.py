@@ -240,3 +240,21 @@ def test_owed_record_outlives_a_disk_that_fails_while_each_is_tried():
         return store.get("bans", b"x")
 
     assert asyncio.run(story()) == b"ban"
+
+
+@pytest.mark.parametrize(("kind", "is_fault"), [(StoreFaultKind.GONE, True), (StoreFaultKind.IO, False)])
+def test_home_that_is_gone_is_a_fault_before_the_next_write(kind, is_fault):
+    """The look at the mark finds it on an idle node; a log that cannot be folded in alone refuses no write."""
+
+    class Unfolding(MemoryStore):
+        def fold(self):
+            raise StoreFault("no", kind)
+
+    async def story():
+        commits, _ = commits_over(Unfolding())
+        with pytest.raises(StoreFault):
+            await commits.fold()
+        await commits.close()
+        return commits.health.fault is not None
+
+    assert asyncio.run(story()) == is_fault

@@ -149,7 +149,12 @@ class GroupCommit:
         """
         if self.health.fault is not None:
             raise self.health.fault
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
+        except StoreFault as fault:
+            if fault.kind is StoreFaultKind.GONE:
+                self.health.begin(fault)  # no write would say otherwise, and an idle node has none
+            raise
 
     async def close(self) -> None:
         """Write what waits and what is owed, as far as the store takes it, and stop the writer thread."""
