@@ -244,7 +244,13 @@ def _check_unmarked(home: Home) -> HomeState:
     if _has_store(home) and home.tls_path.exists():
         sentence = f"{home.key_path} is missing, and without it the node here would get another name"
         raise _refused(home, sentence)
-    return HomeState.UNMARKED if _has_store(home) else HomeState.FRESH
+    if not _has_store(home):
+        return HomeState.FRESH
+    if look_at_file(home.store_path) is not None:
+        # A home has its mark before its store gets a name, so this store was brought here without the rest.
+        sentence = f"the store {home.store_path} is of a node whose key is not here; copy {home.key_path.name} too"
+        raise _refused(home, sentence)
+    return HomeState.UNMARKED
 
 
 def _key_loss(home: Home, public_key: bytes) -> str:
@@ -266,7 +272,7 @@ def _store_loss(home: Home, remembered: StoreMark) -> str:
     if found is None:
         return f"the store {path} is a copy from before layout {remembered.layout}"
     if found.store_id != remembered.store_id:
-        return f"{path} is the store of another home"
+        return f"{path} is the store of another home, or from before a restore"
     if found.generation >= remembered.generation:
         return ""
     if remembered.in_use and not _log_path(home).exists():
