@@ -15,14 +15,15 @@ the store without its log is always older than the generation remembered (``Sqli
 too. A whole home of an earlier day, with its mark, looks as it did on that day: nothing in it can say that it is old.
 """
 
+import contextlib
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import HostError, LocalError, StoreFault, StoreFaultKind
 from waystation.core.ids import decode_key_hex, encode_id52
 from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.server.home.files import Home, host_errors, write_whole
@@ -40,6 +41,7 @@ __all__ = [
     "adopt_home",
     "begin_restore",
     "check_home",
+    "damage_explained",
     "losses",
     "mark_path",
     "prepare_home",
@@ -178,6 +180,23 @@ def prepare_home(home: Home, names: Sequence[str] = (), *, uses_store: bool = Tr
     return PreparedHome(state, made)
 
 
+@contextlib.contextmanager
+def damage_explained(home: Home) -> Iterator[None]:
+    """Name the way out where a start fails because the store of ``home`` is damaged."""
+    try:
+        yield
+    except HostError as error:
+        is_damage = isinstance(error, StoreFault) and error.kind is StoreFaultKind.DAMAGED
+        names_one = "waystation restore" in str(error)
+        if error.exit_code != STORE_EXIT_CODE or names_one or not (is_damage or "is damaged" in str(error)):
+            raise
+        raise HostError(
+            f"{error}; restore a backup: waystation restore BACKUP --home NEW_HOME; without one, see what is"
+            f" damaged: waystation check --deep {home.path}",
+            exit_code=error.exit_code,
+        ) from error
+
+
 def losses(home: Home, mark: HomeMark, *, uses_store: bool = True) -> list[str]:
     """Return a sentence for each thing that is not as ``mark`` remembers it; nothing is written.
 
@@ -276,7 +295,7 @@ def _store_loss(home: Home, remembered: StoreMark) -> str:
     if found.generation >= remembered.generation:
         return ""
     if remembered.in_use and not _log_path(home).exists():
-        return f"{_log_path(home)} is missing: it holds what the node wrote last, because it did not end in order"
+        return f"{_log_path(home)} is missing: it held what the node wrote last"
     return (
         f"the store {path} is older than this home remembers"
         f" (generation {found.generation}, it had reached {remembered.generation})"
