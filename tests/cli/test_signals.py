@@ -48,7 +48,7 @@ def ended_by(number, work):
     running = program(work)
     assert running.stdout.readline() == "ready\n"
     running.send_signal(number)
-    out, _ = running.communicate(timeout=10)
+    out, _ = running.communicate(timeout=60)
     return out, running.returncode
 
 
@@ -68,8 +68,8 @@ def test_signal_ends_a_program_whose_thread_hangs(number, exit_code):
 def test_work_that_ends_by_itself():
     """Without a signal the work's result is the result, and its error the error."""
     done, failing = program("is_done"), program("fails")
-    out, _ = done.communicate(timeout=10)
-    _, error = failing.communicate(timeout=10)
+    out, _ = done.communicate(timeout=60)
+    _, error = failing.communicate(timeout=60)
 
     assert (out, done.returncode) == ("its result\n", 0)
     assert failing.returncode == 1 and error.endswith("ValueError: the work's own\n")
@@ -91,6 +91,6 @@ def test_command_without_a_loop_is_told(number):
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         first = process.stdout.readline()
         process.send_signal(number)
-        rest, _ = process.communicate(timeout=10)
+        rest, _ = process.communicate(timeout=60)
 
     assert (first, rest, process.returncode) == ("False\n", "True\n", 0)

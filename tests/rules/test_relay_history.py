@@ -40,6 +40,9 @@ def moves(history):
     return [(each.at_s - T0, each.after, each.reason) for each in history.transitions]
 
 
+SILENCE_S = 10
+
+
 class Client:
     """A client's watch, fed like a journal: what it notes is what the journal keeps."""
 
@@ -50,6 +53,7 @@ class Client:
         self.watch = RelayWatch(RelayEntry.new("ws://a/strata", T0), lambda: self.now_s, self._changed)
         self._rng = rng
         self._met = False
+        self._silent_s = 0
 
     def _changed(self, _url, change):
         self.changes.append((change.at_s, change.before, change.after, change.reason))
@@ -76,7 +80,9 @@ class Client:
             self._keep(Probe.RTT, latency_us=latency_us)
         elif kind == 3:
             self.watch.note(PublishUnknown("m", b""))
-            self._keep(Probe.RTT, FAILED)
+            if self.now_s - self._silent_s >= SILENCE_S:  # one silence is one failure
+                self._silent_s = self.now_s
+                self._keep(Probe.RTT, FAILED)
         elif kind == 4:
             reason = self._rng.choice(list(REASONS))
             self.watch.note(Violation(reason, "", None))

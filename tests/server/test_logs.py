@@ -1,9 +1,12 @@
 """Laws of server.logs."""
 
+import contextlib
 import datetime
+import errno
 import io
 import json
 import logging
+from pathlib import Path
 
 import pytest
 import structlog
@@ -148,3 +151,37 @@ def test_debug_log_has_no_line_of_a_library():
     structlog.get_logger().debug("peer.connected")
 
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["a warning", "peer.connected"]
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_log_that_cannot_be_written_raises_nothing(log_format):
+    """A full disk that has the log costs lines, never whoever says them: the store's faults are said just then."""
+    reached = False
+    # What the file itself keeps for later fails once more when it is closed.
+    with contextlib.suppress(OSError), Path("/dev/full").open("w", encoding="utf-8", buffering=1) as stream:
+        configure_logs(log_format, "info", stream)
+        structlog.get_logger().error("store.failed", kind="full")
+        logging.getLogger("other").error("said by a library")
+        reached = True
+
+    assert reached
+
+
+def test_log_goes_on_when_it_can_be_written_again():
+    """Lines are written again as soon as the stream takes them."""
+
+    class Stream(io.StringIO):
+        is_full = True
+
+        def write(self, text):
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+    stream = Stream()
+    configure_logs("json", "info", stream)
+    structlog.get_logger().error("store.failed")
+    stream.is_full = False
+    structlog.get_logger().error("store.recovered")
+
+    assert "store.recovered" in stream.getvalue()

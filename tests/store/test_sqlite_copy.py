@@ -1,5 +1,6 @@
 """Laws of store.sqlite_copy."""
 
+import shutil
 import sqlite3
 import stat
 import threading
@@ -8,9 +9,10 @@ from contextlib import closing
 import pytest
 
 from tests.store.build import kept_home, packet_row
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
 from waystation.core.packets import PutPacket
 from waystation.core.records import Record
+from waystation.store import sqlite_layout
 from waystation.store.sqlite import SqliteStore
 from waystation.store.sqlite_copy import copy_store, renew_store
 from waystation.store.sqlite_layout import check_file, look_at_file
@@ -118,3 +120,43 @@ def test_store_of_an_older_layout_can_be_renewed(tmp_path, layout):
     assert renew_store(path) is None
     with closing(SqliteStore(path)) as store:
         assert look_at_file(path) == store.state()
+
+
+def test_copy_of_a_store_that_begins_to_be_used_has_what_is_committed(tmp_path):
+    """A node that starts on the store while it is copied writes into the file; the copy is still of one moment."""
+    path, started = tmp_path / "store.sqlite", []
+    with closing(SqliteStore(path)) as store:
+        store.commit([Record("a", n.to_bytes(4, "big"), bytes(4_000)) for n in range(8_000)])
+
+    def start(_done, _total):
+        if not started:
+            started.append(SqliteStore(path))
+            started[0].commit([Record("a", n.to_bytes(4, "big"), b"\1" * 4_000) for n in range(8_000)])
+            started[0].fold()
+
+    try:
+        copy_store(path, tmp_path / "copy", start)
+    finally:
+        started[0].close()
+    with closing(SqliteStore(tmp_path / "copy")) as copy:
+        found = {value[0] for _, value in copy.scan("a", count_max=9_000)}
+        assert len(found) == 1
+        assert not copy.damage.any
+
+
+def test_log_that_another_program_locks_is_not_left_out(tmp_path, monkeypatch):
+    """The file without its log would look like an older store; a lock is said to be one (kind ``BUSY``)."""
+    monkeypatch.setattr(sqlite_layout, "BUSY_S", 0.01)
+    path = tmp_path / "store.sqlite"
+    with closing(SqliteStore(path)) as store:
+        store.commit([Record("a", b"k", b"v")])
+        for suffix in ("", "-wal"):
+            shutil.copy(tmp_path / f"store.sqlite{suffix}", tmp_path / f"other.sqlite{suffix}")
+    with closing(sqlite3.connect(tmp_path / "other.sqlite", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreFault) as raised:
+            look_at_file(tmp_path / "other.sqlite")
+        other.execute("ROLLBACK")
+
+    assert raised.value.kind is StoreFaultKind.BUSY

@@ -4,9 +4,10 @@ A line is a stable dotted event name with key=value pairs. Messages of other lib
 logging, use the same renderer; those below a warning are dropped.
 """
 
+import contextlib
 import logging
 import sys
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
@@ -26,7 +27,7 @@ def configure_logs(log_format: str, log_level: str, stream: TextIO | None = None
         log_level: "debug", "info", "warning" or "error".
         stream: stderr when None.
     """
-    target = sys.stderr if stream is None else stream
+    target = cast("TextIO", _Unfailing(sys.stderr if stream is None else stream))
     level = logging.getLevelNamesMapping()[log_level.upper()]
     console = log_format == "console" or (log_format == "auto" and target.isatty())
     shared: list[Any] = [structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso", utc=True, key="ts")]
@@ -52,6 +53,25 @@ def configure_logs(log_format: str, log_level: str, stream: TextIO | None = None
 def short_peer(public: bytes) -> str:
     """Return the first characters of a 32-byte key's id52, the one way logs name a peer."""
     return encode_id52(public)[:_SHORT_CHARS]
+
+
+class _Unfailing:
+    """A stream that drops what it cannot write (a full disk, a pipe whose reader is gone), and tries the next line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 def _console(target: TextIO) -> list[Any]:

@@ -16,9 +16,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -181,14 +181,7 @@ class NodeServer:
             socket = self._admin.socket
             write_running(self._home, Running(os.getpid(), __version__, self._urls(), socket))
             self._print_ready()
-            watching = [asyncio.create_task(self._watch_key()), asyncio.create_task(self._published.watch())]
-            watching.append(asyncio.create_task(self._clock.watch()))
-            watching.append(asyncio.create_task(self._twins.watch()))
-            sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
-            watching += [asyncio.create_task(sampler.watch()), asyncio.create_task(self._commits.watch())]
-            watching.append(asyncio.create_task(self._certificates.watch()))
-            if self._mark is not None:
-                watching.append(asyncio.create_task(self._mark.watch()))
+            watching = [asyncio.create_task(self.failures.watched(watch)) for watch in self._watches()]
             await self._stop.wait()
             for task in watching:
                 task.cancel()
@@ -332,6 +325,15 @@ class NodeServer:
         later = [change.name for change in changes(self._started_with, new) if not change.reloads]
         self._config = new
         _log.info("reload.done", needs_restart=later)
+
+    def _watches(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what runs beside the listeners, each until it is cancelled."""
+        sampler = Sampler(self._node, self._recorder, self._written, self._home, self.operations.stored_beside)
+        watches = [self._watch_key, self._published.watch, self._clock.watch, self._twins.watch, sampler.watch]
+        watches += [self._commits.watch, self._certificates.watch]
+        if self._mark is not None:
+            watches.append(self._mark.watch)
+        return watches
 
     def _on_certificates(self) -> None:
         """Hand the certificates that are shown now to the protocols."""

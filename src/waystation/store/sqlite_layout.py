@@ -15,15 +15,27 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from waystation.core.errors import HostError
+from waystation.core.errors import HostError, StoreFaultKind
 from waystation.core.records import STORE_ID_BYTES, StoreState
-from waystation.store.sqlite_file import STORE_EXIT_CODE, refused
+from waystation.store.sqlite_file import STORE_EXIT_CODE, kind_of, refused
 from waystation.store.sqlite_packets import PACKETS_SCHEMA
 
-__all__ = ["GET_STATE", "SCHEMA_VERSION", "check_file", "look_at_file", "open_read_only", "prepare"]
+__all__ = [
+    "GET_STATE",
+    "SCHEMA_VERSION",
+    "check_file",
+    "log_path",
+    "look_at_file",
+    "look_at_file_alone",
+    "open_read_only",
+    "prepare",
+]
 
 SCHEMA_VERSION: Final = 3
 """Version of the layout that this module writes."""
+
+BUSY_S: Final = 5.0
+"""How long a look at a file waits for another program's lock."""
 
 _STATE_SINCE: Final = 3  # the first version with store_state
 
@@ -55,13 +67,18 @@ _STEPS: Final[dict[int, tuple[str, ...]]] = {
 """Statements that bring a file to each version from the one before."""
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
+def prepare(connection: sqlite3.Connection, path: Path, *, is_checked: bool = False) -> None:
     """Set a writing connection up, and bring a file of any older layout, also an empty one, to this one.
+
+    Args:
+        connection: Has read nothing yet.
+        path: Its file.
+        is_checked: Whether ``check_file`` has found the file whole already.
 
     Raises:
         HostError: The file is damaged, of a newer version, or no store at all (exit code 5).
     """
-    version = _check_layout(connection, path)
+    version = _version_of(connection, path) if is_checked else _check_layout(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     if version < SCHEMA_VERSION:
@@ -96,19 +113,36 @@ def look_at_file(path: Path) -> StoreState | None:
         raise refused(path, "cannot be opened", error) from error
 
 
+def look_at_file_alone(path: Path) -> StoreState | None:
+    """Return who a store is and how far its file has come without the log; None where that alone cannot be read."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as alone:
+            found = alone.execute(GET_STATE).fetchone()
+    except sqlite3.Error:  # of an older layout, or a node writes to it at this moment
+        return None
+    return StoreState._make(found) if found is not None else None
+
+
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Return a connection that writes nothing, also on a disk that takes no file beside the store."""
     place = path.resolve().as_uri()
-    if not path.with_name(f"{path.name}-wal").exists():
+    if not log_path(path).exists():
         # At rest the file is all there is. Opened in the usual way, SQLite would leave an empty log and index beside.
         return sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True)
-    connection = sqlite3.connect(f"{place}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=BUSY_S)
     try:
         connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
+        if kind_of(error) is StoreFaultKind.BUSY:
+            raise  # the file without the log that somebody has locked would look like an older store
         connection = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True)
     return connection
+
+
+def log_path(path: Path) -> Path:
+    """Return where a store that is in use, or was not closed in order, has its write-ahead log."""
+    return path.with_name(f"{path.name}-wal")
 
 
 def _version_of(connection: sqlite3.Connection, path: Path) -> int:

@@ -215,7 +215,7 @@ def test_same_id_arrives_once(run, host, alice):
 def test_stdin_is_a_message(run, host, alice):
     """A dash reads what is piped in."""
     command = [sys.executable, "-m", "waystation", "lprp", "send", alice.key, "-", "--host", host]
-    sent = subprocess.run(command, input=b"piped\n\xff", capture_output=True, check=False, timeout=10)
+    sent = subprocess.run(command, input=b"piped\n\xff", capture_output=True, check=False, timeout=60)
 
     assert sent.returncode == 0, sent.stderr
     assert base64.b64decode(alice.next()["data_base64"]) == b"piped\n\xff"

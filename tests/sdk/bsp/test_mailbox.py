@@ -237,4 +237,4 @@ def test_closing_ends_the_waiting(tmp_path):
     began = time.monotonic()
     asyncio.run(scenario())
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20

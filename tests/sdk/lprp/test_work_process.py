@@ -51,7 +51,7 @@ def test_process_answers_blocks_in_any_chunking_and_ends_with_its_input():
     for piece in (data[:100], data[100:300], data[300:]):
         process.stdin.write(piece)
         process.stdin.flush()
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=60)
 
     answers = [Answer.decode(out[at * ANSWER_BYTES :][:ANSWER_BYTES]) for at in range(2)]
     assert [(each.tried, each.found) for each in answers] == [(10, False), (1, True)]

@@ -123,3 +123,20 @@ def test_what_python_cannot_raise_is_bounded_too():
         ("loop.failed", SystemError),
     ]
     assert (sys.excepthook, sys.unraisablehook) == hooks
+
+
+def test_task_that_fails_begins_anew(monkeypatch):
+    """What looks after the store, the clock or the mark goes on after any failure, and one that lasts is one line."""
+    monkeypatch.setattr("waystation.server.failures.log.AGAIN_S", 0.0)
+    calls = []
+
+    async def watch():
+        calls.append(len(calls))
+        if len(calls) < 4:
+            raise MemoryError
+
+    with capture_logs() as lines:
+        asyncio.run(FailureLog(Clock()).watched(watch))
+
+    assert calls == [0, 1, 2, 3]
+    assert [line["event"] for line in lines] == ["memory.exhausted"]

@@ -1,6 +1,7 @@
 """Laws of server.home.keeper: the mark is never ahead of the disk, and never far behind it."""
 
 import asyncio
+import threading
 from contextlib import closing
 
 import pytest
@@ -187,6 +188,32 @@ def test_orderly_end_is_remembered(home, store):
     assert not read_mark(home).store.in_use
     assert again.generation == read_mark(home).store.generation
     assert check_home(home) is HomeState.KNOWN
+
+
+def test_write_under_way_does_not_undo_the_end(home, store, monkeypatch):
+    """A slow write of the mark that the end of the node overtakes leaves the last state in force."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    write = keeper.write_mark
+
+    def slow_once(*args):
+        if not begun.is_set():
+            begun.set()
+            may_go_on.wait(0.5)  # the end may wait for this write
+        write(*args)
+
+    async def story():
+        keeping, _ = kept(home, store)
+        monkeypatch.setattr(keeper, "write_mark", slow_once)
+        beginning = asyncio.create_task(keeping.begin())
+        await eventually(begun.is_set, "the slow write")
+        beginning.cancel()
+        commit_some(store)
+        keeping.end(store.state())
+        may_go_on.set()
+
+    asyncio.run(story())
+
+    assert not read_mark(home).store.in_use
 
 
 def test_log_names_what_a_node_begins_with(home):

@@ -194,11 +194,11 @@ def test_force_is_a_yes_or_a_no(node, ban, force):
 
 def test_ban_ends_by_itself(node, ban):
     """A ban with an end is over after it."""
-    ban(LOOPBACK, expires_s=1, force=True)
     began = time.monotonic()
+    ban(LOOPBACK, expires_s=1, force=True)
     until(lambda: admitted(node), "the end of the ban")
 
-    assert 0.5 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.5
 
 
 def admitted(node, listener="bhumi_plain"):

@@ -70,7 +70,7 @@ def test_answer_that_was_promised_leaves_before_the_end(tmp_path):
         async with serving(tmp_path, config) as (server, task):
             party = party_of(server, 1)
             lease = asyncio.get_running_loop().run_in_executor(None, party.lease)
-            while server._hosts["lprp"].relay._committing is None:  # noqa: ASYNC110 - no event tells
+            while not server._hosts["lprp"].relay._committing:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0)
             server.stop()
             code = await task

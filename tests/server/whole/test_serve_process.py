@@ -142,7 +142,7 @@ def test_sigterm_does_not_wait_for_ever(tmp_path):
         frames = sender.rest()
 
     assert code == 0
-    assert took_s < 4
+    assert took_s < 20
     assert frames in (b"", messages_result(messages.Status.GONE))
 
 

@@ -50,7 +50,7 @@ class _Dialled:
     def __init__(self, driver: "BspConnections", name: str) -> None:
         self._driver = driver
         self._name = name
-        self.heard = asyncio.Event()
+        self.answered = asyncio.Event()
         """Set by the first bytes, and by the end."""
         self.half_closed = driver.half_closed
         self.congested = driver.congested
@@ -63,12 +63,12 @@ class _Dialled:
     def received(self, pipe: Pipe, data: bytes) -> None:
         """Hand on the first bytes, and have the driver take all others itself."""
         self.received = self._driver.received  # type: ignore[method-assign]
-        self.heard.set()
+        self.answered.set()
         self._driver.received(pipe, data)
 
     def lost(self, pipe: Pipe, error: Exception | None) -> None:
         """Report the end."""
-        self.heard.set()
+        self.answered.set()
         self._driver.lost(pipe, error)
 
 
@@ -277,9 +277,9 @@ class BspConnections(Driver):
         """Return whether a connection is silent because HTTP waits for a request, long before our handshake is late."""
         try:
             async with asyncio.timeout(SILENT_S):
-                await sink.heard.wait()
+                await sink.answered.wait()
         except TimeoutError:
-            return await speaks_http(RelayUrl("tls", url.host, url.port), TRY_S) and not sink.heard.is_set()
+            return await speaks_http(RelayUrl("tls", url.host, url.port), TRY_S) and not sink.answered.is_set()
         return False
 
     async def _connect(self, url: BspUrl, sink: _Dialled) -> Pipe:

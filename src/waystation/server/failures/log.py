@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import errno
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from waystation.server.failures.repeats import Repeats
 
 __all__ = ["FailureLog"]
 
+AGAIN_S: Final = 1.0
 _HANDSHAKE_FAILED: Final = "SSL handshake failed"  # how aiofastnet and asyncio name it to the loop
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_MEMORY: Final = frozenset({errno.ENOMEM, errno.ENOBUFS})
@@ -73,6 +74,19 @@ class FailureLog:
         """Log as ``on_ignored``; a ``sys.unraisablehook``."""
         if unraisable.exc_value is not None:
             self.on_ignored(unraisable.exc_type, unraisable.exc_value, None)
+
+    async def watched(self, watch: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run what is to run until it is cancelled; when it fails, log that and begin it anew a second later.
+
+        Args:
+            watch: What may also return, which is its end.
+        """
+        while True:
+            try:
+                return await watch()
+            except Exception as error:  # noqa: BLE001 - nobody waits for the task: it would be over without a word
+                self.failed("loop.failed", error, what="a task of the node")
+            await asyncio.sleep(AGAIN_S)
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -63,6 +64,8 @@ class MarkKeeper:
         self._file_ns = _NEVER_NS
         self._folded_at = 0.0
         self._is_behind = False
+        self._writing = threading.Lock()  # a write that the end overtakes must not undo what that has written
+        self._has_ended = False
 
     async def begin(self) -> StoreFault | None:
         """Try a first write, and say in the mark that the store is in use; nothing may be acknowledged before.
@@ -102,6 +105,7 @@ class MarkKeeper:
 
     def end(self, state: StoreState) -> None:
         """Remember the last state of a store that is about to be closed in order."""
+        self._has_ended = True
         try:
             self._write(state, in_use=False)
         except HostError as error:
@@ -110,7 +114,7 @@ class MarkKeeper:
     async def _note(self) -> None:
         state = await self._fold()
         written_ns = self._written_ns()
-        await asyncio.get_running_loop().run_in_executor(None, lambda: self._write(state, in_use=True))
+        await asyncio.get_running_loop().run_in_executor(None, self._write_in_use, state)
         self._folded_at, self._file_ns = time.monotonic(), written_ns
 
     def _say_behind(self, error: HostError) -> None:
@@ -119,12 +123,19 @@ class MarkKeeper:
         self._is_behind = True
         self._file_ns = _NEVER_NS
 
+    def _write_in_use(self, state: StoreState) -> None:
+        self._write(state, in_use=True)
+
     def _write(self, state: StoreState, *, in_use: bool) -> None:
         found, ours = self._stat(), self._file
         if found is None or ours is None or (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
             # Another home may be mounted there by now: its mark is not ours to write.
             raise HostError(f"{self._home.store_path} is not the store any more that this node has open")
-        write_mark(self._home, adopt_home(self._home)._replace(store=store_mark(state, in_use=in_use)))
+        with self._writing:
+            if in_use and self._has_ended:
+                return
+            kept = store_mark(state, in_use=in_use, path=self._home.store_path)
+            write_mark(self._home, adopt_home(self._home)._replace(store=kept))
 
     def _written_ns(self) -> int:
         """Return when the file itself was written last; commits go to the log."""
