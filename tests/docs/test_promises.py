@@ -241,6 +241,16 @@ PROMISES = {
     ],
     "docs/operating.md": [
         (
+            "Who is refused at a web port of several protocols before the path is known counts as `web`",
+            [
+                "server/whole/test_who_met_a_limit.py::test_ceiling_before_the_path_is_known_counts_for_the_port",
+                (
+                    "server/whole/test_who_met_a_limit.py::"
+                    "test_ceiling_on_a_shared_port_counts_for_the_protocol_that_was_asked_for"
+                ),
+            ],
+        ),
+        (
             "met in the last six hours and by whom (since the start, where nobody is known to have met one)",
             ["cli/test_status.py::test_limits_of_the_last_six_hours_are_shown"],
         ),
