@@ -240,3 +240,79 @@ def test_owed_record_outlives_a_disk_that_fails_while_each_is_tried():
         return store.get("bans", b"x")
 
     assert asyncio.run(story()) == b"ban"
+
+
+@pytest.mark.parametrize(("kind", "is_fault"), [(StoreFaultKind.GONE, True), (StoreFaultKind.IO, False)])
+def test_home_that_is_gone_is_a_fault_before_the_next_write(kind, is_fault):
+    """The look at the mark finds it on an idle node; a log that cannot be folded in alone refuses no write."""
+
+    class Unfolding(MemoryStore):
+        def fold(self):
+            raise StoreFault("no", kind)
+
+    async def story():
+        commits, _ = commits_over(Unfolding())
+        with pytest.raises(StoreFault):
+            await commits.fold()
+        await commits.close()
+        return commits.health.fault is not None
+
+    assert asyncio.run(story()) == is_fault
+
+
+class Torn(MemoryStore):
+    """A store with one page that is damaged: whoever writes to it is refused."""
+
+    def commit(self, records):
+        """Refuse a group that has a record of that page."""
+        if any(record.key == b"torn" for record in records):
+            raise StoreFault("the database disk image is malformed", StoreFaultKind.DAMAGED)
+        super().commit(records)
+
+
+def test_damaged_page_refuses_only_who_writes_to_it():
+    """A machine asks again for what was refused each second: that must not refuse everybody else each second."""
+
+    async def story():
+        answers = []
+        commits, _ = commits_over(Torn())
+        commits.ask("one", [Record("t", b"torn", b"v")], lambda kept: answers.append(("one", kept)))
+        commits.ask("two", [PUT], lambda kept: answers.append(("two", kept)))
+        await commits.settled()
+        await commits.close()
+        return answers, commits.health.fault
+
+    assert asyncio.run(story()) == ([("one", False), ("two", True)], None)
+
+
+def test_owed_record_of_a_damaged_page_lets_the_fault_end():
+    """Also a fault that was another one ends; what else is owed is written."""
+
+    async def story():
+        store = Torn()
+        commits, _ = commits_over(store)
+        commits.health.begin(IO)
+        commits.owe(Record("t", b"torn", b"v"))
+        commits.owe(BAN)
+        await commits.probe()
+        await commits.settled()
+        fault = commits.health.fault
+        await commits.close()
+        return fault, store.get("bans", b"x")
+
+    assert asyncio.run(story()) == (None, b"ban")
+
+
+def test_store_that_is_damaged_everywhere_is_in_fault():
+    """Where not even an empty group is written, it is the store."""
+
+    async def story():
+        damaged = StoreFault("file is not a database", StoreFaultKind.DAMAGED)
+        commits, _ = commits_over(Faulty(*[damaged] * 9))
+        commits.ask("two", [PUT], lambda kept: None)
+        await commits.settled()
+        fault = commits.health.fault
+        await commits.close()
+        return fault is damaged
+
+    assert asyncio.run(story())

@@ -79,3 +79,37 @@ def test_packet_of_the_archive_that_changed_is_named(tmp_path):
     path.write_bytes(data[:at] + b"QOST" + data[at + 4 :])
 
     assert (before, faults(check_archive(tmp_path, is_whole))) == ([""], ["1 of its packets are damaged"])
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        lambda lines: b"".join(lines[:-1]),
+        lambda lines: b"".join(lines[:-1])[:-5],
+        lambda lines: lines[0],
+        lambda lines: b"",
+    ],
+    ids=["no last line", "inside a line", "opening only", "empty"],
+)
+@pytest.mark.parametrize("kind", ["journal", "archive"])
+def test_segment_that_a_killed_node_left_is_no_fault(tmp_path, kind, left):
+    """It got its final name as it was: every whole line of it counts, and it is told from those that were sealed."""
+    lines = {"lines": ARCHIVE_LINES} if kind == "archive" else {}
+    with writing(tmp_path, **lines) as writer:
+        for event in [archived(1), archived(2)] if kind == "archive" else ONE_OF_EACH:
+            writer.append(event)
+    path = sealed(tmp_path)
+    path.write_bytes(left(path.read_bytes().splitlines(keepends=True)))
+    [found] = check_archive(tmp_path, is_whole) if kind == "archive" else check_journal(tmp_path)
+
+    assert (found.fault, found.is_sealed) == ("", False)
+
+
+def test_damaged_line_of_an_unsealed_segment_is_named(journal):
+    """That its end is missing excuses no other line."""
+    lines = sealed(journal).read_bytes().splitlines(keepends=True)[:-1]
+    lines[2] = lines[2].replace(b'"ts":', b'"tt":')
+    sealed(journal).write_bytes(b"".join(lines))
+    [found] = faults(check_journal(journal))
+
+    assert found.startswith("1 of its")

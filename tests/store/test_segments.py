@@ -400,3 +400,19 @@ def test_journal_buffer_is_not_weighed(tmp_path: Path) -> None:
 
     assert len(rows(tmp_path)) == len(ONE_OF_EACH)
     assert path.suffix == ".jsonl"
+
+
+def test_home_that_was_moved_away_is_not_made_again(tmp_path: Path) -> None:
+    """A folder that stands in its place would be in the way when it is moved back; then rows are written again."""
+    home, away, errors = tmp_path / "home", tmp_path / "away", []
+    with writing(home / "journal", on_error=errors.append) as writer:
+        home.rename(away)
+        writer.append(ONE_OF_EACH[0])
+        writer.flush()
+        is_made = home.exists()
+        away.rename(home)
+        writer.append(ONE_OF_EACH[1])
+
+    assert not is_made
+    assert len(errors) == 1
+    assert next(row["ts"] for row in rows(home / "journal")) == ONE_OF_EACH[1].ts_us

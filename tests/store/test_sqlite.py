@@ -300,3 +300,23 @@ def test_group_under_which_the_file_was_moved_is_not_acknowledged(path, store, m
     with pytest.raises(StoreFault) as caught:
         store.commit(put(b"after"))
     assert caught.value.kind is StoreFaultKind.GONE
+
+
+def test_log_of_another_file_is_refused_and_kept(tmp_path):
+    """A refusal folds nothing in: with the file that the log belongs to, everything is there again."""
+    path, log = tmp_path / "store.sqlite", tmp_path / "store.sqlite-wal"
+    with closing(SqliteStore(path)) as store:
+        store.commit([Record("things", b"%d" % number, bytes(900)) for number in range(400)])
+        store.fold()
+        store.commit([Record("things", b"%d" % number, bytes(900)) for number in range(400, 420)])
+        right, kept = path.read_bytes(), log.read_bytes()
+    path.write_bytes(right[:8192] + bytes(len(right) - 8192))
+    log.write_bytes(kept)
+
+    with pytest.raises(HostError, match="damaged"):
+        SqliteStore(path)
+
+    assert log.read_bytes() == kept
+    path.write_bytes(right)
+    with closing(SqliteStore(path)) as store:
+        assert len(list(store.scan("things"))) == 420

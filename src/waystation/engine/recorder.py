@@ -31,12 +31,12 @@ from waystation.engine.refused_peers import RefusedPeers
 from waystation.journal.archive import ArchivedPacket
 from waystation.journal.events import RECORDED, Event
 
-__all__ = ["HELD", "Recorder"]
+__all__ = ["HELD", "WEB", "Recorder"]
 
 ACCEPTED: Final = "accepted"
 RELAY_WORK: Final = "relay"
 WEB: Final = "web"
-"""What totals call the public pages of the web ports, which belong to no protocol."""
+"""What counts call the public pages, and connections to a port of several protocols that say no path (NODE-WEB)."""
 HELD: Final = "held"
 """What totals call a message that a peer is known to hold."""
 

@@ -106,7 +106,7 @@ _OPERATIONAL, _PUBLIC, _PSEUDONYMOUS = Privacy.OPERATIONAL, Privacy.PUBLIC, Priv
 COLUMNS: Final = (
     Column("ts", "bigint", "timestamp", False, _OPERATIONAL, "When it happened, microseconds UTC."),
     Column("seq", "bigint", "bigint", False, _PUBLIC, "Number of the line in its segment, from 0."),
-    Column("protocol", "string", "string", False, _PUBLIC, "Protocol, or `node` for the node itself."),
+    Column("protocol", "string", "string", False, _PUBLIC, "Protocol; `web`: a port of several; `node`: the node."),
     Column("kind", "string", "string", False, _PUBLIC, "Kind of event."),
     Column("conn_ref", "string", "binary", True, _PSEUDONYMOUS, "Random reference of an identified connection.", 8),
     Column("peer_ref", "string", "binary", True, _PSEUDONYMOUS, "Keyed hash of the peer's or recipient's key.", 16),

@@ -26,6 +26,8 @@ __all__ = ["Answer", "GroupCommit"]
 CHANGES_WAITING_MAX: Final = 262_144  # about a minute of a slow disk; reached only when the disk has stopped
 OWED_MAX: Final = 65_536  # as many as a full list of bans; the oldest is dropped
 PROBE_S: Final = 1.0  # how often a store in fault is tried, and free space looked at
+_OF_ONE_CHANGE: Final = frozenset({StoreFaultKind.OTHER, StoreFaultKind.DAMAGED})
+"""What may be wrong with one change, or with its page of the file, while the store takes all others."""
 
 Answer = Callable[[bool], None]
 """Is called on the loop: True when everything asked for is on disk, False when nothing of it is."""
@@ -120,8 +122,11 @@ class GroupCommit:
         fault = self.health.look()
         if fault is None:
             fault = await self._write(tuple(self._owed.values()))  # also an empty group is written
+        if fault is not None and fault.kind in _OF_ONE_CHANGE and self._owed:
+            fault = await self._write(())  # what is owed is not the store: each is tried alone once the fault is over
         if fault is None:
             self.health.end()
+            self.flush()
         else:
             self.health.begin(fault)
 
@@ -149,7 +154,12 @@ class GroupCommit:
         """
         if self.health.fault is not None:
             raise self.health.fault
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
+        except StoreFault as fault:
+            if fault.kind is StoreFaultKind.GONE:
+                self.health.begin(fault)  # no write would say otherwise, and an idle node has none
+            raise
 
     async def close(self) -> None:
         """Write what waits and what is owed, as far as the store takes it, and stop the writer thread."""
@@ -176,7 +186,7 @@ class GroupCommit:
         fault = await self._write((*owed, *changes)) if owed or changes else None
         if fault is None:
             self._answer([(asked, not asked.is_doomed) for asked in group])
-        elif fault.kind is StoreFaultKind.OTHER:
+        elif fault.kind in _OF_ONE_CHANGE and (fault.kind is StoreFaultKind.OTHER or await self._write(()) is None):
             await self._commit_each(group, owed)
         else:
             self.health.begin(fault)
@@ -187,7 +197,7 @@ class GroupCommit:
         """Write each by itself: what a store cannot take whatever its disk does must not refuse what others ask."""
         for record in owed:
             fault = await self._write((record,))
-            is_never_taken = fault is not None and fault.kind is StoreFaultKind.OTHER
+            is_never_taken = fault is not None and fault.kind in _OF_ONE_CHANGE
             if is_never_taken and self._owed.get((record.table, record.key)) is record:
                 del self._owed[record.table, record.key]
         answers = []
@@ -206,7 +216,7 @@ class GroupCommit:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, changes)
         except StoreFault as fault:
-            if fault.kind is StoreFaultKind.OTHER:
+            if fault.kind in _OF_ONE_CHANGE:
                 self._failures.failed("commit.failed", fault)
             return fault
         except Exception as error:  # noqa: BLE001 - else everything after this group would wait for ever, unreported

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from waystation.engine.admission import address_key
+from waystation.engine.recorder import WEB
 from waystation.server.config.protocol_table import WebPort
 from waystation.server.config.settings import Address
 from waystation.server.config.values import Config
@@ -130,14 +131,18 @@ class Listeners:
         self._name(protocol, port, "udp")
 
     async def _open_site(self, group: list[WebPort]) -> None:
-        """Open the one listener of web ports that share an address; admission counts under the last of them."""
+        """Open the one listener of web ports that share an address.
+
+        A connection that is refused before its path is known counts as ``WEB`` where several protocols answer.
+        """
         owner, endpoints = group[-1], {}
         for port in group:
             endpoints.update(self._endpoints(port))
-        sink = ListenerSink(self._hub, owner.table)
+        is_shared = len(group) > 1 or bool(carried_paths(self._config, owner))
+        sink = ListenerSink(self._hub, WEB if is_shared else owner.table)
 
         def admit(host: str, path: str) -> bool:
-            """Count the client of a proxy with the protocol that it asks for; others are counted before they ask."""
+            """Count the client of a proxy with the protocol that it asks for; others are counted before (NODE-WEB)."""
             asked = endpoints[path].sink if path in endpoints else sink
             return (asked if isinstance(asked, ListenerSink) else sink).admit(host)
 

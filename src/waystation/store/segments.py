@@ -376,7 +376,9 @@ class _OpenSegment:
         self._encode = lines.encode
         self._seq = 0
         folder = directory / name.folder
-        folder.mkdir(parents=True, exist_ok=True)
+        # Not the folders above: in the place of a home that was moved away they would be in its way back.
+        directory.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         self._path = folder / f"{name.text}{OPEN_SUFFIX}"
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
         self._head: list[Timed] = [SegmentOpened(name.start_us, lines.line_format, name.node_id, name.text)]

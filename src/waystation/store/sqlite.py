@@ -15,7 +15,7 @@ from waystation.core.records import Change, DamagedRow, Record, StoreState
 from waystation.store.checksums import PacketCheck, record_checksum
 from waystation.store.damage import Damage
 from waystation.store.sqlite_file import OpenPlace, Reading, connect, in_chunks, make_private, refused
-from waystation.store.sqlite_layout import GET_STATE, prepare
+from waystation.store.sqlite_layout import GET_STATE, check_file, log_path, prepare
 from waystation.store.sqlite_packets import SqlitePacketReader, SqlitePacketWriter
 from waystation.store.sqlite_records import SqliteRecordReader
 
@@ -58,8 +58,13 @@ class SqliteStore:
         try:
             with contextlib.ExitStack() as opened:
                 make_private(path)
+                # A connection that writes folds the log into the file when it closes. So a log that does not belong to
+                # this file is found before: a refusal leaves both as they are.
+                has_log = log_path(path).exists()
+                if has_log:
+                    check_file(path)
                 self._writer = opened.enter_context(contextlib.closing(connect(path)))
-                prepare(self._writer, path)
+                prepare(self._writer, path, is_checked=has_log)
                 self._reader = opened.enter_context(contextlib.closing(connect(path)))
                 self._reader.execute("PRAGMA query_only = ON")
                 self._reading = Reading(self._reader, path)

@@ -20,7 +20,16 @@ from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.store.sqlite_file import STORE_EXIT_CODE, kind_of, refused
 from waystation.store.sqlite_packets import PACKETS_SCHEMA
 
-__all__ = ["GET_STATE", "SCHEMA_VERSION", "check_file", "log_path", "look_at_file", "open_read_only", "prepare"]
+__all__ = [
+    "GET_STATE",
+    "SCHEMA_VERSION",
+    "check_file",
+    "log_path",
+    "look_at_file",
+    "look_at_file_alone",
+    "open_read_only",
+    "prepare",
+]
 
 SCHEMA_VERSION: Final = 3
 """Version of the layout that this module writes."""
@@ -58,13 +67,18 @@ _STEPS: Final[dict[int, tuple[str, ...]]] = {
 """Statements that bring a file to each version from the one before."""
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
+def prepare(connection: sqlite3.Connection, path: Path, *, is_checked: bool = False) -> None:
     """Set a writing connection up, and bring a file of any older layout, also an empty one, to this one.
+
+    Args:
+        connection: Has read nothing yet.
+        path: Its file.
+        is_checked: Whether ``check_file`` has found the file whole already.
 
     Raises:
         HostError: The file is damaged, of a newer version, or no store at all (exit code 5).
     """
-    version = _check_layout(connection, path)
+    version = _version_of(connection, path) if is_checked else _check_layout(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     if version < SCHEMA_VERSION:
@@ -97,6 +111,16 @@ def look_at_file(path: Path) -> StoreState | None:
             return StoreState._make(connection.execute(GET_STATE).fetchone())
     except sqlite3.Error as error:
         raise refused(path, "cannot be opened", error) from error
+
+
+def look_at_file_alone(path: Path) -> StoreState | None:
+    """Return who a store is and how far its file has come without the log; None where that alone cannot be read."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as alone:
+            found = alone.execute(GET_STATE).fetchone()
+    except sqlite3.Error:  # of an older layout, or a node writes to it at this moment
+        return None
+    return StoreState._make(found) if found is not None else None
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tests.server.build import NodeProcess, until
 from tests.server.home.build import ended_home
 from tests.store.build import kept_home
 from tests.store.build_rot import flip_column
@@ -55,3 +56,17 @@ def test_deep_of_a_home_from_before(tmp_path):
 
     assert code == 1
     assert "waystation upgrade" in found["rows"]["says"]
+
+
+def test_deep_after_a_kill_is_good(tmp_path):
+    """What a killed node left of journal and archive is a note with the count, and no failure."""
+    killed = NodeProcess(tmp_path / "home").start()
+    until(lambda: any(path.stat().st_size for path in killed.home.glob("journal/*/*.jsonl.open")), "the first lines")
+    killed.kill()
+    again = NodeProcess(tmp_path / "home").start()
+    assert again.stop() == 0
+    code, found = findings(tmp_path / "home")
+
+    assert code == 0
+    assert found["journal"]["note"]
+    assert "; 1 of them end without a last line" in found["journal"]["says"]

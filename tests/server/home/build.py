@@ -33,7 +33,7 @@ def killed_home(path, aside):
     prepare_home(home, NAMES)
     with closing(SqliteStore(home.store_path)) as store:
         commit_some(store)
-        write_mark(home, adopt_home(home)._replace(store=store_mark(store.fold(), in_use=True)))
+        write_mark(home, adopt_home(home)._replace(store=store_mark(store.fold(), in_use=True, path=home.store_path)))
         commit_some(store, first=10)
         shutil.copytree(home.path, aside)
     shutil.rmtree(home.path)

@@ -170,6 +170,20 @@ def test_older_copy_of_the_store_is_refused(tmp_path):
     assert f"generation 3, it had reached {state.generation}" in refusal(home)
 
 
+def test_older_copy_of_the_store_beside_a_newer_log_is_refused(tmp_path):
+    """Together they are the content of neither; the log stays, so the right file makes the home whole again."""
+    home = ended_home(tmp_path / "home")
+    early = home.store_path.read_bytes()
+    home = killed_home(tmp_path / "home", tmp_path / "aside")
+    right, log = home.store_path.read_bytes(), log_of(home).read_bytes()
+    home.store_path.write_bytes(early)
+
+    assert "is older than its log" in refusal(home)
+    assert log_of(home).read_bytes() == log
+    home.store_path.write_bytes(right)
+    assert check_home(home) is HomeState.KNOWN
+
+
 def test_store_of_an_older_layout_is_refused(tmp_path):
     """A copy from before the upgrade is older, too."""
     home = ended_home(tmp_path / "home")

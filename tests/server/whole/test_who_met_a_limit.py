@@ -5,7 +5,7 @@ import json
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from tests.server.build import eventually
 from tests.server.build_node import configured, serving
@@ -110,3 +110,19 @@ def test_ceiling_on_a_shared_port_counts_for_the_protocol_that_was_asked_for(tmp
 
     assert refusals == {(protocol, "address_full"): 1}
     assert shown["limits.connections_per_address"] == [PROXIED]
+
+
+@pytest.mark.parametrize(("carries", "counted"), [({"bsp__terminator_certificate": "aa" * 32}, "web"), ({}, "merk")])
+def test_ceiling_before_the_path_is_known_counts_for_the_port(tmp_path, carries, counted):
+    """A direct connection is counted before it says a path, so a port of several protocols cannot say which."""
+
+    async def story(urls):
+        url = urls["merk"] + "/merk"
+        async with connect(url, proxy=None):
+            with pytest.raises((OSError, ConnectionClosed, InvalidMessage)):
+                await connect(url, proxy=None)
+
+    shown, refusals = met(tmp_path, story, merk__ws="127.0.0.1:0", limits__connections_per_address="1", **carries)
+
+    assert refusals == {(counted, "address_full"): 1}
+    assert shown["limits.connections_per_address"] == [LOOPBACK]

@@ -34,13 +34,17 @@ def check_deep(home: "Home", *, shown: bool) -> Iterator[Finding]:
             ("journal", home.journal_path, check_journal(home.journal_path)),
             ("archive", home.archive_path, check_archive(home.archive_path, check)),
         ):
-            faults, count = [], 0
+            faults, count, unsealed = [], 0, 0
             for count, segment in enumerate(segments, 1):
                 lines.show(name, f"{name}: {count} segments")
                 if segment.fault:
                     faults.append(f"{segment.path.relative_to(folder)}: {segment.fault}")
+                unsealed += not segment.fault and not segment.is_sealed
             lines.end(name)
-            yield Finding(name, good=not faults, says="; ".join(faults) or f"{count} sealed segments are whole")
+            says = "; ".join(faults) or f"{count} segments are whole"
+            if unsealed:
+                says += f"; {unsealed} of them end without a last line, as after a kill or a full disk: no fault"
+            yield Finding(name, good=not faults, says=says, note=bool(unsealed))
 
 
 def _tables(path: "Path", *, shown: bool) -> Iterator[Finding]:

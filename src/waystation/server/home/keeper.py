@@ -134,7 +134,8 @@ class MarkKeeper:
         with self._writing:
             if in_use and self._has_ended:
                 return
-            write_mark(self._home, adopt_home(self._home)._replace(store=store_mark(state, in_use=in_use)))
+            kept = store_mark(state, in_use=in_use, path=self._home.store_path)
+            write_mark(self._home, adopt_home(self._home)._replace(store=kept))
 
     def _written_ns(self) -> int:
         """Return when the file itself was written last; commits go to the log."""

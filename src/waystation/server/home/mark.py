@@ -29,7 +29,7 @@ from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.server.home.files import Home, host_errors, write_whole
 from waystation.store.sqlite_copy import renew_store
 from waystation.store.sqlite_file import STORE_EXIT_CODE
-from waystation.store.sqlite_layout import SCHEMA_VERSION, log_path, look_at_file
+from waystation.store.sqlite_layout import SCHEMA_VERSION, log_path, look_at_file, look_at_file_alone
 from waystation.version import __version__
 
 __all__ = [
@@ -63,6 +63,8 @@ class StoreMark(NamedTuple):
     layout: int
     in_use: bool
     """Whether a node was using it, so that a log stands beside the file."""
+    in_file: int = 0
+    """What the file has reached without its log, at least; 0 for unknown."""
 
 
 class HomeMark(NamedTuple):
@@ -247,9 +249,10 @@ def accept_home(home: Home) -> HomeMark:
     return mark
 
 
-def store_mark(state: StoreState, *, in_use: bool) -> StoreMark:
-    """Return what is to be remembered of an open store."""
-    return StoreMark(*state, SCHEMA_VERSION, in_use=in_use)
+def store_mark(state: StoreState, *, in_use: bool, path: Path | None = None) -> StoreMark:
+    """Return what is to be remembered of a store; ``path`` is its file, if that is to be looked at without its log."""
+    alone = look_at_file_alone(path) if path is not None else None
+    return StoreMark(*state, SCHEMA_VERSION, in_use, alone.generation if alone is not None else 0)
 
 
 def mark_path(home: Home) -> Path:
@@ -293,12 +296,23 @@ def _store_loss(home: Home, remembered: StoreMark) -> str:
     if found.store_id != remembered.store_id:
         return f"{path} is the store of another home, or from before a restore"
     if found.generation >= remembered.generation:
-        return ""
+        return _log_of_another(home, remembered)
     if remembered.in_use and not _log_path(home).exists():
         return f"{_log_path(home)} is missing: it held what the node wrote last"
     return (
         f"the store {path} is older than this home remembers"
         f" (generation {found.generation}, it had reached {remembered.generation})"
+    )
+
+
+def _log_of_another(home: Home, remembered: StoreMark) -> str:
+    """Return a sentence where the log is younger than the file beside it: together they would be neither's content."""
+    alone = look_at_file_alone(home.store_path) if _log_path(home).exists() else None
+    if alone is None or alone.generation >= remembered.in_file:
+        return ""
+    return (
+        f"the store {home.store_path} is older than its log {_log_path(home)}"
+        f" (generation {alone.generation}, it had reached {remembered.in_file})"
     )
 
 
@@ -350,7 +364,9 @@ def _parse_store(store: Any) -> StoreMark | None:
     store_id = bytes.fromhex(store["store_id"])
     if len(store_id) != STORE_ID_BYTES:
         raise ValueError("a store's id has another length")
-    return StoreMark(store_id, int(store["generation"]), int(store["layout"]), in_use=bool(store["in_use"]))
+    return StoreMark(
+        store_id, int(store["generation"]), int(store["layout"]), bool(store["in_use"]), int(store.get("in_file", 0))
+    )
 
 
 def _write(home: Home, document: dict[str, Any]) -> None:
