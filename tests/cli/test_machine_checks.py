@@ -10,10 +10,10 @@ from waystation.cli.machine_checks import (
     check_reachable,
     check_space,
     public_names,
-    retention_bytes,
 )
 from waystation.server.config.settings import Address
 from waystation.server.home import Home
+from waystation.server.status.disk import retention_bytes
 
 LISTENERS = {"merk.ws": Address("0.0.0.0", 8080), "admin.listen": Address("127.0.0.1", 8081)}
 NOW = datetime.datetime.now(datetime.UTC)

@@ -5,8 +5,11 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from tests.server.home.build import ended_home
 from waystation.cli import app
+from waystation.core.errors import HostError, StoreFault, StoreFaultKind
 from waystation.server.home import Home
+from waystation.server.home.mark import damage_explained
 
 RUNNER = CliRunner()
 
@@ -43,6 +46,35 @@ def test_second_node_on_one_home_exits_1(home):
 
     assert result.exit_code == 1
     assert f"another node (process {os.getpid()}) runs on the home" in result.stderr
+
+
+@pytest.mark.parametrize("keeps", [0, 100])
+def test_damaged_store_exits_5_with_the_way_out(tmp_path, keeps):
+    """Whatever finds the damage, the operator reads what to do."""
+    home = ended_home(tmp_path / "home")
+    whole = home.store_path.read_bytes()
+    home.store_path.write_bytes(whole[:keeps] + b"\xff" * (len(whole) - keeps))
+    result = RUNNER.invoke(app, ["serve", "--home", str(home.path)])
+
+    assert result.exit_code == 5
+    assert result.stderr.count("waystation restore BACKUP --home NEW_HOME") == 1
+    assert f"waystation check --deep {home.path}" in result.stderr
+
+
+def test_damage_that_a_running_store_meets_has_the_way_out(home):
+    """Only damage has it, and once: a home that has lost something names its own."""
+    fold = StoreFault("the store x could not fold its log in: malformed", StoreFaultKind.DAMAGED)
+    for error, times in (
+        (fold, 1),
+        (HostError("the store's table x is damaged", exit_code=5), 1),
+        (HostError("it is damaged; waystation restore", exit_code=5), 0),
+        (StoreFault("the disk failed", StoreFaultKind.IO), 0),
+        (HostError("the certificate is damaged"), 0),
+    ):
+        with pytest.raises(HostError) as caught, damage_explained(home):
+            raise error
+        assert caught.value.exit_code == error.exit_code
+        assert str(caught.value).count("check --deep") == times
 
 
 def test_readable_key_exits_4(home):

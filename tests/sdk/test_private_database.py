@@ -115,3 +115,29 @@ def test_disk_that_says_no_is_told(tmp_path, use):
     with pytest.raises(HostError, match=r"x\.db") as caught:
         use(database)
     assert caught.value.exit_code == EXIT_STORE == 5
+
+
+def test_disk_that_was_full_is_used_again(tmp_path):
+    """What did not fit is told and leaves nothing; the next transaction is as if it had never been."""
+    database = opened(tmp_path)
+    database.all("PRAGMA max_page_count = 4")
+    with pytest.raises(HostError, match=r"x\.db: .*full"):
+        insert(database, bytes(100_000))
+    database.all("PRAGMA max_page_count = 1000")
+    insert(database, 1)
+
+    assert database.all("SELECT v FROM t") == [(1,)]
+    database.close()
+
+
+def test_commit_that_fails_leaves_no_transaction(tmp_path):
+    """The next one begins, and has nothing of the one before."""
+    schema = "CREATE TABLE u (w PRIMARY KEY); CREATE TABLE t (v REFERENCES u(w) DEFERRABLE INITIALLY DEFERRED)"
+    database = PrivateDatabase(tmp_path / "x.db", schema)
+    database.all("PRAGMA foreign_keys = ON")
+    with pytest.raises(HostError, match=r"x\.db: FOREIGN KEY"):
+        insert(database, 1)
+    insert(database)
+
+    assert database.all("SELECT v FROM t") == []
+    database.close()

@@ -267,6 +267,7 @@ def test_full_disk_is_told_once_and_survived(tmp_path: Path) -> None:
     assert len(errors) == 1
     assert kinds == [("node_started", None), ("delivery_finished", None), ("refused", "3")]
     assert writer.counts.rows_lost == 3
+    assert writer.counts.lost_ago_s is not None and writer.counts.lost_ago_s >= 0
     assert all(path.read_bytes().endswith(b"\n") and path.suffix == ".jsonl" for path in files(tmp_path))
 
 
@@ -298,7 +299,7 @@ def test_segment_whose_last_line_does_not_fit_is_kept(tmp_path: Path) -> None:
 
     assert len(errors) == 1
     assert [file.suffix for file in found] == [".jsonl"]
-    assert writer.counts.rows_lost == 0
+    assert (writer.counts.rows_lost, writer.counts.lost_ago_s) == (0, None)
 
 
 def test_close_twice_is_harmless(tmp_path: Path) -> None:

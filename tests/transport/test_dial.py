@@ -110,7 +110,9 @@ def test_silence_is_a_timeout():
     """A host that accepts and never completes the TLS handshake is given up in time."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(HostError, match=r"within 0\.05 s; is it a plain tcp:// listener\?$"):
+        with pytest.raises(
+            HostError, match=r"within 0\.05 s; does the relay stand still, or is it a plain tcp:// listener\?$"
+        ):
             asyncio.run(dial(f"tls://127.0.0.1:{port}", Side(), client_context(), 0.05))
 
 

@@ -3,7 +3,6 @@
 ``Finding`` is what every check of the doctor returns.
 """
 
-import dataclasses
 import datetime
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from waystation.server.config.values import Config
     from waystation.server.home import Home
 
-__all__ = ["Finding", "check_clock", "check_reachable", "check_space", "public_names", "retention_bytes"]
+__all__ = ["Finding", "check_clock", "check_reachable", "check_space", "public_names"]
 
 _MIB: Final = 1_048_576
 _PUBLIC: Final = ("public_url", "advertise")
@@ -37,7 +36,11 @@ class Finding(NamedTuple):
 
 def check_space(config: "Config", home: "Home") -> Finding:
     """Look whether the disk of the home has room now, and for all that retention may keep."""
-    from waystation.server.status.disk import FREE_BYTES_LEAST, free_bytes  # noqa: PLC0415 - only this check needs it
+    from waystation.server.status.disk import (  # noqa: PLC0415 - only this check needs it
+        FREE_BYTES_LEAST,
+        free_bytes,
+        retention_bytes,
+    )
 
     place = next((path for path in (home.path, *home.path.absolute().parents) if path.exists()), home.path)
     try:
@@ -53,20 +56,6 @@ def check_space(config: "Config", home: "Home") -> Finding:
         says += f", and what is kept may take {may_take // _MIB} MiB; lower {names}, or take a larger disk"
         return Finding("disk", good=True, says=says, note=True)
     return Finding("disk", good=True, says=f"{says}; what is kept takes {may_take // _MIB} MiB at most")
-
-
-def retention_bytes(config: "Config") -> dict[str, int]:
-    """Return the settings in MiB of parts that are on, in bytes: what the node may keep on the disk at most."""
-    from waystation.server.config.parts import PARTS  # noqa: PLC0415 - as above
-
-    kept = {}
-    for part in PARTS:
-        values = config.of(part.owner)
-        is_on = getattr(values, "enabled", True)
-        for field in dataclasses.fields(part.owner):
-            if is_on and field.metadata.get("unit") == "MiB" and not field.name.endswith("_least"):  # that stays free
-                kept[f"{part.table}.{field.name}"] = getattr(values, field.name) * _MIB
-    return kept
 
 
 def check_clock(home: "Home", now: datetime.datetime) -> Finding:

@@ -31,14 +31,14 @@ def serve(
     from waystation.server.certificates.named_files import check_named_files  # noqa: PLC0415 - only this command needs
     from waystation.server.config.load import load_config  # noqa: PLC0415
     from waystation.server.home import Home  # noqa: PLC0415
-    from waystation.server.home.mark import prepare_home  # noqa: PLC0415
+    from waystation.server.home.mark import damage_explained, prepare_home  # noqa: PLC0415
 
     overrides = split_settings(settings, home=home, log_format=log_format, log_level=log_level)
     chosen = load_config(Path(config) if config else None, os.environ, overrides)
     check_named_files(chosen)
     place = Home(chosen.node.home)
     place.make_folder()
-    with place.lock():
+    with place.lock(), damage_explained(place):
         prepared = prepare_home(place, uses_store=chosen.store.url != "memory")
         place.check_secrets()
         from waystation.console.site import StaticSite  # noqa: PLC0415 - as above

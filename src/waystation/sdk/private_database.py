@@ -61,10 +61,12 @@ class PrivateDatabase:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                # A full disk at times ends the transaction by itself, and at times leaves it open behind COMMIT.
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._refused(error) from error
 

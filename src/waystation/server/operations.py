@@ -24,7 +24,7 @@ from waystation.server.policy_reader import RULES_SHOWN_MAX, PolicyReader
 from waystation.server.registry import PROTOCOLS, hiding_protocols
 from waystation.server.status.clock_watch import ClockWatch
 from waystation.server.status.connections import connected, connection_views, hidden_networks
-from waystation.server.status.disk import disk_view
+from waystation.server.status.disk import disk_view, retention_bytes
 from waystation.server.status.trouble import troubles
 from waystation.server.status.twin_watch import TwinWatch
 from waystation.server.status.wall_clock import clock_trouble
@@ -97,6 +97,7 @@ class Operations:
             reload_refused=self.reload_refused,
             proxies=self.proxy_troubles(),
             twins=self.twins.trouble(),
+            kept_by=tuple(retention_bytes(self.config())),
         )
         return status | {"trouble": found}
 

@@ -66,6 +66,8 @@ class SegmentCounts(NamedTuple):
     """Rows that found the buffer full."""
     rows_lost: int
     """Rows that the disk refused."""
+    lost_ago_s: float | None
+    """Seconds since the last of them; None when none was lost."""
     segments_sealed: int
     segments_deleted: int
 
@@ -166,6 +168,7 @@ class SegmentWriter:
         self._in_trouble = False
         self._dropped = self._dropped_reported = self._lost = self._lost_reported = 0
         self._written = self._seals = self._deletions = 0
+        self._lost_at = 0.0
         self._lock_fd = _lock(directory, lines.thing)
         self._sealed = deque(_seal_left_overs(directory, lines.thing))
         self._sealed_bytes = sum(sealed.size_bytes for sealed in self._sealed)
@@ -212,7 +215,8 @@ class SegmentWriter:
     @property
     def counts(self) -> SegmentCounts:
         """What was done so far."""
-        return SegmentCounts(self._written, self._dropped, self._lost, self._seals, self._deletions)
+        ago_s = round(time.monotonic() - self._lost_at, 1) if self._lost else None
+        return SegmentCounts(self._written, self._dropped, self._lost, ago_s, self._seals, self._deletions)
 
     @property
     def sealed_bytes(self) -> int:
@@ -290,7 +294,9 @@ class SegmentWriter:
                     self._guarded(self._seal)  # what was written is written, whether the last line follows or not
         except Exception as error:
             # Anything: a row that cannot be encoded must not end the thread and the journal with it.
-            self._lost += max(len(given) - done, 0)
+            if len(given) > done:
+                self._lost_at = time.monotonic()
+                self._lost += len(given) - done
             self._abandon()
             raise OSError(f"{len(given) - done} rows could not be written: {error}") from error
         self._in_trouble = False

@@ -235,7 +235,7 @@ def _reason(target: RelayUrl, error: Exception, timeout_s: float) -> str:
     if isinstance(error, TimeoutError) and target.scheme == "udp":  # nobody was asked anything yet
         return f"the socket for {target} was not open within {timeout_s:g} s; is this machine too busy?"
     if isinstance(error, TimeoutError):
-        hint = "; is it a plain tcp:// listener?" if target.scheme == "tls" else ""
+        hint = "; does the relay stand still, or is it a plain tcp:// listener?" if target.scheme == "tls" else ""
         return f"{target} did not answer within {timeout_s:g} s{hint}"
     if isinstance(error, ConnectionRefusedError):
         return f"nobody listens on {target}; is the relay running?"

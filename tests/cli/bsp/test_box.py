@@ -143,6 +143,13 @@ def test_commands_explain_themselves(name):
     assert not [part.name for part in command.params if not part.help]
 
 
+def test_help_of_put_says_who_needs_a_folder():
+    """A contact has one folder to write to, an owner one for each contact."""
+    text = typer.main.get_command(bsp_box.app).commands["put"].help
+
+    assert "An owner's has one for each contact, and names it with --folder" in text
+
+
 def test_box_of_a_node_that_runs_elsewhere_is_not_made_here(run, tmp_path):
     """A configuration in another folder does not make a second home here, whose box nobody would serve."""
     (tmp_path / "node").mkdir()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.sdk.bsp.build import WITHIN_S, acquaint, bodies, devices
+from tests.sdk.bsp.build import WITHIN_S, acquaint, bodies, devices, until
 from waystation.cli.bsp import sync
 from waystation.cli.bsp.sync import Syncing
 from waystation.core.errors import HostError
@@ -76,7 +76,7 @@ def test_who_listens_waits_for_somebody(tmp_path):
 
 
 def test_disk_that_refuses_ends_the_exchange(tmp_path, monkeypatch):
-    """What the disk says is raised instead of waiting for ever."""
+    """What the disk says is raised instead of waiting for ever; who listens for ever goes on, and has all later."""
 
     async def main():
         async with devices(tmp_path, 1) as (alice,):
@@ -91,7 +91,11 @@ def test_disk_that_refuses_ends_the_exchange(tmp_path, monkeypatch):
                     await alice.send(group, b"x")
                 with pytest.raises(HostError, match="disk is full"):
                     await syncing.until_quiet()
-                with pytest.raises(HostError, match="disk is full"):
-                    await syncing.forever()
+                forever = asyncio.ensure_future(syncing.forever())
+                monkeypatch.undo()
+                await until(lambda: alice.failure is None)
+                assert not forever.done()
+            assert len(alice.history(group)) == 1
+            forever.cancel()
 
     asyncio.run(main())

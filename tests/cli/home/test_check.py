@@ -1,11 +1,12 @@
 """Laws of ``waystation check``."""
 
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.server.home.build import ended_home
+from tests.server.home.build import ended_home, killed_home
 from tests.store.build import kept_home
 from waystation.cli import app
 from waystation.server.home import Home
@@ -68,6 +69,22 @@ def test_damaged_mark_can_be_accepted(home):
 
     assert code == 0
     assert "home.json is damaged" in given_up[0]
+
+
+def test_home_that_loses_its_log_under_a_node_is_not_to_be_given_up(tmp_path):
+    """While the node runs it can still write what it has open; nothing is said of a crash, or of ``--accept``."""
+    home = killed_home(tmp_path / "home", tmp_path / "aside")
+    (home.path / "store.sqlite-wal").unlink()
+    with home.lock():
+        code, found, _ = findings(home.path)
+    after = findings(home.path)[1]["mark"]["says"]
+
+    says = found["mark"]["says"]
+    assert (code, found["mark"]["good"]) == (1, False)
+    assert "store.sqlite-wal is missing" in says and f"(process {os.getpid()})" in says
+    assert "stop the node in order (SIGTERM), then start it; do not kill it" in says
+    assert "--accept" not in says and "did not end" not in says
+    assert "--accept" in after
 
 
 def test_running_node_keeps_its_home(home):

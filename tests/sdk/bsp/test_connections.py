@@ -79,8 +79,7 @@ def test_durable_waits_for_a_commit_that_was_only_planned(tmp_path):
     device.join(group, at)
 
     async def main():
-        nothing = dict.fromkeys(("on_event", "on_failure"), print)
-        connections = BspConnections(machine, device, store, on_turn=lambda: None, **nothing)
+        connections = BspConnections(machine, device, store, on_event=print, on_turn=lambda: None)
         message_id = device.add(group.group_id, 1, b"hello", at)
         connections.changed()
         await asyncio.sleep(0)

@@ -29,6 +29,7 @@ from waystation.sdk.bsp import (
     PeerUp,
     Refusal,
     State,
+    StoreFailed,
     Visibility,
 )
 from waystation.sdk.errors import HomeBusyError
@@ -412,8 +413,8 @@ def test_why_names_the_peer_that_lacks_a_message(tmp_path):
     assert "no peer has offered" in unknown.reason
 
 
-def test_disk_that_refuses_ends_the_news_and_adding(tmp_path, monkeypatch):
-    """A disk that says no is told to whoever adds and whoever listens, and nothing is confirmed."""
+def test_full_disk_is_told_and_ends_nothing(tmp_path, monkeypatch):
+    """BSP-REFUSED: whoever adds and whoever listens is told, and what is confirmed later was kept."""
 
     async def main():
         async with peer_in(tmp_path / "1") as alice:
@@ -423,12 +424,16 @@ def test_disk_that_refuses_ends_the_news_and_adding(tmp_path, monkeypatch):
                 raise HostError("the disk is full", exit_code=5)
 
             monkeypatch.setattr(alice.home.store, "commit", commit)
-            with pytest.raises(HostError, match="disk is full"):
-                await alice.send(group, b"lost")
-            with pytest.raises(HostError, match="disk is full"):
-                await delivered(news, 1)
+            with pytest.raises(HostError, match=r"not on disk yet; .*disk is full"):
+                await alice.send(group, b"late")
+            with pytest.raises(HostError, match="nothing was kept: the disk is full"):
+                await alice.send(group, b"never")
+            told = (await next_event(news, lambda event: isinstance(event, StoreFailed))).reason
+            monkeypatch.undo()
+            await delivered(news, 1)
+            return told, bodies(alice, group)
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == ("the disk is full", [b"late"])
 
 
 def test_program_without_addresses_of_its_own_dials_nobody(tmp_path):

@@ -16,6 +16,11 @@ def test_every_end_of_a_packet_is_an_outcome_with_words(outcome):
     assert bool(told.advice) != told.ok
 
 
+def test_no_answer_may_be_a_full_disk():
+    """A host that cannot store is silent too, and the sender's address and clock are right."""
+    assert "or it cannot store now" in Outcome.UNANSWERED.advice
+
+
 def test_only_accepted_is_accepted():
     """A promise of the host is nothing else."""
     assert [each for each in Outcome if each.ok] == [Outcome.ACCEPTED]

@@ -152,7 +152,7 @@ def test_store_of_another_home_is_refused(tmp_path):
         commit_some(store, count=20)
     shutil.copyfile(other.store_path, home.store_path)
 
-    assert "is the store of another home" in refusal(home)
+    assert "is the store of another home, or from before a restore;" in refusal(home)
 
 
 def test_older_copy_of_the_store_is_refused(tmp_path):
@@ -219,6 +219,21 @@ def test_home_without_mark_and_key_is_refused(tmp_path):
     home.key_path.unlink()
 
     assert "node.key is missing" in refusal(home)
+
+
+def test_store_alone_is_refused(tmp_path):
+    """A store that was copied without its key gets no new node around it, unless somebody accepts that."""
+    home, copy = ended_home(tmp_path / "home"), Home(tmp_path / "copy")
+    copy.make_folder()
+    shutil.copyfile(home.store_path, copy.store_path)
+
+    sentence = refusal(copy)
+    accept_home(copy)
+    prepared = prepare_home(copy, NAMES)
+
+    assert "is of a node whose key is not here; copy node.key too;" in sentence
+    assert "waystation restore" in sentence and f"waystation check --accept {copy.path}" in sentence
+    assert copy.key_path in prepared.made
 
 
 def test_accepting_takes_what_is_there(tmp_path):

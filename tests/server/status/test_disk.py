@@ -19,10 +19,16 @@ def test_disk_shows_what_the_node_takes(tmp_path):
 
 
 def test_full_disk_is_said_in_words():
-    """The sentence names the space and the settings that give some back."""
-    (sentence,) = disk_trouble({"free_bytes": FREE_BYTES_LEAST - 1})
+    """The sentence names the space, how much is enough, how much the node took, and the settings for that."""
+    took = {"store_bytes": 3 << 20, "journal_bytes": 191 << 10, "archive_bytes": 0}
+    (sentence,) = disk_trouble({"free_bytes": FREE_BYTES_LEAST - 1, **took}, ["journal.retention_mib", "strata.x_mib"])
+    (young,) = disk_trouble({"free_bytes": 0, **dict.fromkeys(took, None)}, ["journal.retention_mib"])
 
-    assert sentence.startswith("only 255 MiB are free") and "journal.retention_mib" in sentence
+    assert sentence == (
+        "only 255 MiB are free on the disk of the home, less than 256 MiB; make room (the node has 3 MiB of it), "
+        "or lower journal.retention_mib, strata.x_mib"
+    )
+    assert "the node has less than 1 MiB of it" in young
     assert disk_trouble({"free_bytes": FREE_BYTES_LEAST}) == []
 
 
@@ -32,7 +38,17 @@ def test_file_system_that_does_not_answer_is_trouble(tmp_path):
     with pytest.raises(HostError, match="cannot ask the file system"):
         free_bytes(gone.path)
 
-    assert "does not answer" in disk_trouble(disk_view(gone, {}, 0))[0]
+    there = {"free_bytes": None, "home_is_there": True}
+    assert disk_trouble(there) == ["the file system of the home does not answer; look at the kernel's log"]
+
+
+def test_home_that_was_moved_is_not_at_its_path(tmp_path):
+    """Nothing is wrong with the file system, and what is beside the store is not shown as its size."""
+    shown = disk_view(Home(tmp_path / "gone"), {}, 139)
+
+    assert shown["store_bytes"] is None
+    (sentence,) = disk_trouble(shown)
+    assert sentence.startswith(f"the home is not at its path {tmp_path / 'gone'}: ") and "put it back" in sentence
 
 
 def test_file_that_cannot_be_asked_hides_one_number_alone(tmp_path):

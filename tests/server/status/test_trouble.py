@@ -1,7 +1,7 @@
 """Laws of server.status.trouble: one sentence for each thing that is wrong."""
 
 from waystation.server.status.disk import disk_trouble
-from waystation.server.status.trouble import TROUBLES_MAX, troubles
+from waystation.server.status.trouble import LOST_S, TROUBLES_MAX, troubles
 
 NOW_S = 1_000_000
 SOUND = {
@@ -10,8 +10,11 @@ SOUND = {
     "damaged": {"now": {}},
     "policy": {"trouble": ""},
     "upstreams": {"other": {"trouble": "", "state": "active"}},
-    "written": {"journal": {"rows_lost": 0}},
+    "written": {"journal": {"rows_lost": 0, "lost_ago_s": None}},
 }
+
+
+FULL = {"free_bytes": 0, "store_bytes": 1, "journal_bytes": 2, "archive_bytes": 3}
 
 
 def certificate(left_s, *, soon=True):
@@ -36,24 +39,40 @@ def test_each_trouble_has_its_sentence():
         ["the clock is off"],
         fault={"kind": "full", "error": "the disk is full", "since": NOW_S},
         draining=True,
-        disk={"free_bytes": 0},
+        disk=FULL,
         certificates=[certificate(60), certificate(60)],
         policy={"trouble": "signed by another key"},
         upstreams={"a": {"trouble": "refused", "state": "backup"}, "b": {"trouble": "", "state": "blacklisted"}},
-        written={"archive": {"rows_lost": 3}},
+        written={"archive": {"rows_lost": 3, "lost_ago_s": 7.2}},
     )
 
     assert sentences == [
         "since 1970-01-12 13:46:40 UTC nothing is stored, and what needs it is refused: the disk is full",
         "the node is draining: it takes no new connection and ends soon",
-        *disk_trouble({"free_bytes": 0}),
+        *disk_trouble(FULL),
         "the certificate c.pem ends on 1970-01-12; renew it, and the node takes it over",
         "the clock is off",
         "the published policy is not in force: signed by another key",
         "the upstream a is backup: refused",
         "the upstream b is blacklisted: its score is too low",
-        "the archive has lost 3 rows since the start; look at the disk and the log",
+        "the archive has lost 3 rows since the start, the last 7 s ago; look at the disk and the log",
     ]
+
+
+def test_lost_rows_are_said_for_an_hour():
+    """What is over and was said for long enough is a number of the metrics alone."""
+    (sentence,) = said(written={"journal": {"rows_lost": 80, "lost_ago_s": LOST_S - 1}})
+
+    assert "has lost 80 rows since the start, the last 59 min ago;" in sentence
+    assert said(written={"journal": {"rows_lost": 80, "lost_ago_s": LOST_S}}) == []
+
+
+def test_store_that_was_deleted_under_the_node_has_a_way_out():
+    """What the node has open is written by an orderly end alone."""
+    (sentence,) = said(fault={"kind": "gone", "error": "the log was deleted", "since": NOW_S})
+
+    assert "the log was deleted; put it back as it was, or stop the node in order (SIGTERM)" in sentence
+    assert "do not kill it" in sentence
 
 
 def test_many_troubles_are_cut():

@@ -164,6 +164,9 @@ def put(
 ) -> None:
     """Leave a file; exit code 0 means that it is on the box's disk.
 
+    A contact's token has one folder to write to. An owner's has one for each contact, and names it with --folder: the
+    line "to contact" of waystation bsp box contacts.
+
     Example: waystation bsp box put to-alice.bsp --url https://node.example:7444 --token-file my.token
     """
     data = _read(file)

@@ -28,6 +28,8 @@ from waystation.sdk.bsp import (
     PeerUnreachable,
     PeerUp,
     Status,
+    StoreFailed,
+    StoreRecovered,
     deps_v1_content,
 )
 from waystation.sdk.bsp.invite import format_group
@@ -260,6 +262,10 @@ def show_event(event: object, names: Mapping[bytes, str]) -> None:
     elif isinstance(event, PeerDown) and event.reason != "unreachable":
         why = _WHY_DOWN.get(event.reason, event.reason.replace("_", " "))
         _say(f"no connection with {_name(event.key, names)}: {why}")
+    elif isinstance(event, StoreFailed):
+        _say(f"this disk refuses, and nobody gets an acknowledgement: {event.reason}")
+    elif isinstance(event, StoreRecovered):
+        _say(f"this disk takes writes again, after {event.seconds:.0f} s")
     elif isinstance(event, PeerUnreachable | CarrierTrouble):
         _say(f"{_name(event.peer, names)}: {event.reason}")
     elif isinstance(event, BundleRefused):

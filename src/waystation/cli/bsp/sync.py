@@ -83,7 +83,10 @@ class Syncing:
                 return
 
     async def forever(self) -> None:
-        """Return only when the peer is closed; raises HostError when the disk says no."""
+        """Return only when the peer is closed; a disk that refuses for a while does not end it.
+
+        Raises HostError when the tables of the home cannot be read.
+        """
         assert self._task is not None
         await asyncio.shield(self._task)
 
@@ -95,16 +98,22 @@ class Syncing:
         return any(peer.link not in _WITHOUT_ANSWER and peer.owed_count for peer in peers)
 
     async def _wait(self, timeout_s: float | None) -> bool:
-        """Return whether something happened."""
+        """Return whether something happened; raises HostError when the disk says no."""
         assert self._task is not None
+        self._check_store()
         waiting = asyncio.ensure_future(self._changed.wait())
         try:
             done, _ = await asyncio.wait({waiting, self._task}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if self._task in done:
-            await self._task  # the disk said no
+            await self._task  # our tables cannot be read
+        self._check_store()
         return bool(done)
+
+    def _check_store(self) -> None:
+        if self._peer.failure is not None:
+            raise self._peer.failure
 
     async def _listen(self) -> None:
         async for event in self._news:

@@ -73,6 +73,8 @@ def check_mark(home: "Home") -> Finding:
     from waystation.server.home.mark import HomeState, check_home  # noqa: PLC0415 - only this check needs it
 
     try:
+        if lost := _lost_while_in_use(home):
+            return Finding("mark", good=False, says=lost)
         state = check_home(home)
     except WaystationError as error:
         return Finding("mark", good=False, says=str(error))
@@ -153,6 +155,21 @@ def _without_mark(home: "Home") -> str:
     if home.store_path.exists():
         return "there is no home.json: the home is from before homes had a mark; the next start writes one"
     return "there is no home.json; the next start writes one"
+
+
+def _lost_while_in_use(home: "Home") -> str:
+    """Return what a home has lost under the node that runs on it, and what to do; "" when no node runs."""
+    from waystation.server.home.mark import losses, read_mark  # noqa: PLC0415 - as above
+
+    pid, mark = home.locked_by(), read_mark(home)
+    lost = "; ".join(losses(home, mark)) if pid is not None and mark is not None else ""
+    if not lost:
+        return ""
+    process = f" (process {pid})" if pid else ""
+    return (
+        f"{lost}; but a node runs on this home{process} and may have it open still: put it back as it was, or stop the"
+        " node in order (SIGTERM), then start it; do not kill it"
+    )
 
 
 def _accept(home: "Home") -> list[str]:

@@ -61,6 +61,8 @@ from waystation.sdk.bsp.news import (
     NewsMissed,
     OrderRefused,
     PeerUnreachable,
+    StoreFailed,
+    StoreRecovered,
 )
 from waystation.sdk.bsp.outcome import Outcome, Sent
 from waystation.sdk.bsp.peer import BspPeer
@@ -120,6 +122,8 @@ __all__ = [
     "Settled",
     "State",
     "Status",
+    "StoreFailed",
+    "StoreRecovered",
     "Stored",
     "Visibility",
     "deps_v1_body",

@@ -1,7 +1,8 @@
 """The connections of one BSP device, dialled and accepted, and its disk commits on a separate thread.
 
 Changes that must be durable are committed in groups while the event loop continues. The protocol machine gets the
-confirmation once they are on disk.
+confirmation once they are on disk. What the disk refuses stays in memory, unacknowledged, and is written once the disk
+takes writes again (BSP-REFUSED).
 """
 
 import asyncio
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from waystation.core.effects import Commit, Dial, Effect, Peer
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import STORE_EXIT_CODE, HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.core.records import Change, Store
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.stream.machine import BspMachine
-from waystation.sdk.bsp.news import PeerUnreachable
+from waystation.sdk.bsp.news import PeerUnreachable, StoreFailed, StoreRecovered
 from waystation.sdk.bsp.url import PLAIN, TLS, WSS, BspUrl
 from waystation.sdk.connection import Driver, now
 from waystation.transport.dial import WEB_PORT, RelayUrl, dial, speaks_http
@@ -35,6 +36,10 @@ SILENT_S: Final = 1.0
 """A TLS connection on which a peer does not answer our handshake for so long may be one to a web port."""
 TRY_S: Final = 1.0
 """For a look whether it is."""
+_NOT_YET: Final = (
+    "not on disk yet; it is kept and goes out once the disk takes writes again, unless the program ends before"
+    " (another call would make it twice)"
+)
 _PROTOCOLS: Final = ("bsp/1",)  # ALPN, specs/bsp.md 5
 _FRAME_BYTES_MAX: Final = 1_048_576  # of a WebSocket message that is read; no peer writes more than 512 KiB at once
 
@@ -78,7 +83,6 @@ class BspConnections(Driver):
         *,
         on_event: Callable[[Any], None],
         on_turn: Callable[[], None],
-        on_failure: Callable[[HostError], None],
         silence: SilencePolicy = SilencePolicy(),  # noqa: B008 - immutable
     ) -> None:
         """Begin.
@@ -87,9 +91,9 @@ class BspConnections(Driver):
             machine: Fresh, and driven here alone.
             device: That of the machine.
             store: Where its changes go; only the thread here commits to it.
-            on_event: Gets every event of the machine, in order, and ``PeerUnreachable``.
+            on_event: Gets every event of the machine, in order, ``PeerUnreachable``, ``StoreFailed`` and
+                ``StoreRecovered``.
             on_turn: Called after every turn, when what is due may have changed.
-            on_failure: Called once when a commit fails; nothing is durable from then on.
             silence: How long a peer may be silent.
         """
         super().__init__(machine, on_event)
@@ -98,7 +102,6 @@ class BspConnections(Driver):
         self._store = store
         self._silence = silence
         self._on_turn = on_turn
-        self._on_failure = on_failure
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="bsp-commits")
         self._client_context: TlsContext | None = None
         self._dialler: WebSocketDialler | None = None
@@ -108,7 +111,8 @@ class BspConnections(Driver):
         self._commit_over = asyncio.Event()  # of the commit under way, or the next one
         self._commits_done = 0
         self.failure: HostError | None = None
-        """Why a commit failed."""
+        """Why the last commit failed; None when it did not."""
+        self._failing_since_s = 0.0
 
     async def listen(self, host: str, port: int, certificate: Path, key: Path) -> int:
         """Accept bsp+tls on a port and return which; 0 takes a free one.
@@ -153,14 +157,23 @@ class BspConnections(Driver):
         """Return once everything that the device has decided so far is on disk.
 
         Raises:
-            HostError: A commit failed.
+            HostError: The disk refuses: it is in memory only, and written once the disk takes writes again.
         """
         wanted = self._commits_done + int(self._committing) + int(self._device.must_commit)
         while self.failure is None and self._commits_done < wanted:
             self.plan_turn()
             await self._commit_over.wait()
         if self.failure is not None:
-            raise self.failure
+            raise HostError(f"{_NOT_YET}: {self.failure}", exit_code=self.failure.exit_code) from self.failure
+
+    def check_store(self) -> None:
+        """Return when the disk takes writes, as far as we know; what is begun then may be kept.
+
+        Raises:
+            HostError: It refused the last one; nothing must be begun.
+        """
+        if self.failure is not None:
+            raise HostError(f"nothing was kept: {self.failure}", exit_code=self.failure.exit_code) from self.failure
 
     async def aclose(self) -> None:
         """Commit what waits, then close every connection; safe to call twice."""
@@ -216,16 +229,31 @@ class BspConnections(Driver):
         try:
             await self._loop.run_in_executor(self._writer, self._store.commit, changes)
         except HostError as error:
-            self.failure = error
-            self._on_failure(error)
+            self._refused(ticket, error)
+        except Exception as error:  # noqa: BLE001 - else who waits would wait for ever, unreported
+            self._refused(ticket, HostError(f"the store failed: {error!r}", exit_code=STORE_EXIT_CODE))
         else:
-            self._commits_done += 1
+            # The commit after a refused one has what was refused, and what waited behind it.
+            self._commits_done += 1 if self.failure is None else 2
+            self._recovered()
             self._bsp.committed(ticket, now())
-            self.plan_turn()
         finally:
             self._committing = False
             over, self._commit_over = self._commit_over, asyncio.Event()
             over.set()
+            self.plan_turn()
+
+    def _refused(self, ticket: int, error: HostError) -> None:
+        is_new, self.failure = self.failure is None, error
+        self._bsp.not_committed(ticket, now())
+        if is_new:
+            self._failing_since_s = self._loop.time()
+            self._on_event(StoreFailed(str(error)))
+
+    def _recovered(self) -> None:
+        if self.failure is not None:
+            self.failure = None
+            self._on_event(StoreRecovered(self._loop.time() - self._failing_since_s))
 
     async def _dial(self, effect: Dial) -> None:
         sink = _Dialled(self, effect.name)

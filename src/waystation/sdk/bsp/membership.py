@@ -59,6 +59,13 @@ class Membership(Client):
         return self._life.part(self._parts)
 
     @property
+    def _writing(self) -> "Parts":
+        """The parts, for a change; raises HostError while the disk refuses."""
+        parts = self._running
+        parts.connections.check_store()
+        return parts
+
+    @property
     def home(self) -> BspHome:
         """The folder; change it through this peer's methods only while it runs."""
         return self._life.part(self._parts).home
@@ -128,7 +135,7 @@ class Membership(Client):
 
     async def _write(self, records: list[Record]) -> None:
         """Change the tables of the home, and do what they say."""
-        parts = self._running
+        parts = self._writing
         for record in records:
             parts.device.keep(record)
         parts.connections.changed()

@@ -20,6 +20,8 @@ __all__ = [
     "NewsMissed",
     "OrderRefused",
     "PeerUnreachable",
+    "StoreFailed",
+    "StoreRecovered",
 ]
 
 NEWS_MAX: Final = 10_000
@@ -74,6 +76,19 @@ class FormatFailed(NamedTuple):
 
     format: str
     reason: str
+
+
+class StoreFailed(NamedTuple):
+    """Our disk refuses: peers get no acknowledgement, and calls that change something raise, until it recovers."""
+
+    reason: str
+
+
+class StoreRecovered(NamedTuple):
+    """Our disk takes writes again, and has all that was refused."""
+
+    seconds: float
+    """How long it refused."""
 
 
 class NewsMissed(NamedTuple):

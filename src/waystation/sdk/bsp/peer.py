@@ -3,6 +3,9 @@
 ``send`` returns once the message is on this disk. Each peer that shares the group gets it once, after all messages that
 it depends on, despite any crash or lost connection. ``history`` lists every message after those that it depends on.
 There is no guarantee about the time of delivery.
+
+A disk that refuses ends nothing: peers get no acknowledgement, and what changes something raises HostError, until the
+disk takes writes again. ``news`` tells ``StoreFailed`` and ``StoreRecovered``.
 """
 
 import asyncio
@@ -13,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import HostError, LocalError, StoreFault
 from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.protocols.bsp.bundle import BUNDLE_BYTES_USUAL
@@ -147,7 +150,6 @@ class BspPeer(Membership, Client):
             home.store,
             on_event=self._on_event,
             on_turn=self._pump,
-            on_failure=fail,
             silence=self._silence,
         )
         tables = Tables(home, device, machine, dials=self._dials, on_left_out=report)
@@ -177,6 +179,8 @@ class BspPeer(Membership, Client):
     def _look_again(self) -> None:
         try:
             self._look()
+        except StoreFault:  # what is written meanwhile is told by its commit
+            self._looking = asyncio.get_running_loop().call_later(LOOK_MS / 1_000, self._look_again)
         except (HostError, LocalError) as error:
             self._news.end(error if isinstance(error, HostError) else HostError(str(error)))
 
@@ -212,7 +216,7 @@ class BspPeer(Membership, Client):
 
     @property
     def failure(self) -> HostError | None:
-        """What the disk said when it refused; nothing is durable from then on."""
+        """What the disk says while it refuses writes; None when it takes them."""
         return self._life.part(self._parts).connections.failure
 
     @property
@@ -245,9 +249,10 @@ class BspPeer(Membership, Client):
 
         Raises:
             LocalError: The group is unknown, or the body is not as it should be.
-            HostError: The disk says no.
+            HostError: The disk says no, and nothing was kept. When the disk refuses this very message as its first, it
+                is kept and goes out once the disk takes writes again; the sentence says which.
         """
-        parts, group_id = self._running, self._group_id(group)
+        parts, group_id = self._writing, self._group_id(group)
         at_ms = self._next_ms() if timestamp is None else timestamp
         found = next((each for each in parts.device.groups() if each.group_id == group_id), None)
         if found is not None:
@@ -274,12 +279,12 @@ class BspPeer(Membership, Client):
 
     async def share_message(self, group: Group | bytes | str, message_id: bytes) -> None:
         """Share a message and all that it depends on; raises LocalError when it is unknown or not delivered."""
-        self._running.device.share_message(self._group_id(group), message_id, now())
+        self._writing.device.share_message(self._group_id(group), message_id, now())
         await self._settle()
 
     async def delete(self, group: Group | bytes | str, message_id: bytes) -> None:
         """Remove a message's body here; those who have it keep it. Raises LocalError when it is unknown."""
-        self._running.device.delete(self._group_id(group), message_id)
+        self._writing.device.delete(self._group_id(group), message_id)
         await self._settle()
 
     def message(self, group: Group | bytes | str, message_id: bytes) -> GroupMessage:

@@ -42,6 +42,7 @@ from waystation.sdk.lprp.solver import WorkPool, WorkProgress
 from waystation.sdk.lprp.state import KEY_FILE, Lease, LprpState, WhitelistWish
 from waystation.sdk.lprp.tenant import LprpTenant, TenantStatus
 from waystation.sdk.renamed import renamed_names
+from waystation.transport.silence import SILENCE_S
 
 __all__ = [
     "KEY_FILE",
@@ -87,6 +88,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     *,
     keep_trying: bool = False,
     on_event: Callable[[object], None] | None = None,
+    silence_s: float = SILENCE_S,
 ) -> LprpTenant:
     """Return a client to use in ``async with``: a tenant of one host, which receives and sends.
 
@@ -95,12 +97,13 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
         host: ``lprp://KEY@host:port``; None means the host that this folder used last.
         keep_trying: Begin although the host cannot be reached, or gives no lease yet.
         on_event: See ``LprpTenant``.
+        silence_s: A host from which nothing comes for so long is in doubt, 1 to 3,600 seconds.
 
     Raises:
-        LocalError: ``host`` is no such address.
+        LocalError: ``host`` is no such address, or ``silence_s`` is out of range.
         LeaseRefusedError, RelayUnreachableError, HomeBusyError, HostError: On entering.
     """
-    return LprpTenant(home, host, keep_trying=keep_trying, on_event=on_event)
+    return LprpTenant(home, host, keep_trying=keep_trying, on_event=on_event, silence_s=silence_s)
 
 
 def open_sender(

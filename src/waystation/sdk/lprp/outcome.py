@@ -27,7 +27,7 @@ class Outcome(outcome.Outcome):
     )
     UNANSWERED = (
         *("unanswered", False, False, "no answer: nobody can say whether the host has taken it"),
-        "check the host's address and key, and your clock; sealed and sent again with its id it cannot arrive twice",
+        "check host, key and clock; or it cannot store now; sealed and sent again with its id it cannot arrive twice",
     )
     """No answer came in time; the message may have been taken all the same."""
     NOT_SENT = (

@@ -40,6 +40,7 @@ from waystation.sdk.lprp.sender import LprpSender
 from waystation.sdk.lprp.solver import WorkPool
 from waystation.sdk.lprp.state import Lease, LprpState
 from waystation.sdk.private_database import private_folder
+from waystation.transport.silence import SILENCE_S, SilencePolicy
 
 __all__ = ["LprpTenant", "TenantStatus"]
 
@@ -83,6 +84,7 @@ class LprpTenant(LprpSender):
         on_event: Callable[[object], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Describe a tenant.
 
@@ -93,14 +95,18 @@ class LprpTenant(LprpSender):
             keep_trying: Begin although the host cannot be reached, or gives no lease yet; messages of before come
                 meanwhile.
             pool: Processes for work; None means our own, ended with us.
-            settings: Of the protocol; None means the defaults. What the host's address says goes before them.
+            settings: Of the protocol; None means those of ``silence_s``. What the host's address says goes before them.
             on_event: Gets ``LeaseGranted``, ``LeaseDoubted``, ``HostAnswered``, ``PacketDropped`` and other events.
             rng: Source of keys, ids and padding; anything but the default is for tests.
             clock: Unix seconds.
+            silence_s: A host from which nothing comes for so long is in doubt (``LeaseDoubted``) and is asked for the
+                lease again, 1 to 3,600 seconds; after 142 s at the latest.
 
         Raises:
-            LocalError: ``host`` is no such address.
+            LocalError: ``host`` is no such address, or ``silence_s`` is out of range.
         """
+        silence = SilencePolicy.of_seconds(silence_s)
+        settings = ClientSettings.of_silence(silence.limit_ms) if settings is None else settings
         super().__init__(home, host, pool=pool, settings=settings, on_event=on_event, rng=rng, clock=clock)
         self._keep_trying = keep_trying
         self._inbox: Inbox | None = None

@@ -15,14 +15,15 @@ the store without its log is always older than the generation remembered (``Sqli
 too. A whole home of an earlier day, with its mark, looks as it did on that day: nothing in it can say that it is old.
 """
 
+import contextlib
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import HostError, LocalError, StoreFault, StoreFaultKind
 from waystation.core.ids import decode_key_hex, encode_id52
 from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.server.home.files import Home, host_errors, write_whole
@@ -40,6 +41,7 @@ __all__ = [
     "adopt_home",
     "begin_restore",
     "check_home",
+    "damage_explained",
     "losses",
     "mark_path",
     "prepare_home",
@@ -195,6 +197,23 @@ def prepare_home(home: Home, names: Sequence[str] = (), *, uses_store: bool = Tr
     return PreparedHome(state, made)
 
 
+@contextlib.contextmanager
+def damage_explained(home: Home) -> Iterator[None]:
+    """Name the way out where a start fails because the store of ``home`` is damaged."""
+    try:
+        yield
+    except HostError as error:
+        is_damage = isinstance(error, StoreFault) and error.kind is StoreFaultKind.DAMAGED
+        names_one = "waystation restore" in str(error)
+        if error.exit_code != STORE_EXIT_CODE or names_one or not (is_damage or "is damaged" in str(error)):
+            raise
+        raise HostError(
+            f"{error}; restore a backup: waystation restore BACKUP --home NEW_HOME; without one, see what is"
+            f" damaged: waystation check --deep {home.path}",
+            exit_code=error.exit_code,
+        ) from error
+
+
 def losses(home: Home, mark: HomeMark, *, uses_store: bool = True) -> list[str]:
     """Return a sentence for each thing that is not as ``mark`` remembers it; nothing is written.
 
@@ -262,7 +281,13 @@ def _check_unmarked(home: Home) -> HomeState:
     if _has_store(home) and home.tls_path.exists():
         sentence = f"{home.key_path} is missing, and without it the node here would get another name"
         raise _refused(home, sentence)
-    return HomeState.UNMARKED if _has_store(home) else HomeState.FRESH
+    if not _has_store(home):
+        return HomeState.FRESH
+    if look_at_file(home.store_path) is not None:
+        # A home has its mark before its store gets a name, so this store was brought here without the rest.
+        sentence = f"the store {home.store_path} is of a node whose key is not here; copy {home.key_path.name} too"
+        raise _refused(home, sentence)
+    return HomeState.UNMARKED
 
 
 def _key_loss(home: Home, public_key: bytes) -> str:
@@ -284,11 +309,11 @@ def _store_loss(home: Home, remembered: StoreMark) -> str:
     if found is None:
         return f"the store {path} is a copy from before layout {remembered.layout}"
     if found.store_id != remembered.store_id:
-        return f"{path} is the store of another home"
+        return f"{path} is the store of another home, or from before a restore"
     if found.generation >= remembered.generation:
         return _log_of_another(home, remembered)
     if remembered.in_use and not _log_path(home).exists():
-        return f"{_log_path(home)} is missing: it holds what the node wrote last, because it did not end in order"
+        return f"{_log_path(home)} is missing: it held what the node wrote last"
     return (
         f"the store {path} is older than this home remembers"
         f" (generation {found.generation}, it had reached {remembered.generation})"

@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from waystation.core.errors import StoreFaultKind
 from waystation.server.status.disk import disk_trouble
 
 __all__ = ["TROUBLES_MAX", "troubles"]
@@ -13,6 +14,13 @@ TROUBLES_MAX: Final = 32
 
 _DAY_CHARS: Final = len("2026-01-01")
 _BLACKLISTED: Final = "blacklisted"
+_MINUTE_S: Final = 60
+_GONE_WAY_OUT: Final = (
+    "; put it back as it was, or stop the node in order (SIGTERM), then start it; do not kill it: an orderly end writes"
+    " what it still has open"
+)
+LOST_S: Final = 3_600
+"""For so long after the last row was lost the loss is said."""
 
 
 def troubles(
@@ -24,6 +32,7 @@ def troubles(
     reload_refused: str = "",
     proxies: Sequence[str] = (),
     twins: Sequence[str] = (),
+    kept_by: Sequence[str] = (),
 ) -> list[str]:
     """Return a sentence for each thing that is wrong, the gravest first; none when all is well.
 
@@ -35,18 +44,20 @@ def troubles(
         reload_refused: Why the last reload was refused, "" when it was not.
         proxies: Sentences of ``ProxyFaults.troubles``.
         twins: Sentences of ``TwinWatch.trouble``.
+        kept_by: Names of the settings that say how much may be kept on the disk.
     """
     found: list[str] = []
     if fault is not None:
         since = datetime.datetime.fromtimestamp(fault["since"], datetime.UTC)
         found.append(
             f"since {since:%Y-%m-%d %H:%M:%S} UTC nothing is stored, and what needs it is refused: {fault['error']}"
+            f"{_GONE_WAY_OUT if fault['kind'] == StoreFaultKind.GONE.value else ''}"
         )
     if status["draining"]:
         found.append("the node is draining: it takes no new connection and ends soon")
     if reload_refused:
         found.append(f"the last reload was refused, and the settings before it are in force: {reload_refused}")
-    found += disk_trouble(status["disk"])
+    found += disk_trouble(status["disk"], kept_by)
     found += _damaged(status["damaged"]["now"])
     found += _certificates(status.get("certificates", ()), wall_s)
     found += clock
@@ -90,7 +101,12 @@ def _upstream(name: str, view: Mapping[str, Any]) -> str:
 
 def _lost(written: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"the {name} has lost {counts['rows_lost']} rows since the start; look at the disk and the log"
+        f"the {name} has lost {counts['rows_lost']} rows since the start, the last {_ago(counts['lost_ago_s'])};"
+        " look at the disk and the log"
         for name, counts in written.items()
-        if counts["rows_lost"]
+        if counts["lost_ago_s"] is not None and counts["lost_ago_s"] < LOST_S
     ]
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds:.0f} s ago" if seconds < _MINUTE_S else f"{seconds // _MINUTE_S:.0f} min ago"

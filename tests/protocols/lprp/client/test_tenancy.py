@@ -1,5 +1,6 @@
 """Laws of protocols.lprp.tenancy, as a client's owner and its host see them."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -132,6 +133,19 @@ def test_five_missed_answers_raise_doubt():
     assert DOUBT_MS < 30_000
     assert stage.told() == [LeaseDoubted()]
     assert commands(said) == [(DOUBT_MS, Command.ASK_LEASE)]
+    assert stage.client.is_doubted
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "least_ms"), [(1_000, 950), (5_000, 4_800), (30_000, 29_500), (3_600_000, 141_600)]
+)
+def test_host_is_in_doubt_within_the_limit_of_silence(limit_ms, least_ms):
+    """NODE-SILENCE: and not much sooner, for up to 144 s."""
+    stage = tenant(replace(ClientSettings.of_silence(limit_ms), work_first_bits=2, work_step_bits=2, bits_max=8))
+    stage.pass_ms(least_ms - 1)
+    assert not stage.client.is_doubted
+    stage.pass_ms(min(limit_ms, 141_700) - least_ms + 1)
+
     assert stage.client.is_doubted
 
 

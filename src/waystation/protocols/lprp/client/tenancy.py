@@ -25,7 +25,7 @@ from waystation.protocols.lprp.client.events import (
     LeaseRefused,
     RequestOutcome,
 )
-from waystation.protocols.lprp.client.settings import ClientSettings
+from waystation.protocols.lprp.client.settings import TRIES_PER_HEARTBEAT, ClientSettings
 from waystation.protocols.lprp.messages import Command, Packet
 from waystation.protocols.lprp.refusals import Refusal
 
@@ -42,7 +42,6 @@ __all__ = [
 EXTRA_HEARTBEATS: Final = 2  # LPRP-GREETING: with the first heartbeat three, which pay for two full packets
 EXTRA_HEARTBEAT_MS: Final = 20  # apart, so that the host's answers have times of their own
 HEARTBEAT_TRIES: Final = 5  # ours: at 0, 1, 2, 3 and 4 s; one in ten lost both ways doubts once in a day
-_TRIES_PER_HEARTBEAT: Final = 25
 PROBE_TRIES: Final = 5  # in doubt, the time of five tries lies between two heartbeats
 PROBES_MAX: Final = 120  # ours: so many of these, which is ten minutes
 ASK_AGAIN_MS_MAX: Final = 3_600_000  # ours; a lease is worth a minute of work, not one every minute
@@ -239,7 +238,8 @@ class Tenancy:
     @property
     def _try_ms(self) -> int:
         """How long after a try of a heartbeat the next one goes: a second, with the default settings."""
-        return max(self._settings.retry_ms, self._settings.heartbeat_ms // _TRIES_PER_HEARTBEAT)
+        shortest_ms = min(self._settings.retry_ms, self._settings.heartbeat_retry_ms)
+        return max(shortest_ms, self._settings.heartbeat_ms // TRIES_PER_HEARTBEAT)
 
     def _beat(self, now: Instant) -> None:
         self._unanswered_since = self._unanswered_since or now
