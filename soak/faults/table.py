@@ -99,9 +99,9 @@ node does not end by itself, and within 10 s of the end of the fault all five ac
 """
 _TAIL: Final = """
 `goes on`: acknowledged meanwhile. `waits`: acknowledged once it is over. `refuses`: the sender learns at once that the
-node does not take it. `later`: acknowledged, as slowly as the disk is. `in part`: some go on, others wait or are refused. `down`: nobody answers, and the clients come
-back by themselves. `tests/soak/faults/test_table.py` tries each row, and
-`python -m soak.run --only faults --minutes 30` all of them in any order.
+node does not take it. `later`: acknowledged, as slowly as the disk is. `in part`: some go on, others wait or are
+refused. `down`: nobody answers, and the clients come back by themselves. `tests/soak/faults/test_table.py` tries each
+row, and `python -m soak.run --only faults --minutes 30` all of them in any order.
 """
 
 
