@@ -110,10 +110,10 @@ def test_store_of_a_node_is_whole_and_stays_as_it_is(home):
     """Looking writes nothing, beside a node that runs and after it."""
     store = SqliteStore(home.store_path)
     store.commit([Record("bans", b"key", b"value")])
-    while_open = check_store(home.store_path)
+    while_open = check_store(home)
     store.close()
     before = home.store_path.read_bytes()
-    closed = check_store(home.store_path)
+    closed = check_store(home)
 
     assert while_open.good and closed.good
     assert home.store_path.read_bytes() == before
@@ -122,7 +122,7 @@ def test_store_of_a_node_is_whole_and_stays_as_it_is(home):
 def test_garbage_for_a_store_is_a_failure(home):
     """What the node would refuse at its start is said before."""
     home.store_path.write_bytes(b"junk" * 1_000)
-    finding = check_store(home.store_path)
+    finding = check_store(home)
 
     assert not finding.good
     assert f"the store {home.store_path} cannot be opened: file is not a database" in finding.says

@@ -48,18 +48,19 @@ def test_store_of_a_newer_layout_is_a_failure(home):
     with sqlite3.connect(home.store_path) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
-    finding = check_store(home.store_path)
+    finding = check_store(home)
 
     assert not finding.good and "was written by a newer waystation" in finding.says
 
 
 def test_foreign_database_is_no_store(tmp_path):
     """A database of another program is not whole just because SQLite can read it."""
-    with sqlite3.connect(tmp_path / "other.sqlite") as connection:
+    other = Home(tmp_path)
+    with sqlite3.connect(other.store_path) as connection:
         connection.execute("CREATE TABLE other (x)")
     connection.close()
 
-    assert "not a waystation store" in check_store(tmp_path / "other.sqlite").says
+    assert "not a waystation store" in check_store(other).says
 
 
 def test_home_of_a_running_node_is_writable_by_right(home):

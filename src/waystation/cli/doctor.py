@@ -139,7 +139,7 @@ def _look(config: "Config", home: "Home") -> Iterator[Finding]:
     yield check_home(home)
     if home.path.exists():
         yield check_mark(home)
-    yield check_store(home.store_path)
+    yield check_store(home)
     yield from check_certificates(config, home, datetime.datetime.now(datetime.UTC))
     yield from check_start(config, home)
     listeners = named_listeners(config)

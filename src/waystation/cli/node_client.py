@@ -70,11 +70,19 @@ def existing_home(home: str | None = None, config: str | None = None) -> Home:
 
     Raises:
         ConfigError: The configuration is refused.
-        HostError: There is none.
+        HostError: There is none, or its key is missing (exit code 5).
     """
     place = home_of(home, config)
     with _readable(place):
         if not place.key_path.exists():
+            from waystation.server.home.mark import check_home  # noqa: PLC0415 - only for this sentence
+            from waystation.store.sqlite_file import STORE_EXIT_CODE  # noqa: PLC0415
+
+            check_home(place)  # names the key where the home remembers one
+            if place.store_path.exists():
+                raise HostError(
+                    f"{place.key_path} is missing; put it back, or restore a backup", exit_code=STORE_EXIT_CODE
+                )
             raise HostError(_no_home(place))
     return place
 

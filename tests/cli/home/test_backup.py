@@ -14,6 +14,7 @@ from waystation.cli import app
 from waystation.core.ids import encode_id52
 from waystation.server.home import Home
 from waystation.server.home.backup import LIST_FILE
+from waystation.server.home.mark import mark_path
 
 run = CliRunner()
 
@@ -68,6 +69,18 @@ def test_impossible_request_is_a_sentence(home, tmp_path, arguments, code, words
 
     assert result.exit_code == code
     assert words in result.stderr
+
+
+@pytest.mark.parametrize("has_mark", [True, False])
+def test_home_without_its_key_is_told(home, tmp_path, has_mark):
+    """It is a home of a node, whose key is missing."""
+    home.key_path.unlink()
+    if not has_mark:
+        mark_path(home).unlink()
+    result = run.invoke(app, ["backup", str(tmp_path / "backup"), "--home", str(home.path)])
+
+    assert result.exit_code == 5
+    assert "node.key is missing" in result.stderr
 
 
 def test_backup_of_a_running_node(tmp_path):

@@ -45,7 +45,7 @@ def test_lines_for_people(home):
     result = run.invoke(app, ["check", str(home.path)])
 
     assert result.exit_code == 1
-    assert [line[:4] for line in result.stdout.splitlines()] == ["ok  ", "FAIL", "ok  "]
+    assert [line[:4] for line in result.stdout.splitlines()] == ["FAIL", "FAIL", "ok  "]
     assert "node.key is missing" in result.stdout
 
 
@@ -112,6 +112,45 @@ def test_damaged_store_is_found(home):
     assert code == 1
     assert not found["store"]["good"]
     assert "waystation check --accept" in found["store"]["says"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "name", "says"),
+    [
+        (lambda home: home.store_path.write_bytes(b""), "store", "is empty"),
+        (lambda home: home.store_path.unlink(), "store", "is missing"),
+        (lambda home: home.key_path.unlink(), "key", "is missing"),
+    ],
+    ids=["empty store", "no store", "no key"],
+)
+def test_no_line_contradicts_the_mark(home, loss, name, says):
+    """What the mark remembers and is not there fails under its own name too."""
+    loss(home)
+    code, found, _ = findings(home.path)
+
+    assert code == 1
+    assert not found["mark"]["good"]
+    assert not found[name]["good"]
+    assert says in found[name]["says"]
+
+
+def test_structure_is_all_that_the_plain_check_vouches_for(home):
+    """It reads no row, and names what does; with that, it does not."""
+    plain, deep = (findings(home.path, *more)[1]["store"]["says"] for more in ((), ("--deep",)))
+
+    assert plain == f"{home.store_path}: its structure is whole; waystation check --deep reads every row"
+    assert deep == f"{home.store_path}: its structure is whole"
+
+
+def test_mark_that_is_missing_is_said_to_be(home):
+    """A store of today was used by nodes that write one: the home is not from before."""
+    mark_path(home).unlink()
+    code, found, _ = findings(home.path)
+
+    assert code == 0
+    assert found["mark"]["note"]
+    assert "home.json is missing, although" in found["mark"]["says"]
+    assert "before" not in found["mark"]["says"]
 
 
 def test_folder_that_is_not_there(tmp_path):

@@ -5,9 +5,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tests.server.home.build import ended_home
+from tests.server.home.build import NAMES, ended_home
 from tests.store.build import kept_home
 from waystation.cli import app
+from waystation.server.home import Home
+from waystation.server.home.mark import prepare_home
 from waystation.store.sqlite_layout import SCHEMA_VERSION, check_file
 
 run = CliRunner()
@@ -65,9 +67,29 @@ def test_todays_home_needs_nothing(tmp_path):
 
 def test_home_without_a_store_needs_nothing(tmp_path):
     """A home that no node has used has no layout."""
-    home = ended_home(tmp_path / "home")
-    home.store_path.unlink()
+    home = Home(tmp_path / "home")
+    prepare_home(home, NAMES)
     result = run.invoke(app, ["upgrade", "--home", str(home.path)])
 
     assert result.exit_code == 0
     assert "there is no store yet" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda home: home.store_path.write_bytes(b""), "store.sqlite is empty"),
+        (lambda home: home.store_path.unlink(), "store.sqlite is missing"),
+        (lambda home: home.key_path.unlink(), "node.key is missing"),
+    ],
+    ids=["empty store", "no store", "no key"],
+)
+@pytest.mark.parametrize("flags", [[], ["--check"]])
+def test_home_that_has_lost_something_is_told(tmp_path, loss, words, flags):
+    """What ``check`` finds is no upgrade that is due, and no home that begins."""
+    home = ended_home(tmp_path / "home")
+    loss(home)
+    result = run.invoke(app, ["upgrade", "--home", str(home.path), *flags])
+
+    assert result.exit_code == 5
+    assert words in result.stderr

@@ -12,7 +12,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.packets import PutPacket
 from waystation.server.home import Home
 from waystation.server.home.backup import LIST_FILE, backup_home, restore_home
-from waystation.server.home.mark import HomeState, check_home, mark_path, prepare_home, read_mark
+from waystation.server.home.mark import HomeState, begin_restore, check_home, mark_path, prepare_home, read_mark
 from waystation.store.sqlite import SqliteStore
 from waystation.store.sqlite_layout import check_file
 
@@ -194,21 +194,19 @@ def test_home_that_has_lost_something_is_not_saved(home, tmp_path):
 
 @pytest.mark.parametrize("last", [LIST_FILE, "home.json", "node.key", "tls/key.pem", "store.sqlite", "box/folders/a/f"])
 def test_backup_that_lacks_a_file_is_refused(home, tmp_path, last):
-    """Whatever is missing: no node starts on what was made from the rest."""
+    """Whatever is missing: nothing is made from the rest."""
     backup_home(home, tmp_path / "backup", quiet)
     (tmp_path / "backup" / last).unlink()
     restored = Home(tmp_path / "new")
 
     with pytest.raises((HostError, LocalError), match=r"is no backup|is not as it was"):
         restore_home(tmp_path / "backup", restored, quiet)
-    if restored.path.exists():
-        with pytest.raises(HostError, match="cut short"):
-            check_home(restored)
+    assert not restored.path.exists()
 
 
 @pytest.mark.parametrize("name", ["node.key", "store.sqlite", "tls/ca.pem"])
 def test_backup_with_a_changed_byte_is_refused(home, tmp_path, name):
-    """A rotten byte of any file is found, and the folder that was begun is no home."""
+    """A rotten byte of any file is found, and the folder that was begun goes with what was copied."""
     backup_home(home, tmp_path / "backup", quiet)
     path = tmp_path / "backup" / name
     data = bytearray(path.read_bytes())
@@ -219,8 +217,35 @@ def test_backup_with_a_changed_byte_is_refused(home, tmp_path, name):
     with pytest.raises(HostError, match="is not as it was") as caught:
         restore_home(tmp_path / "backup", restored, quiet)
     assert caught.value.exit_code == 5
-    with pytest.raises(HostError, match="cut short"):
-        check_home(restored)
+    assert not restored.path.exists()
+
+
+def test_refused_restore_leaves_a_folder_as_empty_as_it_was(home, tmp_path):
+    """A mount stays, without a key in it, and the next restore may use it."""
+    backup_home(home, tmp_path / "backup", quiet)
+    key = tmp_path / "backup" / "node.key"
+    text = key.read_bytes()
+    key.write_bytes(text[::-1])
+    restored = Home(tmp_path / "new")
+    restored.path.mkdir()
+    with pytest.raises(HostError, match="is not as it was"):
+        restore_home(tmp_path / "backup", restored, quiet)
+    assert list(restored.path.iterdir()) == []
+    key.write_bytes(text)
+
+    assert restore_home(tmp_path / "backup", restored, quiet).public_key == home.key_pair().public
+
+
+def test_restore_that_was_killed_says_what_to_do(home, tmp_path):
+    """What it left is no home; the next restore says so, and not only that the folder is not empty."""
+    backup_home(home, tmp_path / "backup", quiet)
+    restored = Home(tmp_path / "new")
+    restored.path.mkdir()
+    begin_restore(restored)
+
+    with pytest.raises(HostError, match="was cut short; empty the folder"):
+        restore_home(tmp_path / "backup", restored, quiet)
+    assert mark_path(restored).exists()
 
 
 @pytest.mark.parametrize(

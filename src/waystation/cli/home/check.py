@@ -14,6 +14,7 @@ from waystation.core.errors import HostError, WaystationError
 
 if TYPE_CHECKING:
     from waystation.server.home import Home
+    from waystation.server.home.mark import HomeMark
 
 __all__ = ["app", "check_mark", "check_store"]
 
@@ -22,6 +23,9 @@ app = typer.Typer(rich_markup_mode=None)
 _STORE_WAY_OUT: Final = (
     "restore a backup, or move it away to begin without what it held, and run: waystation check --accept"
 )
+
+
+_DEEP: Final = "; waystation check --deep reads every row"
 
 
 @app.command()
@@ -49,7 +53,7 @@ def check(
     if not place.path.is_dir():
         raise HostError(f"there is no folder {folder}")
     given_up = _accept(place) if accept else []
-    findings = list(_look(place))
+    findings = list(_look(place, deep=deep))
     if deep:
         findings += check_deep(place, shown=not as_json)
     good = all(finding.good for finding in findings)
@@ -76,35 +80,81 @@ def check_mark(home: "Home") -> Finding:
         return Finding("mark", good=False, says=str(error))
     says = {
         HomeState.FRESH: "nothing is there yet",
-        HomeState.UNMARKED: "from before homes had a mark; the next start writes one",
+        HomeState.UNMARKED: _without_mark(home) if state is HomeState.UNMARKED else "",
         HomeState.KNOWN: "all that the home remembers is there",
         HomeState.LOG_FOLDED: "all that the home remembers is there; another program folded the store's log in",
     }
-    return Finding("mark", good=True, says=says[state], note=state is HomeState.LOG_FOLDED)
+    return Finding("mark", good=True, says=says[state], note=state in {HomeState.LOG_FOLDED, HomeState.UNMARKED})
 
 
-def check_store(path: Path) -> Finding:
-    """Look whether the database in ``path`` is whole and of a layout that we know; nothing is written into it."""
+def check_store(home: "Home", *, hint: bool = True) -> Finding:
+    """Look whether a home's database has a whole structure and a layout that we know; nothing is written into it.
+
+    Args:
+        home: Of a node that runs or not.
+        hint: Whether to say what reads the rows too.
+    """
     from waystation.store.sqlite_layout import check_file  # noqa: PLC0415 - only this check needs it
 
-    if not path.exists():
-        return Finding("store", good=True, says=f"{path} is not made yet")
+    path, mark = home.store_path, _mark_of(home)
+    if not path.exists() or not path.stat().st_size:
+        what = "is empty" if path.exists() else "is missing"
+        if mark is not None and mark.store is not None:
+            return Finding("store", good=False, says=f"{path} {what}; {_STORE_WAY_OUT}")
+        what = "is empty; the first start fills it" if path.exists() else "is not made yet"
+        return Finding("store", good=True, says=f"{path} {what}")
     try:
         check_file(path)
     except HostError as error:
         return Finding("store", good=False, says=f"{error}; {_STORE_WAY_OUT}")
-    return Finding("store", good=True, says=f"{path} is whole")
+    return Finding("store", good=True, says=f"{path}: its structure is whole{_DEEP if hint else ''}")
 
 
-def _look(home: "Home") -> Iterator[Finding]:
+def _look(home: "Home", *, deep: bool) -> Iterator[Finding]:
+    yield _check_key(home)
+    yield check_mark(home)
+    yield check_store(home, hint=not deep)
+
+
+def _check_key(home: "Home") -> Finding:
     try:
         home.check_secrets()
-        name = home.key_pair().public.hex() if home.key_path.exists() else "not made yet"
-        yield Finding("key", good=True, says=name)
+        if home.key_path.exists():
+            return Finding("key", good=True, says=home.key_pair().public.hex())
     except WaystationError as error:
-        yield Finding("key", good=False, says=str(error))
-    yield check_mark(home)
-    yield check_store(home.store_path)
+        return Finding("key", good=False, says=str(error))
+    mark = _mark_of(home)
+    if mark is not None and mark.public_key is not None:
+        return Finding("key", good=False, says=f"{home.key_path} is missing")
+    return Finding("key", good=True, says="not made yet")
+
+
+def _mark_of(home: "Home") -> "HomeMark | None":
+    """Return what the home remembers; None also where that cannot be read, which ``check_mark`` says."""
+    from waystation.server.home.mark import read_mark  # noqa: PLC0415 - as above
+
+    try:
+        return read_mark(home)
+    except HostError:
+        return None
+
+
+def _without_mark(home: "Home") -> str:
+    """Return what is known of a home that has no mark."""
+    from waystation.store.sqlite_layout import look_at_file  # noqa: PLC0415 - as above
+
+    try:
+        state = look_at_file(home.store_path) if home.store_path.exists() else None
+    except HostError:
+        state = None
+    if state is not None:
+        return (
+            "home.json is missing, although nodes that write it have used this store;"
+            " the next start writes one for what is there, and nothing can tell whether that is all"
+        )
+    if home.store_path.exists():
+        return "there is no home.json: the home is from before homes had a mark; the next start writes one"
+    return "there is no home.json; the next start writes one"
 
 
 def _lost_while_in_use(home: "Home") -> str:

@@ -36,10 +36,12 @@ def upgrade(
     """
     from waystation.cli.home.backup import take_backup  # noqa: PLC0415 - only this command needs it
     from waystation.cli.node_client import existing_home  # noqa: PLC0415
+    from waystation.server.home.mark import check_home  # noqa: PLC0415
     from waystation.server.home.upgrade import layout_of, upgrade_home  # noqa: PLC0415
     from waystation.store.sqlite_layout import SCHEMA_VERSION  # noqa: PLC0415
 
     place = existing_home(home, config)
+    check_home(place)
     found = layout_of(place)
     is_due = found is not None and found < SCHEMA_VERSION
     if is_due and not only_check:

@@ -28,6 +28,7 @@ from waystation.server.home.mark import (
     check_home,
     mark_path,
     read_mark,
+    refuse_unfinished,
     store_mark,
     write_mark,
 )
@@ -111,10 +112,22 @@ def restore_home(source: Path, home: Home, progress: Progress) -> BackupReport:
 
     Raises:
         LocalError: ``source`` is no backup, or ``home`` is not empty.
-        HostError: A file of the backup is missing or not as it was (exit code 5), or one of the disks refused.
+        HostError: A file of the backup is missing or not as it was (exit code 5), one of the disks refused, or an
+            earlier restore into ``home`` was cut short. Of a restore that was refused nothing is left in ``home``.
     """
     entries, mark = _read_backup(source)
+    was_there = home.path.exists()
+    if was_there:
+        refuse_unfinished(home)
     _make_empty(home.path)
+    try:
+        return _restore(source, home, entries, mark, progress)
+    except BaseException:
+        _remove(home.path, itself=not was_there)
+        raise
+
+
+def _restore(source: Path, home: Home, entries: dict[str, Any], mark: HomeMark, progress: Progress) -> BackupReport:
     begin_restore(home)
     with host_errors(f"cannot copy {source} to {home.path}"):
         _copy_files(source, home.path, [Path(name) for name in entries], progress)
@@ -164,6 +177,19 @@ def _make_empty(path: Path) -> None:
             raise LocalError(f"{path} is not empty")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
+
+
+def _remove(folder: Path, *, itself: bool) -> None:
+    """Empty a folder in which all is ours, and remove it; what the disk refuses to remove stays."""
+    for path in list(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
+    if itself:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def _files_of(home: Home) -> list[Path]:

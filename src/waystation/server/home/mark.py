@@ -46,6 +46,7 @@ __all__ = [
     "mark_path",
     "prepare_home",
     "read_mark",
+    "refuse_unfinished",
     "store_mark",
     "write_mark",
 ]
@@ -141,6 +142,20 @@ def begin_restore(home: Home) -> None:
         HostError: The disk refused.
     """
     _write(home, {"format": _FORMAT, "unfinished": _UNFINISHED})
+
+
+def refuse_unfinished(home: Home) -> None:
+    """Refuse a folder in which a restore was cut short; whatever else is there is no matter of this.
+
+    Raises:
+        HostError: It was; the sentence names the way out (exit code 5).
+    """
+    try:
+        document = json.loads(mark_path(home).read_bytes())
+    except (OSError, ValueError):
+        return
+    if isinstance(document, dict) and document.get("unfinished") == _UNFINISHED:
+        raise _cut_short(home)
 
 
 def check_home(home: Home, *, uses_store: bool = True) -> HomeState:
@@ -341,14 +356,18 @@ def _refused(home: Home, sentence: str) -> HostError:
     return HostError(f"{sentence}; {way_out}", exit_code=STORE_EXIT_CODE)
 
 
+def _cut_short(home: Home) -> HostError:
+    return HostError(
+        f"a restore into {home.path} was cut short; empty the folder and run `waystation restore` again",
+        exit_code=STORE_EXIT_CODE,
+    )
+
+
 def _parse(document: Any, home: Home) -> HomeMark:
     if not isinstance(document, dict):
         raise TypeError("a mark is an object")
     if document.get("unfinished") == _UNFINISHED:
-        raise HostError(
-            f"a restore into {home.path} was cut short; empty the folder and run `waystation restore` again",
-            exit_code=STORE_EXIT_CODE,
-        )
+        raise _cut_short(home)
     if document["format"] > _FORMAT:
         raise HostError(
             f"the home {home.path} was written by a newer waystation ({document.get('version')})",

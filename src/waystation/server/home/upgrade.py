@@ -11,12 +11,15 @@ __all__ = ["layout_of", "upgrade_home"]
 
 
 def layout_of(home: Home) -> int | None:
-    """Return the layout of a home's store, which is whole; None without a store. Nothing is written.
+    """Return the layout of a home's store, which is whole; None without a store, or for an empty file.
+
+    Nothing is written.
 
     Raises:
         HostError: It is damaged, of a newer version, or no store (exit code 5).
     """
-    return check_file(home.store_path) if home.store_path.exists() else None
+    has_store = home.store_path.exists() and home.store_path.stat().st_size > 0
+    return check_file(home.store_path) if has_store else None
 
 
 def upgrade_home(home: Home) -> None:
