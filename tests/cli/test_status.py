@@ -1,11 +1,15 @@
 """Laws of cli.status, against a node in a process of its own."""
 
 import json
+import os
+import signal
 
 import pytest
 
 from tests.cli.build import caller
 from tests.server.build import NodeProcess, key_pair
+from waystation.cli import status as cli_status
+from waystation.cli.node_client import NodeClient
 from waystation.cli.status import REDRAW_S, is_well, met_limits, watch
 from waystation.core.errors import HostError
 from waystation.core.ids import encode_id52
@@ -68,6 +72,21 @@ def test_status_for_programs_is_one_object(node, status):
     assert (code, shown["ok"], shown["status"]["trouble"], shown["limits"]) == (0, True, [], [])
     assert [each["id52"] for each in shown["connections"]["connections"]] == [encode_id52(DEVICE.public)]
     assert shown["status"]["connected"]["bhumi"]["identified"] == 1
+
+
+def test_node_that_stands_still_is_said_within_five_seconds(node, status, monkeypatch):
+    """A stopped process takes connections and never answers."""
+    within_s = cli_status.ANSWER_S
+    monkeypatch.setattr(cli_status, "ANSWER_S", 0.2)
+    pid = NodeClient.find(str(node.home)).running.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        code, _, err = status("--home", str(node.home))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    assert code == 1 and "does not answer at" in err and "it took too long" in err
+    assert within_s < 5
 
 
 def test_without_a_node_a_sentence_says_so(tmp_path, status):

@@ -114,6 +114,8 @@ class NodeClient:
         """Ask the node that ``running`` describes; ``find`` looks for it."""
         self.home = home
         self.running = running
+        self.timeout_s = TIMEOUT_S
+        """For each step of a request."""
 
     @classmethod
     def find(
@@ -215,9 +217,12 @@ class NodeClient:
             OSError: Nobody answers at either.
         """
         if self.running.socket:
-            over_socket = UnixHttpConnection(self.running.socket, timeout_s=TIMEOUT_S)
+            over_socket = UnixHttpConnection(self.running.socket, timeout_s=self.timeout_s)
             try:
                 over_socket.connect()
+            except TimeoutError:
+                over_socket.close()
+                raise  # the same process would let the address wait too
             except OSError:
                 over_socket.close()
                 if not self.running.admin:
@@ -225,7 +230,8 @@ class NodeClient:
             else:
                 return over_socket
         address = urlsplit(self.running.admin)
-        connection = http.client.HTTPConnection(reached_host(address.hostname or ""), address.port, timeout=TIMEOUT_S)
+        host = reached_host(address.hostname or "")
+        connection = http.client.HTTPConnection(host, address.port, timeout=self.timeout_s)
         connection.connect()
         return connection
 

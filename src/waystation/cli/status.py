@@ -22,6 +22,9 @@ REDRAW_S: Final = 2.0
 MET_S: Final = 6 * 3_600
 """A limit is listed for so long after it was met last."""
 
+ANSWER_S: Final = 4.0
+"""A node that does not answer within this stands still; with its own start the command ends within 5 s."""
+
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
@@ -39,7 +42,9 @@ def status(
     from waystation.cli.node_client import NodeClient  # noqa: PLC0415 - only this command needs it
 
     def draw() -> bool:
-        return show(NodeClient.find(home, config), as_json=as_json, clears=watching)
+        client = NodeClient.find(home, config)
+        client.timeout_s = ANSWER_S
+        return show(client, as_json=as_json, clears=watching)
 
     if watching:
         watch(draw, time.sleep)

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from waystation.core.instant import Instant
-from waystation.server.status.clock_watch import STEP_MS, TROUBLE_S, ClockWatch
+from waystation.server.status.clock_watch import LOOK_S, STEP_MS, STILL_S, TROUBLE_S, ClockWatch
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
@@ -89,6 +89,18 @@ def test_long_turn_is_no_step():
 
     assert clock.wall_us(began) == clocks.now + WALL
     assert steps == []
+
+
+def test_process_that_stood_still_says_for_how_long():
+    """A stop of two seconds or more is one line; a busy moment is none, and neither is a step of the clock."""
+    clock, clocks, _, _ = watch()
+    with capture_logs() as lines:
+        for still_s in (0, STILL_S - 0.1, STILL_S, 60):
+            began, clocks.now = clocks.now, Instant(clocks.now + int((LOOK_S + still_s) * SECOND))
+            clocks.shift += HOUR
+            clock.note_stop(began)
+
+    assert [(line["event"], line["seconds"]) for line in lines] == [("node.stood_still", each) for each in (2, 60)]
 
 
 def test_process_that_is_stopped_between_two_readings_sees_no_step():

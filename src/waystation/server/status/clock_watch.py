@@ -1,5 +1,7 @@
 """Notices a wall clock that steps, and hands it to every part of the node that compares times of day (NODE-STEPPED).
 
+It also says in the log for how long the process stood still.
+
 The monotonic clock cannot be set, so the difference of the two clocks changes only by a step, or slowly while a time
 service corrects it. ``look`` compares once a second, and ``wall_us`` whenever the hub asks for the time of day anyway.
 """
@@ -15,13 +17,16 @@ import structlog
 from waystation.core.instant import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND, Instant
 from waystation.core.machine import Clocked
 
-__all__ = ["LOOK_S", "STEP_MS", "TROUBLE_S", "ClockView", "ClockWatch"]
+__all__ = ["LOOK_S", "STEP_MS", "STILL_S", "TROUBLE_S", "ClockView", "ClockWatch"]
 
 LOOK_S: Final = 1.0
 """Between two looks, seconds."""
 
 STEP_MS: Final = 500
 """A change of the difference by so much between two looks is a step; a time service moves it by 0.5 ms a second."""
+
+STILL_S: Final = 2.0
+"""A wait that takes so much longer, seconds, has a line in the log."""
 
 TROUBLE_S: Final = 60
 """A clock that is so far from where the one at the start would be now is trouble; protocols allow five minutes."""
@@ -72,8 +77,17 @@ class ClockWatch:
     async def watch(self) -> None:
         """Look every ``LOOK_S``, for ever."""
         while True:
+            began = self._monotonic()
             await asyncio.sleep(LOOK_S)
+            self.note_stop(began)
             self.look()
+
+    def note_stop(self, began: Instant) -> None:
+        """Say in the log that the wait of ``LOOK_S`` since ``began`` was longer by ``STILL_S`` or more."""
+        still_s = (self._monotonic() - began) / MICROSECONDS_PER_SECOND - LOOK_S
+        if still_s >= STILL_S:
+            why = "its process was stopped, or the machine did not let it run"
+            _log.warning("node.stood_still", seconds=round(still_s, 1), why=why)
 
     def wall_us(self, now: Instant) -> int:
         """Return the time of day, microseconds UTC; a step since the last look is noticed before it returns.
