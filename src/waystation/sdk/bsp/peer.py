@@ -5,7 +5,7 @@ it depends on, despite any crash or lost connection. ``history`` lists every mes
 There is no guarantee about the time of delivery.
 
 A disk that refuses ends nothing: peers get no acknowledgement, and what changes something raises HostError, until the
-disk takes writes again. ``news`` tells ``StoreFailed`` and ``StoreRecovered``.
+disk takes writes again. ``news`` yields ``StoreFailed`` and ``StoreRecovered``.
 """
 
 import asyncio
@@ -179,7 +179,7 @@ class BspPeer(Membership, Client):
     def _look_again(self) -> None:
         try:
             self._look()
-        except StoreFault:  # what is written meanwhile is told by its commit
+        except StoreFault:  # what is written meanwhile is answered by its commit
             self._looking = asyncio.get_running_loop().call_later(LOOK_MS / 1_000, self._look_again)
         except (HostError, LocalError) as error:
             self._news.end(error if isinstance(error, HostError) else HostError(str(error)))
