@@ -243,6 +243,7 @@ class Run:
             holds = {
                 Cell.GOES_ON: meanwhile > 0,
                 Cell.WAITS: meanwhile == 0 and later > 0,
+                Cell.LATER: meanwhile + later > 0 and refused == 0,
                 Cell.IN_PART: meanwhile + later + refused > 0,
                 Cell.REFUSES: meanwhile == 0 and refused > 0,
                 Cell.DOWN: meanwhile == 0,

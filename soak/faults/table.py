@@ -16,6 +16,8 @@ class Cell(Enum):
     """Some are acknowledged."""
     WAITS = "waits"
     """None is acknowledged before the fault ends, and some are afterwards."""
+    LATER = "later"
+    """Each is acknowledged, some of them only after the fault; none is refused."""
     IN_PART = "in part"
     """Each is acknowledged, waits or is refused, as the store takes writes or not."""
     REFUSES = "refuses"
@@ -50,7 +52,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "failing-sync": Row("one fsync fails (EIO)", _GOES_ON),
     "failing-writes": Row("one write in 50 fails (EIO)", _FLAPPING),
     "failing-reads": Row("every read of the disk fails (EIO)", _GOES_ON),
-    "slow-sync": Row("every fsync takes 2 s", _GOES_ON),
+    "slow-sync": Row("every fsync takes 2 s", _GOES_ON | dict.fromkeys(("bsp", "lprp", "strata"), Cell.LATER)),
     "clock-ahead": Row("the clock steps an hour ahead, and back", _WRONG_TIME | {"strata": Cell.GOES_ON}),
     "clock-behind": Row("the clock steps an hour back, and ahead", _WRONG_TIME),
     "clock-days": Row("the clock steps five days ahead, and back", _WRONG_TIME),
@@ -97,9 +99,9 @@ node does not end by itself, and within 10 s of the end of the fault all five ac
 """
 _TAIL: Final = """
 `goes on`: acknowledged meanwhile. `waits`: acknowledged once it is over. `refuses`: the sender learns at once that the
-node does not take it. `in part`: some go on, others wait or are refused. `down`: nobody answers, and the clients come
-back by themselves. `tests/soak/faults/test_table.py` tries each row, and
-`python -m soak.run --only faults --minutes 30` all of them in any order.
+node does not take it. `later`: acknowledged, as slowly as the disk is. `in part`: some go on, others wait or are
+refused. `down`: nobody answers, and the clients come back by themselves. `tests/soak/faults/test_table.py` tries each
+row, and `python -m soak.run --only faults --minutes 30` all of them in any order.
 """
 
 

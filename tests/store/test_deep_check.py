@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.store.build import packet_row
+from tests.store.build import packet_id, packet_row
 from tests.store.build_rot import columns_of, flip_column, flip_in_file, spoil_page_of
 from waystation.core.errors import HostError
 from waystation.core.packets import PutPacket
@@ -86,7 +86,39 @@ def test_one_bit_of_any_column_is_named(path, column):
     """Also in those that no reader is given."""
     flip_column(path, "packets", 7, column)
 
-    assert checked(path)["packets"] == TableReport("packets", COUNT, 0, 1, ("7",))
+    report = checked(path)["packets"]
+
+    assert (report.rows, report.damaged) == (COUNT, 1)
+    assert numbers(report) == [7]
+
+
+def numbers(report):
+    """Return the numbers of the packets that a report names."""
+    return [int(shown.split()[0]) for shown in report.shown]
+
+
+def test_damaged_packet_is_named_by_what_its_row_still_tells(path):
+    """Id, author, type and time: what a person can ask another relay for."""
+    flip_column(path, "packets", 7, "canonical")
+    flip_column(path, "packets", 8, "author_id")
+    whole, doubted = checked(path)["packets"].shown
+
+    assert whole == f"7 (id {packet_id(7).hex()}, POST of did:strata:author7, 1970-01-01T00:16:47Z)"
+    assert doubted.startswith(f"8 (id {packet_id(8).hex()}, POST of ")
+    assert doubted.endswith("what names the row is damaged too")
+
+
+def test_names_of_damaged_rows_are_bounded(path):
+    """What a row has is of any length, and any bytes."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE packets SET author_id = ?, timestamp = 1 << 62 WHERE seq = 7", ("\x1b" * 9_000,))
+        connection.execute("UPDATE records SET key = zeroblob(9000) WHERE rowid = 3")
+    found = checked(path)
+
+    assert len(found["packets"].shown[0]) < 1_000
+    assert found["packets"].shown[0].isprintable()
+    assert any(shown.startswith("key 0000") for report in found.values() for shown in report.shown)
+    assert max(len(shown) for report in found.values() for shown in report.shown) < 1_000
 
 
 @pytest.mark.parametrize("column", ["key", "value", "checksum"])
@@ -102,13 +134,13 @@ def test_one_bit_of_the_file_is_named(path):
     """What SQLite itself does not notice."""
     flip_in_file(path, b"packet 77 of them", 3)
 
-    assert checked(path)["packets"].shown == ("77",)
+    assert numbers(checked(path)["packets"]) == [77]
     assert checked(path)["file"] == WHOLE
 
 
 def test_packets_are_judged_by_their_ids_too(path):
     """A packet that was stored wrong has a right checksum and a wrong id."""
-    assert checked(path, lambda canonical: canonical != b"packet 9 of them")["packets"].shown == ("9",)
+    assert numbers(checked(path, lambda canonical: canonical != b"packet 9 of them")["packets"]) == [9]
 
 
 def test_rows_without_checksums_are_told(path):
@@ -125,7 +157,7 @@ def test_many_damaged_rows_are_counted_and_some_named(path):
         flip_column(path, "packets", seq, "source")
     report = checked(path)["packets"]
 
-    assert (report.damaged, report.shown) == (2 * SHOWN_MAX, tuple(map(str, range(1, SHOWN_MAX + 1))))
+    assert (report.damaged, numbers(report)) == (2 * SHOWN_MAX, list(range(1, SHOWN_MAX + 1)))
 
 
 def test_page_that_cannot_be_read_costs_its_rows(path):
@@ -134,7 +166,7 @@ def test_page_that_cannot_be_read_costs_its_rows(path):
     found = checked(path)
 
     assert found["packets"].rows == COUNT
-    assert "300" in found["packets"].shown or found["packets"].damaged > SHOWN_MAX
+    assert "row 300, which cannot be read" in found["packets"].shown or found["packets"].damaged > SHOWN_MAX
     assert 0 < found["packets"].damaged < 60
     assert found["file"].damaged
 

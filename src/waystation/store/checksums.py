@@ -24,6 +24,7 @@ __all__ = [
     "NAMED_LEFT",
     "PacketCheck",
     "is_key_whole",
+    "is_named_whole",
     "is_value_whole",
     "packet_checksum",
     "record_checksum",
@@ -122,6 +123,14 @@ def whole_row(found: tuple[Any, ...], check: PacketCheck) -> PacketRow | None:
     except (TypeError, AttributeError):  # a column of another type: its header is damaged
         return None
     return row if is_whole else None
+
+
+def is_named_whole(row: PacketRow, named: object) -> bool:
+    """Return whether texts and identifiers of a packet are those that were written; ``named`` is ``NAMED_LEFT``."""
+    try:
+        return _crc_of_texts(row) == named
+    except (TypeError, AttributeError, UnicodeEncodeError):
+        return False
 
 
 def whole_entry(found: tuple[Any, ...], check: PacketCheck) -> PacketEntry | None:

@@ -5,6 +5,7 @@ compares the indexes with the rows, which takes a second for each hundred megaby
 """
 
 import contextlib
+import datetime
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from waystation.core.errors import HostError
-from waystation.store.checksums import PacketCheck, is_key_whole, is_value_whole, whole_row
+from waystation.core.packets import PacketRow
+from waystation.store.checksums import PacketCheck, is_key_whole, is_named_whole, is_value_whole, whole_row
 from waystation.store.sqlite_file import STORE_EXIT_CODE, is_damage, refused
 from waystation.store.sqlite_layout import open_read_only
 from waystation.store.sqlite_pages import COLUMNS
@@ -22,7 +24,11 @@ __all__ = ["SHOWN_MAX", "TableReport", "check_rows"]
 SHOWN_MAX: Final = 20
 """Damaged rows of a table, or faults of the file, that a report names."""
 
+_TEXT_MAX: Final = 128
+"""Characters of a name that are shown; what is not printable is escaped."""
+
 _ROWS_MAX: Final = 256  # of one statement: a quarter of a megabyte of small packets
+_DOUBTED: Final = " or another: what names the row is damaged too"
 _RECORDS: Final = "SELECT rowid, tbl, key, value, checksum FROM records"
 _PACKETS: Final = f"SELECT p.seq, {COLUMNS}, p.checksum FROM packets p"  # noqa: S608 - names of columns only
 _FAULTS: Final = f"PRAGMA integrity_check({SHOWN_MAX})"
@@ -43,7 +49,8 @@ class TableReport(NamedTuple):
     """Rows from before layout 3; of them a packet was judged by its identifier, and a record not at all."""
     damaged: int
     shown: tuple[str, ...]
-    """The first damaged rows, at most ``SHOWN_MAX``: a packet's ``seq``, a record's key in hexadecimal digits."""
+    """The first damaged rows, at most ``SHOWN_MAX``, each bounded: a packet's ``seq``, with id, author, type and time
+    as the row has them; a record's key in hexadecimal digits. A row whose names are damaged themselves says so."""
 
 
 class _Count:
@@ -100,22 +107,53 @@ def _judged(connection: sqlite3.Connection, check: PacketCheck) -> Iterator[_Ver
     def packet(found: tuple[Any, ...]) -> _Verdict:
         seq, *columns, checksum = found
         row = whole_row(tuple(columns), check)
-        return "packets", str(seq), checksum is not None, row is not None and check(row.canonical)
+        if row is not None and check(row.canonical):
+            return "packets", "", checksum is not None, True
+        return "packets", _packet_name(seq, tuple(columns)), checksum is not None, False
 
     def record(found: tuple[Any, ...]) -> _Verdict:
         rowid, table, key, value, checksum = found
         if type(table) is not str or type(key) is not bytes:
-            return "records", str(rowid), checksum is not None, False
-        is_whole = checksum is None or (is_key_whole(table, key, checksum) and is_value_whole(value, checksum))
-        return table, key.hex(), checksum is not None, is_whole and type(value) is bytes
+            return "records", f"row {rowid}", checksum is not None, False
+        is_named = checksum is None or is_key_whole(table, key, checksum)
+        is_whole = is_named and type(value) is bytes and (checksum is None or is_value_whole(value, checksum))
+        name = "" if is_whole else f"key {_bounded(key.hex())}{'' if is_named else _DOUBTED}"
+        return _bounded(table), name, checksum is not None, is_whole
 
     def unread(name: str) -> Callable[[int], _Verdict]:
-        return lambda rowid: (name, str(rowid), True, False)
+        return lambda rowid: (name, f"row {rowid}, which cannot be read", True, False)
 
     yield from chain(
         _rows(connection, _RECORDS, "records", "sqlite_autoindex_records_1", record, unread("records")),
         _rows(connection, _PACKETS, "packets", "packets_by_order", packet, unread("packets")),
     )
+
+
+def _packet_name(seq: object, columns: tuple[Any, ...]) -> str:
+    """Return what a person can look for: ``seq`` and what else the damaged row says of its packet."""
+    *fields, _held, named = columns
+    row = PacketRow._make(fields)
+    parts = []
+    if type(row.packet_id) is bytes:
+        parts.append(f"id {_bounded(row.packet_id.hex())}")
+    if type(row.content_type) is str and type(row.author_id) is str:
+        parts.append(f"{_bounded(row.content_type)} of {_bounded(row.author_id)}")
+    if type(row.timestamp) is int:
+        parts.append(_time(row.timestamp))
+    doubted = "" if is_named_whole(row, named) else _DOUBTED
+    return f"{seq} ({', '.join(parts)}){doubted}"
+
+
+def _bounded(text: str) -> str:
+    shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:_TEXT_MAX])
+    return shown if len(text) <= _TEXT_MAX else f"{shown}…"
+
+
+def _time(seconds: int) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s"  # an author's clock may say anything
 
 
 def _rows(

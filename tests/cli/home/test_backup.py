@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from tests.server.build import NodeProcess, until
 from tests.server.home.build import ended_home
+from tests.store.build_rot import flip_column
 from waystation.cli import app
 from waystation.core.ids import encode_id52
 from waystation.server.home import Home
@@ -42,8 +43,20 @@ def test_json_has_the_same(home, tmp_path):
     result = run.invoke(app, ["backup", str(folder), "--home", str(home.path), "--json"])
     document = json.loads(result.stdout)
 
-    assert document.keys() == {"folder", "home", "files", "bytes", "generation", "public_key", "id52"}
+    assert document.keys() == {"folder", "home", "files", "bytes", "generation", "public_key", "id52", "damaged"}
     assert (document["generation"], document["public_key"]) == (3, home.key_pair().public.hex())
+
+
+def test_damaged_rows_are_told(home, tmp_path):
+    """The backup is written with them, as good as can be; how many of which table is said, and the exit code is 1."""
+    flip_column(home.store_path, "records", 2, "value")
+    text = run.invoke(app, ["backup", str(tmp_path / "one"), "--home", str(home.path)])
+    document = run.invoke(app, ["backup", str(tmp_path / "two"), "--home", str(home.path), "--json"])
+    restored = run.invoke(app, ["restore", str(tmp_path / "one"), "--home", str(tmp_path / "new")])
+
+    assert (text.exit_code, document.exit_code, restored.exit_code) == (1, 1, 0)
+    assert "DAMAGED  1 of things: rows that are not as they were written" in text.stdout
+    assert json.loads(document.stdout)["damaged"] == {"things": 1}
 
 
 def test_home_comes_from_the_configuration(home, tmp_path):

@@ -46,7 +46,7 @@ def test_deep_names_damaged_rows(home):
     plain, deep = run.invoke(app, ["check", str(home.path)]), run.invoke(app, ["check", str(home.path), "--deep"])
 
     assert (plain.exit_code, deep.exit_code) == (0, 1)
-    assert f"FAIL  things       1 of 3 rows are damaged: {b'1'.hex()}" in deep.stdout.splitlines()
+    assert f"FAIL  things       1 of 3 rows are damaged: key {b'1'.hex()}" in deep.stdout.splitlines()
 
 
 def test_deep_of_a_home_from_before(tmp_path):

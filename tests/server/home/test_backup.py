@@ -289,7 +289,7 @@ def test_progress_ends_with_everything(home, tmp_path):
     seen = {}
     backup_home(home, tmp_path / "backup", lambda what, done, total: seen.update({what: (done, total)}))
 
-    assert seen.keys() == {"files", "store", "check"}
+    assert seen.keys() == {"files", "store", "rows", "check"}
     assert all(done == total for done, total in seen.values())
 
 

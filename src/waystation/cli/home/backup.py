@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from waystation.cli.options import ConfigOption, HomeOption, JsonOption
-from waystation.cli.output import print_result
+from waystation.cli.output import EXIT_FAILURE, print_result
 from waystation.core.ids import encode_id52
 
 __all__ = ["app", "take_backup"]
@@ -26,18 +26,27 @@ def backup(
     """Copy a node's home, also while the node runs: keys, certificates, store, box, and sealed segments.
 
     Everything acknowledged before the command began is in the copy. The folder holds the node's key: keep it as private
-    as the home. The configuration file and files that it names are not in it.
+    as the home. The configuration file and files that it names are not in it. Every row of the copied store is read:
+    with damaged ones the backup is written all the same, and the exit code is 1.
 
     Example: waystation backup /mnt/backup/monday --home ./waystation
     """
     result = take_backup(folder, home, config, shown=not as_json)
+    damaged = ", ".join(f"{count} of {table}" for table, count in result["damaged"].items())
     print_result(
         result,
         f"wrote    {result['folder']}: {result['files']} files, {result['bytes'] / _MIB:.1f} MiB",
         f"node     {result['id52']}",
         f"restore  waystation restore {folder} --home NEW_HOME",
+        *(
+            [f"DAMAGED  {damaged}: rows that are not as they were written; waystation check --deep names them"]
+            if damaged
+            else []
+        ),
         as_json=as_json,
     )
+    if damaged:
+        raise typer.Exit(EXIT_FAILURE)
 
 
 def take_backup(folder: Path, home: str | None, config: str | None, *, shown: bool) -> dict[str, Any]:
@@ -57,4 +66,5 @@ def take_backup(folder: Path, home: str | None, config: str | None, *, shown: bo
         "generation": report.generation,
         "public_key": report.public_key.hex(),
         "id52": encode_id52(report.public_key),
+        "damaged": dict(report.damaged),
     }

@@ -150,7 +150,7 @@ def _without_mark(home: "Home") -> str:
     if state is not None:
         return (
             "home.json is missing, although nodes that write it have used this store;"
-            " the next start writes one for what is there, and nothing can tell whether that is all"
+            " the next start writes one for what is there, and nothing shows whether that is all"
         )
     if home.store_path.exists():
         return "there is no home.json: the home is from before homes had a mark; the next start writes one"

@@ -15,8 +15,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from waystation.core.errors import HostError, LocalError
@@ -32,6 +33,8 @@ from waystation.server.home.mark import (
     store_mark,
     write_mark,
 )
+from waystation.server.registry import packet_check
+from waystation.store.deep_check import check_rows
 from waystation.store.sqlite_copy import copy_store, renew_store
 from waystation.store.sqlite_layout import check_file
 from waystation.version import __version__
@@ -62,10 +65,15 @@ class BackupReport(NamedTuple):
     size_bytes: int
     generation: int | None
     """Of the store; None when there is none, or one of an older layout."""
+    damaged: Mapping[str, int] = MappingProxyType({})
+    """Damaged rows of the copied store by table, and ``file`` for faults of the file; none of an older layout, whose
+    rows have no checksums, and none from ``restore_home``, which copies what the backup has."""
 
 
 def backup_home(home: Home, target: Path, progress: Progress) -> BackupReport:
     """Copy a home into an empty folder; everything that was acknowledged before the call is in it.
+
+    Every row of the copied store is read: damaged ones stay in the copy as they are, and the report counts them.
 
     Args:
         home: Of a node that runs or not.
@@ -91,13 +99,15 @@ def backup_home(home: Home, target: Path, progress: Progress) -> BackupReport:
                 target / home.store_path.name,
                 lambda done, total: progress("store", done, total),
             )
+        damaged = _damaged_rows(target / home.store_path.name, progress) if state is not None else {}
         entries = _entries(target, progress)
         _write_list(target, entries)
         _sync_folders(target)
     kept = store_mark(state, in_use=False) if state is not None else None
     write_mark(Home(target), HomeMark(public, kept, mark.made_at if mark is not None else ""))
     size_bytes = sum(entry["bytes"] for entry in entries.values())
-    return BackupReport(str(target), public, len(entries), size_bytes, state.generation if state is not None else None)
+    generation = state.generation if state is not None else None
+    return BackupReport(str(target), public, len(entries), size_bytes, generation, damaged)
 
 
 def restore_home(source: Path, home: Home, progress: Progress) -> BackupReport:
@@ -148,6 +158,20 @@ def _restore(source: Path, home: Home, entries: dict[str, Any], mark: HomeMark, 
     size_bytes = sum(entry["bytes"] for entry in entries.values())
     generation = state.generation if state is not None else None
     return BackupReport(str(home.path), public, len(entries), size_bytes, generation)
+
+
+def _damaged_rows(path: Path, progress: Progress) -> dict[str, int]:
+    """Return how many rows of a copied store are damaged, by table; none for a whole one."""
+    count = 0
+
+    def show(rows: int) -> None:
+        nonlocal count
+        count = rows
+        progress("rows", rows, rows + 1)  # how many there are is known at the end
+
+    reports = check_rows(path, packet_check(), show)
+    progress("rows", count + 1, count + 1)
+    return {report.name: report.damaged for report in reports if report.damaged}
 
 
 def _read_backup(source: Path) -> tuple[dict[str, Any], HomeMark]:
