@@ -22,7 +22,7 @@ REDRAW_S: Final = 2.0
 MET_S: Final = 6 * 3_600
 """A limit is listed for so long after it was met last."""
 
-ANSWER_S: Final = 4.0
+ANSWER_S: Final = 3.5
 """A node that does not answer within this stands still; with its own start the command ends within 5 s."""
 
 _CLEAR: Final = "\x1b[H\x1b[2J"
