@@ -7,11 +7,13 @@ pipeline reads the journal and publishes signed findings. The running node appli
 import asyncio
 import contextlib
 import json
+import sqlite3
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
+from zlib import crc32
 
 from waystation.core.ids import PublicKey, node_id_of
 from waystation.examples.demo.strata import COLOURS, POSTS_TYPE
@@ -33,6 +35,8 @@ HOUR_S: Final = 3_600
 FLOOD_S: Final = 30  # of one hour are left for it, since findings are counted by hour
 TRUE_TEXT: Final = "I owe you one"
 FALSE_TEXT: Final = "You owe me it"
+FALSE_POSTS: Final = 3
+"""A relay that served so many false packets is left alone (RFC-0004, specs/strata.md 18)."""
 _OFF: Final = tuple(f"{name}.enabled=false" for name in ("bhumi", "bsp", "lprp", "merk"))
 
 
@@ -99,13 +103,13 @@ class PolicyDemo:
         try:
             url = ready["listeners"]["strata"]
             async with RelayClient(url, identity=create_identity(self._folder / "mallory")) as writer:
-                await writer.post({"type": "POST", "text": TRUE_TEXT})
+                for number in range(FALSE_POSTS):
+                    await writer.post({"type": "POST", "text": TRUE_TEXT, "number": number})
         finally:
             await self._processes.stop(process)
         store = home / "store.sqlite"
-        data = store.read_bytes()
-        self._expect(TRUE_TEXT.encode() in data, "the post is not in the bad relay's store")
-        store.write_bytes(data.replace(TRUE_TEXT.encode(), FALSE_TEXT.encode()))
+        altered = _alter(store)
+        self._expect(altered == FALSE_POSTS, f"{altered} posts are in the bad relay's store, expected {FALSE_POSTS}")
         self._say("bad relay", f"stopped; somebody made {FALSE_TEXT!r} of a signed {TRUE_TEXT!r} in its store")
         place = url.partition("://")[2].partition("/")[0]
         process, ready = await self._processes.serve(home, (*settings, f"strata.ws={place}"))
@@ -168,7 +172,7 @@ class PolicyDemo:
             return bool(view["state"] == State.BLACKLISTED.value)
 
         await self._until(banned, "the node did not ban a relay that lies")
-        self._say("node", f"took nothing from the bad relay in three tries: {view['trouble']}")
+        self._say("node", f"met {FALSE_POSTS} false packets at the bad relay: {view['trouble']}")
 
     async def _written(self) -> bool:
         """Return whether all refusals stand in sealed segments, where the pipeline finds them."""
@@ -248,3 +252,21 @@ def _refusals_in(journal: Path) -> int:
     """Return how many connections of networks were rejected, by the sealed segments."""
     lines = [line for path in journal.rglob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
     return sum(int(json.loads(line)["attrs"]["n"]) for line in lines if '"source_ref"' in line)
+
+
+def _alter(store: Path) -> int:
+    """Make another text of every post in a store that nobody uses, and return how many there were.
+
+    The checksums are made to fit: a relay whose disk changed a row leaves it out, one that lies does not (NODE-ROT).
+    """
+    low = (1 << 32) - 1
+    altered = 0
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        rows = connection.execute("SELECT seq, canonical, downgrade, checksum FROM packets").fetchall()
+        for seq, canonical, downgrade, checksum in rows:
+            false = canonical.replace(TRUE_TEXT.encode(), FALSE_TEXT.encode())
+            fits = (checksum & low) - crc32(downgrade + canonical) + crc32(downgrade + false)
+            values = (false, (checksum & ~low) + (fits & low), seq)
+            connection.execute("UPDATE packets SET canonical = ?, checksum = ? WHERE seq = ?", values)
+            altered += false != canonical
+    return altered
