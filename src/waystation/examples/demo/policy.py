@@ -6,21 +6,22 @@ pipeline reads the journal and publishes signed findings. The running node appli
 
 import asyncio
 import contextlib
+import itertools
 import json
-import sqlite3
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
-from zlib import crc32
 
 from waystation.core.ids import PublicKey, node_id_of
+from waystation.core.packets import DropPackets, PacketQuery, PutPacket
 from waystation.examples.demo.strata import COLOURS, POSTS_TYPE
 from waystation.rules.abuse import STANDARDS, Measure
 from waystation.rules.relay_state import State
 from waystation.sdk.strata import create_identity
 from waystation.sdk.strata.relay import RelayClient
+from waystation.store.sqlite import SqliteStore
 from waystation.transport.http_get import http_request
 
 __all__ = ["PolicyDemo"]
@@ -254,19 +255,16 @@ def _refusals_in(journal: Path) -> int:
     return sum(int(json.loads(line)["attrs"]["n"]) for line in lines if '"source_ref"' in line)
 
 
-def _alter(store: Path) -> int:
+def _alter(path: Path) -> int:
     """Make another text of every post in a store that nobody uses, and return how many there were.
 
-    The checksums are made to fit: a relay whose disk changed a row leaves it out, one that lies does not (NODE-ROT).
+    Each row is written anew: one that a disk changed would not be served (NODE-ROT), and this relay lies.
     """
-    low = (1 << 32) - 1
-    altered = 0
-    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        rows = connection.execute("SELECT seq, canonical, downgrade, checksum FROM packets").fetchall()
-        for seq, canonical, downgrade, checksum in rows:
-            false = canonical.replace(TRUE_TEXT.encode(), FALSE_TEXT.encode())
-            fits = (checksum & low) - crc32(downgrade + canonical) + crc32(downgrade + false)
-            values = (false, (checksum & ~low) + (fits & low), seq)
-            connection.execute("UPDATE packets SET canonical = ?, checksum = ? WHERE seq = ?", values)
-            altered += false != canonical
-    return altered
+    with contextlib.closing(SqliteStore(path)) as store:
+        rows = [row for row in store.packets.page(PacketQuery(by_seq=True)).rows if TRUE_TEXT.encode() in row.canonical]
+        seqs = itertools.count(store.packets.newest_seq() + 1)
+        for row in rows:
+            false = row.canonical.replace(TRUE_TEXT.encode(), FALSE_TEXT.encode())
+            store.commit([DropPackets((row.packet_id,), remember_until=0)])
+            store.commit([PutPacket(row._replace(seq=next(seqs), canonical=false))])
+    return len(rows)
