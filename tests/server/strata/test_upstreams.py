@@ -156,15 +156,18 @@ def test_a_lost_upstream_is_dialled_again():
 
 
 def test_an_upstream_that_does_not_listen_is_dialled_on():
-    """Each failure is logged, and more than ten of them are no reason to stop."""
+    """More than ten failures are no reason to stop; one line a minute says so, and debug lines the rest."""
 
     async def story():
         with capture_logs() as logs:
             async with Dialling(url=free_url()) as node:
                 await eventually(lambda: len(logs) >= 12, "the twelfth attempt")
-                return node.rests(), {line["event"] for line in logs}
+                return node.rests(), [(line["event"], line["log_level"]) for line in logs[:12]]
 
-    assert asyncio.run(story()) == (0, {"upstream.unreachable"})
+    rests, lines = asyncio.run(story())
+
+    assert rests == 0
+    assert lines == [("upstream.unreachable", "warning"), *[("upstream.unreachable", "debug")] * 11]
 
 
 @pytest.mark.parametrize(("lasted_s", "most_s"), [(0, 6), (4.9, 6), (5, 3), (10, 3)])

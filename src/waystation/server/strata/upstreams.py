@@ -18,6 +18,7 @@ from waystation.engine.policy import Policy
 from waystation.engine.references import relay_id_of
 from waystation.protocols.strata.relay.machine import StrataRelay
 from waystation.protocols.strata.settings import Upstream
+from waystation.server.failures.repeats import Repeats
 from waystation.server.hub import Hub, monotonic_now
 from waystation.server.sinks import DialledSink
 from waystation.transport.pipe import Pipe
@@ -92,6 +93,7 @@ class Upstreams:
         self._rng = rng
         self._policy = policy if policy is not None else Policy()
         self._silence = silence
+        self._repeats = Repeats()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -143,7 +145,9 @@ class Upstreams:
             sink = _UpstreamSink(self._hub, upstream.relay_id)
             await dialler.dial(upstream.url, sink)
         except (HostError, LocalError) as error:  # LocalError: an address that only looks like one
-            _log.warning("upstream.unreachable", relay_id=upstream.relay_id, error=str(error))
+            unsaid = self._repeats.take((upstream.relay_id, str(error)), monotonic_now())
+            say = _log.debug if unsaid is None else _log.warning  # it is dialled every few seconds (NODE-REDIAL)
+            say("upstream.unreachable", relay_id=upstream.relay_id, error=str(error), unsaid=unsaid or 0)
             self._relay.upstream_failed(upstream.relay_id, monotonic_now())
             self._hub.plan_turn()
             return False
