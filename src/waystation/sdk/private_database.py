@@ -56,7 +56,13 @@ class PrivateDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make what is ``run`` inside durable together at its end, or none of it; raises HostError."""
+        """Make what is ``run`` inside durable together at its end, or none of it; raises HostError.
+
+        One inside another is a part of it.
+        """
+        if self._is_inside():
+            yield
+            return
         try:
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -69,6 +75,9 @@ class PrivateDatabase:
                 raise
         except sqlite3.Error as error:
             raise self._refused(error) from error
+
+    def _is_inside(self) -> bool:
+        return self._database.in_transaction
 
     def run(self, statement: str, *values: Any) -> int:
         """Change something inside ``transaction``; return how many rows it was."""

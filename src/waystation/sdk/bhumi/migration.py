@@ -16,6 +16,9 @@ _COLUMNS: Final = (
     ("issued", "suite_hint", "BLOB"),
     ("invites", "suite_hint", "BLOB"),
     ("last_response", "suite_hint", "BLOB"),
+    ("theirs", "refused", "INTEGER NOT NULL DEFAULT 0"),
+    ("pending", "owner", "TEXT NOT NULL DEFAULT ''"),
+    ("issued", "passed", "INTEGER NOT NULL DEFAULT 0"),
 )
 _HINTED: Final = ("issued", "invites", "last_response")
 
