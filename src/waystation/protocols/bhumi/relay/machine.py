@@ -127,9 +127,10 @@ class BhumiRelay(AsksNothing):
         assert endpoint in ("", UPSTREAM_ENDPOINT)
         nonce = self._rng.getrandbits(32)
         session = Session(peer, nonce, self._frame_limits, self._limits, now, rate_limits=self._rate_limits)
+        session.is_original = endpoint == UPSTREAM_ENDPOINT
         # BHUMI-2: the original always shows the preimage in DELIVER; its listener and the setting do the same.
-        session.always_preimage = endpoint == UPSTREAM_ENDPOINT or self._settings.deliver_layout == "preimage"
-        session.with_preimage = session.always_preimage
+        shown = session.is_original or self._settings.deliver_layout == "preimage"
+        session.always_preimage = session.with_preimage = shown
         session.host = address
         self._sessions[peer] = session
         # Bhumi v2 5.1: HELLO leaves at once, before anything is received.
