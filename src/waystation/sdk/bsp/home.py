@@ -23,7 +23,7 @@ from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.device.links import Visibility
 from waystation.protocols.bsp.messages import ID_BYTES
 from waystation.protocols.bsp.profile import PROFILES, Profile
-from waystation.sdk.bsp.url import BspUrl
+from waystation.protocols.bsp.url import BspUrl
 from waystation.sdk.home_lock import is_held
 from waystation.sdk.identity import read_or_make_key
 from waystation.sdk.private_file import write_private

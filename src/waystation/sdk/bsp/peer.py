@@ -30,6 +30,7 @@ from waystation.protocols.bsp.graph.formats import FORMATS, ClientFormat
 from waystation.protocols.bsp.graph.order import State
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.stream.machine import BspMachine
+from waystation.protocols.bsp.url import TLS, BspUrl
 from waystation.sdk.backoff import CAP_S, STABLE_S
 from waystation.sdk.bsp.bundles import Bundles
 from waystation.sdk.bsp.carrier import Carrier, CarrierSession
@@ -44,7 +45,6 @@ from waystation.sdk.bsp.message import GroupMessage, Status, group_message, grou
 from waystation.sdk.bsp.news import News, OrderRefused
 from waystation.sdk.bsp.outcome import Outcome, Sent
 from waystation.sdk.bsp.tables import Tables
-from waystation.sdk.bsp.url import TLS, BspUrl
 from waystation.sdk.connection import now
 from waystation.sdk.home_lock import hold
 from waystation.sdk.life import Client, Reading
