@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.signing import SEED_BYTES, KeyPair
+from waystation.sdk.private_database import EXIT_STORE
 from waystation.sdk.private_file import read_private, write_private
 
-__all__ = ["load_identity_file", "put_key", "read_key", "read_or_make_key", "save_identity_file"]
+__all__ = ["load_identity_file", "owner_key", "put_key", "read_key", "read_or_make_key", "save_identity_file"]
 
 _Identity = TypeVar("_Identity")
 
@@ -50,6 +51,23 @@ def read_or_make_key(path: Path, rng: random.Random | None = None) -> KeyPair:
         found = read_key(path)
     assert found is not None
     return found
+
+
+def owner_key(path: Path, database: Path, foreign: str, rng: random.Random | None = None) -> KeyPair:
+    """Return the identity in a file, made if absent, that the database beside it belongs to.
+
+    Args:
+        path: As for ``read_or_make_key``.
+        database: What is useless with another key.
+        foreign: What to say and to do when it is there and the key is not.
+        rng: As for ``read_or_make_key``.
+
+    Raises:
+        HostError: As ``read_or_make_key``, or the key is gone (exit code 5).
+    """
+    if database.exists() and not path.exists():
+        raise HostError(f"{path} is gone; {foreign}", exit_code=EXIT_STORE)
+    return read_or_make_key(path, rng)
 
 
 def put_key(path: Path, key_pair: KeyPair) -> None:
