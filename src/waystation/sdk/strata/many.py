@@ -21,6 +21,7 @@ from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snap
 from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.client.key_book import KeyBook
 from waystation.protocols.strata.client.sightings import SIGHTINGS_MAX, Sightings
+from waystation.protocols.strata.client.watch import Pinged, RelayWatch
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, parse_packet_id
 from waystation.rules.relay_choice import (
@@ -56,7 +57,6 @@ from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
 from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
 from waystation.sdk.strata.subscription import Delivery, Subscription
-from waystation.sdk.strata.watch import Pinged, RelayWatch
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 

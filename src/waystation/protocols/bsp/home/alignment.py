@@ -148,7 +148,7 @@ class Tables:
 
     def _align_groups(self, groups: list[HomeGroup], now: Instant) -> None:
         wanted = {entry.group.group_id for entry in groups}
-        for group_id in self._joined - wanted:
+        for group_id in sorted(self._joined - wanted):
             self._device.leave(group_id)
         self._joined &= wanted
         self.left_out = {group_id: left_out for group_id, left_out in self.left_out.items() if group_id in wanted}
@@ -178,7 +178,7 @@ class Tables:
     def _align_peers(self, peers: list[HomePeer], now: Instant) -> None:
         wanted = {entry.key for entry in peers}
         others = set(self.others())
-        for key in self._met - wanted:
+        for key in sorted(self._met - wanted):
             self._asked.pop(key, None)
             if key not in others:
                 self._machine.expel(key, now)
@@ -191,7 +191,7 @@ class Tables:
 
     def _align_shares(self, shares: list[HomeShare], now: Instant) -> None:
         wanted = {(share.group_id, share.peer): share.visibility for share in shares}
-        for group_id in self._joined:
+        for group_id in sorted(self._joined):
             for peer in self._device.audience(group_id):
                 if (group_id, peer) not in wanted:
                     self._device.share(group_id, peer, now, Visibility.INVISIBLE)
