@@ -49,7 +49,7 @@ class WatchState(IntEnum):
     OFFLINE = 0
     ONLINE = 1
     REFUSED = 2
-    """There are too many watches; nothing will be told of this device."""
+    """There are too many watches; nothing will be reported of this device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Gossip:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Client to relay: tell me when this device connects or disconnects; 33 bytes. Frame 0x4D."""
+    """Client to relay: report when this device connects or disconnects; 33 bytes. Frame 0x4D."""
 
     identity: PublicKey
     begins: bool = True

@@ -91,7 +91,7 @@ class Feature(IntFlag):
     I_AM_OK = 1 << 5
     """The relay says that it took an I_AM."""
     WATCH = 1 << 6
-    """The relay tells which devices connect and disconnect."""
+    """The relay reports which devices connect and disconnect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The watching client: it is told by a relay which devices connect there and which disconnect.
+"""The watching client: a relay reports to it which devices connect there and which disconnect.
 
-It uses an anonymous connection of its own, so that the relay learns who is watched, but not by whom. What it is told is
+It uses an anonymous connection of its own, so that the relay learns who is watched, but not by whom. What comes is
 the relay's word: a device that is online there may still not answer. Spec: BHUMI-WATCH.
 """
 
@@ -23,7 +23,7 @@ _TYPES_IN_OPEN = (FrameType.KEEPALIVE, FrameType.OPTIONS, FrameType.WATCHED)
 
 @dataclass(frozen=True, slots=True)
 class NoWatches:
-    """This relay does not know the extension: nothing will be told."""
+    """This relay does not know the extension: nothing will be reported."""
 
 
 class WatchClient(Client):
@@ -37,7 +37,7 @@ class WatchClient(Client):
         self._answer_by: Instant | None = None
 
     def watch(self, identity: PublicKey, *, begins: bool = True) -> Unsent | None:
-        """Begin to watch a device, or end it; ``Watched`` tells the present state, then each change."""
+        """Begin to watch a device, or end it; ``Watched`` reports the present state, then each change."""
         if self.state is not State.OPEN:
             return Unsent.NOT_OPEN
         if not self._watches:
@@ -61,8 +61,8 @@ class WatchClient(Client):
         """Ignore the echo: that something came is all it says."""
 
     def _on_role_frame(self, _frame_type: int, payload: bytes, _now: Instant) -> None:
-        told: Watched = extension_wire.decode_watched(payload)
-        self._events.append(told)
+        watched: Watched = extension_wire.decode_watched(payload)
+        self._events.append(watched)
 
     def _on_due(self, now: Instant) -> None:
         if self._answer_by is not None:

@@ -1,4 +1,4 @@
-"""Watches: tells connections which devices connect to this relay and which disconnect.
+"""Watches: reports to connections which devices connect to this relay and which disconnect.
 
 A client names devices by WATCH. It gets WATCHED with the present state at once, and again after each turn in which the
 state has changed, until it ends the watch or its connection ends. A device that reconnects within one turn has not
@@ -26,11 +26,11 @@ class Watches:
         self._connections = connections
         self._bindings = connections.bindings
         self._watchers: dict[bytes, dict[Session, WatchState | None]] = {}
-        """By device: who watches it, and what it was told last; None when it is owed the present state."""
+        """By device: who watches it, and what was reported to it last; None when it is owed the present state."""
         self._watched: dict[Session, dict[bytes, None]] = {}
         self._count = 0
         self._changed: dict[bytes, None] = {}
-        """Devices whose watchers are told at the end of the turn."""
+        """Devices whose watchers get a report at the end of the turn."""
         connections.on_end.append(self._on_end)
 
     def __len__(self) -> int:
@@ -63,14 +63,14 @@ class Watches:
         self._note(session.identity)
 
     def flush(self) -> None:
-        """Tell what has changed since the last call to everybody who reads."""
+        """Report what has changed since the last call to everybody who reads."""
         changed, self._changed = self._changed, {}
         for identity in changed:
             watchers = self._watchers.get(identity, {})
             state = WatchState.ONLINE if identity in self._bindings else WatchState.OFFLINE
             frame = extension_wire.encode_extension(Watched(PublicKey(identity), state))
-            for session, told in watchers.items():
-                if told is state:
+            for session, reported in watchers.items():
+                if reported is state:
                     continue
                 if session.waiting_since is not None:
                     self._changed[identity] = None  # once it reads
