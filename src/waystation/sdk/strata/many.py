@@ -50,6 +50,7 @@ from waystation.sdk.life import Life, Reading
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
 from waystation.sdk.strata.merge import merge
@@ -87,6 +88,7 @@ class ManyRelays:
         snapshots: Iterable[Snapshot] = (),
         on_change: Callable[[str, Change], None] | None = None,
         on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
+        on_store: Callable[[StoreFailed | StoreRecovered], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
         silence_s: float = SILENCE_S,
@@ -107,6 +109,7 @@ class ManyRelays:
             snapshots: Advice; the relays in it are tried, too, and their mean score counts a fifth of ours.
             on_change: Gets address and change whenever a relay's state moves.
             on_connection: Gets address and what happened whenever a relay is reached, lost, or not reached.
+            on_store: Gets what becomes of the disk; a refusal ends nothing.
             rng: Source of chance.
             clock: Unix seconds.
             silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
@@ -122,6 +125,7 @@ class ManyRelays:
         self._bootstrap = (*bootstrap_urls, *(entry.url for entry in (*listed, *advised)))
         self._on_change = on_change or (lambda _url, _change: None)
         self._on_connection = on_connection or (lambda _url, _event: None)
+        self._disk = StoreWatch(on_store or (lambda _event: None))
         self.book = book if book is not None else KeyBook()
         now_s = int(clock())
         self._named = dict.fromkeys(urls)
@@ -157,13 +161,11 @@ class ManyRelays:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        try:
-            self._save()
-        finally:  # whatever the disk says, no connection stays
-            for client in list(self._clients.values()):
-                await client.aclose()
-            self._clients.clear()
-            await asyncio.gather(*self._partings)
+        self._disk.attempt(self._save)
+        for client in list(self._clients.values()):
+            await client.aclose()
+        self._clients.clear()
+        await asyncio.gather(*self._partings)
         self._raise_failure()
 
     def _check(self) -> None:
@@ -311,7 +313,7 @@ class ManyRelays:
                         given_count += 1
                     if places is not None:
                         place = Place(item.cursor, item.received_at) if item.cursor is not None else None
-                        places.move(item.relay, place, packet_id if is_new else None)
+                        self._disk.attempt(partial(places.move, item.relay, place, packet_id if is_new else None))
                     if given_count == count > 0:
                         return
 
@@ -442,7 +444,7 @@ class ManyRelays:
     async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(EVALUATION_S)
-            self.evaluate()
+            self._disk.attempt(self.evaluate)
             self.churn()
             if self._clock() >= self._probe_at:
                 await self.probe()
