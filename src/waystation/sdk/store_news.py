@@ -1,4 +1,4 @@
-"""Tells a client's program once that its own disk refuses, and once that it takes writes again.
+"""Reports once to a client's program that its own disk refuses, and once that it takes writes again.
 
 A refused write ends nothing. What was to be written is kept in memory, and written with the next change that the disk
 takes: ``PrivateDatabase.change_later`` and ``PrivateTable`` do that.

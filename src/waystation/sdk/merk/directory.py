@@ -32,7 +32,7 @@ class Directory:
     """Looks up recipients."""
 
     def __init__(self, relays: MerkRelays, recipients: Recipients, disk: StoreWatch) -> None:
-        """Ask over ``relays``; pin in ``recipients``, and tell ``disk`` when that is refused."""
+        """Ask over ``relays``; pin in ``recipients``, and report a refusal to ``disk``."""
         self._disk = disk
         self._relays = relays
         self._recipients = recipients

@@ -116,7 +116,7 @@ class RelayPool:
 
     @property
     def shows_identity(self) -> bool:
-        """Whether a relay that is connected now is told who we are."""
+        """Whether a relay that is connected now learns who we are."""
         return not duties_of(self.privacy.profile).sparing_auth
 
     # Choices
