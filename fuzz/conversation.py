@@ -354,7 +354,7 @@ class Dialogue(Conversation[M]):
     @classmethod
     def draw_frames(cls, rng: random.Random, choice: int) -> Iterable[bytes]:
         """Return what the other side sends, in pieces as it arrives."""
-        raise NotImplementedError
+        raise AssertionError
 
     def use(self) -> None:
         """Do what a user does."""
