@@ -9,6 +9,7 @@ that is made from the choice.
 """
 
 import random
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, get_args
@@ -352,9 +353,9 @@ class Dialogue(Conversation[M]):
         return [Step(Do.SEND, 0, frame) for frame in cls.draw_frames(rng, choice)]
 
     @classmethod
+    @abstractmethod
     def draw_frames(cls, rng: random.Random, choice: int) -> Iterable[bytes]:
         """Return what the other side sends, in pieces as it arrives."""
-        raise AssertionError
 
     def use(self) -> None:
         """Do what a user does."""

@@ -19,17 +19,29 @@ from pathlib import Path
 from typing import Any, Final
 
 import soak as package
+from soak.shims.power_cut import Power
 
 
 def find_laws() -> dict[str, Callable[..., Any]]:
     """Return ``check`` of every module below this folder that has one, by the words of its path.
 
     It takes a folder and a seed, and ``minutes`` where it can last for any time. What it returns is printed as it is,
-    and in JSON what its ``as_json`` gives, where it has that.
+    and in JSON what its ``as_json`` gives, where it has that. One that kills nodes takes ``power``: its protocol's
+    ``cuts`` is the same law with 100 power cuts, after which unsynced writes are lost, or half of them.
     """
     names = [each.name for each in pkgutil.walk_packages(package.__path__, "soak.") if each.name != "soak.run"]
     checks = {name: getattr(importlib.import_module(name), "check", None) for name in names}
-    return {"-".join(name.split(".")[1:]): check for name, check in checks.items() if check is not None}
+    laws = {"-".join(name.split(".")[1:]): check for name, check in checks.items() if check is not None}
+    cuts = {f"{name.partition('-')[0]}-cuts": _with_cuts(law) for name, law in laws.items() if _takes(law, "power")}
+    return laws | cuts
+
+
+def _takes(law: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(law).parameters
+
+
+def _with_cuts(law: Callable[..., Any]) -> Callable[[Path, int], Any]:
+    return lambda folder, seed: law(folder, seed, rounds=100, power=Power(seed))
 
 
 INVARIANTS: Final = find_laws()
@@ -52,7 +64,7 @@ def _try(name: str, options: argparse.Namespace) -> bool:
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{name}-"))
     began = time.monotonic()
     law = INVARIANTS[name]
-    lasts = "minutes" in inspect.signature(law).parameters and options.minutes is not None
+    lasts = _takes(law, "minutes") and options.minutes is not None
     try:
         figures = law(folder, seed, **({"minutes": options.minutes} if lasts else {}))
     except Exception as error:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
