@@ -69,24 +69,14 @@ def _try(name: str, options: argparse.Namespace) -> bool:
         figures = law(folder, seed, **({"minutes": options.minutes} if lasts else {}))
     except Exception as error:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
         traceback.print_exc()
-        took_s = time.monotonic() - began
-        if options.json:
-            _print_json(name, seed, took_s, failed=str(error), folder=str(folder))
-        else:
-            print(f"{name}: seed {seed}: FAILED after {took_s:.0f} s, see {folder}", flush=True)
-        return False
-    shutil.rmtree(folder)
-    took_s = time.monotonic() - began
-    if options.json:
-        found = figures.as_json() if hasattr(figures, "as_json") else str(figures)
-        _print_json(name, seed, took_s, figures=found)
+        said, more = f"FAILED, see {folder}", {"failed": str(error), "folder": str(folder)}
     else:
-        print(f"{name}: seed {seed}: {took_s:.0f} s: {figures}", flush=True)
-    return True
-
-
-def _print_json(name: str, seed: int, took_s: float, **more: Any) -> None:
-    print(json.dumps({"name": name, "seed": seed, "took_s": round(took_s), **more}), flush=True)
+        shutil.rmtree(folder)
+        said, more = str(figures), {"figures": figures.as_json() if hasattr(figures, "as_json") else str(figures)}
+    took_s = round(time.monotonic() - began)
+    shown = json.dumps({"name": name, "seed": seed, "took_s": took_s, **more})
+    print(shown if options.json else f"{name}: seed {seed}: {took_s} s: {said}", flush=True)
+    return "figures" in more
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ An input is a bundle as it arrives.
 import random
 from typing import Final
 
+from fuzz.mutate import mutate_bytes
 from fuzz.target import expect
 from waystation.core.ids import PublicKey
 from waystation.crypto.hashing import blake2b_256
@@ -72,18 +73,12 @@ def _records(rng: random.Random) -> list[bytes]:
 
 
 def _mutate(rng: random.Random, data: bytes) -> bytes:
-    at = rng.randrange(len(data)) if rng.random() < 0.6 else rng.randrange(min(len(data), BUNDLE_HEADER_BYTES))
-    how = rng.randrange(5)
-    if how == 0:
-        return data[:at]
-    if how == 1:
-        return data[:at] + data[min(len(data), at + rng.choice((1, 16, CHUNK_BYTES + 16))) :]
-    if how == 2:
-        return data[:at] + rng.randbytes(rng.choice((1, 16, 17))) + data[at:]
-    if how == 3 and len(data) > BUNDLE_HEADER_BYTES + 2 * (CHUNK_BYTES + 16):
-        first, second = BUNDLE_HEADER_BYTES + CHUNK_BYTES + 16, BUNDLE_HEADER_BYTES + 2 * (CHUNK_BYTES + 16)
-        return data[:BUNDLE_HEADER_BYTES] + data[first:second] + data[BUNDLE_HEADER_BYTES:first] + data[second:]
-    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    """Return a bundle changed anywhere, or in its header, or with two of its chunks in each other's place."""
+    first, second, third = (BUNDLE_HEADER_BYTES + number * (CHUNK_BYTES + 16) for number in range(3))
+    if len(data) > third and rng.random() < 0.2:
+        return data[:first] + data[second:third] + data[first:second] + data[third:]
+    end = len(data) if rng.random() < 0.6 else min(len(data), BUNDLE_HEADER_BYTES)
+    return mutate_bytes(rng, data[:end], (data,)) + data[end:]
 
 
 def _signed(data: bytes, sender: KeyPair) -> bytes:
