@@ -11,8 +11,8 @@ from tests.server.build import eventually
 from tools.served import ServedNode
 from waystation.protocols.bhumi.messages import Status
 from waystation.sdk.bhumi import BhumiState, Dialect, Disconnected, Handled, Sender, Timeouts
-from waystation.sdk.bhumi.channel import Channel
-from waystation.sdk.bhumi.retry import Verdict
+from waystation.sdk.bhumi.sending.channel import Channel
+from waystation.sdk.bhumi.sending.retry import Verdict
 from waystation.sdk.errors import OfflineError
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context

@@ -42,10 +42,10 @@ from waystation.sdk.bhumi.events import (
 )
 from waystation.sdk.bhumi.outcome import Outcome, Reply
 from waystation.sdk.bhumi.quality import RelayQuality
-from waystation.sdk.bhumi.recovery import Recovered
 from waystation.sdk.bhumi.relay_book import RelayBook
-from waystation.sdk.bhumi.retry import Timeouts
 from waystation.sdk.bhumi.sender import Sender
+from waystation.sdk.bhumi.sending.recovery import Recovered
+from waystation.sdk.bhumi.sending.retry import Timeouts
 from waystation.sdk.bhumi.state import BhumiState, PeerRecord, Pending, PendingKind
 
 __all__ = [

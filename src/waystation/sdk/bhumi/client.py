@@ -26,10 +26,10 @@ from waystation.sdk.bhumi.events import DeviceEvent, Handler, Request
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import Reply
 from waystation.sdk.bhumi.quality import RelayQuality
-from waystation.sdk.bhumi.recovery import Recovered
 from waystation.sdk.bhumi.relay_book import RelayBook
-from waystation.sdk.bhumi.retry import Timeouts
 from waystation.sdk.bhumi.sender import Sender
+from waystation.sdk.bhumi.sending.recovery import Recovered
+from waystation.sdk.bhumi.sending.retry import Timeouts
 from waystation.sdk.bhumi.state import BhumiState, PeerRecord
 from waystation.sdk.errors import InUseError, RelayUnreachableError
 from waystation.sdk.life import Client, Life, Reading

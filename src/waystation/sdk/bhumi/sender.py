@@ -15,32 +15,33 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
-from waystation.core.errors import HostError, LocalError, WaystationError
+from waystation.core.errors import LocalError, WaystationError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.payload.contents import Command, ContentType, DeviceMessage, encode_command
 from waystation.protocols.bhumi.payload.invite import decode_invite
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.protocols.bhumi.relay_addresses import is_open_place
 from waystation.sdk.bhumi.connection import CONNECT_TIMEOUT_S
-from waystation.sdk.bhumi.delivery import Deliveries
 from waystation.sdk.bhumi.dialect import Dialect, command_result, write_request
 from waystation.sdk.bhumi.events import SenderEvent, Trouble
-from waystation.sdk.bhumi.exchange import Exchanges, Work
 from waystation.sdk.bhumi.finder import Finder
 from waystation.sdk.bhumi.guide import Guide
-from waystation.sdk.bhumi.handshakes import Handshake, Handshakes
-from waystation.sdk.bhumi.liveness import Liveness
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import ENDS, Reply, failed
-from waystation.sdk.bhumi.outgoing import Outgoing
-from waystation.sdk.bhumi.owner import owned
 from waystation.sdk.bhumi.quality import RelayQuality
-from waystation.sdk.bhumi.reading import AnswerReader
-from waystation.sdk.bhumi.recovery import Recovered, Recovery
 from waystation.sdk.bhumi.relay_book import RelayBook
-from waystation.sdk.bhumi.retry import Timeouts, Verdict
+from waystation.sdk.bhumi.sending.delivery import Deliveries
+from waystation.sdk.bhumi.sending.exchange import Exchanges, Work, nothing_sent
+from waystation.sdk.bhumi.sending.handshakes import Handshake, Handshakes
+from waystation.sdk.bhumi.sending.liveness import Liveness
+from waystation.sdk.bhumi.sending.outgoing import Outgoing
+from waystation.sdk.bhumi.sending.owner import owned
+from waystation.sdk.bhumi.sending.reading import AnswerReader
+from waystation.sdk.bhumi.sending.recovery import Recovered, Recovery
+from waystation.sdk.bhumi.sending.retry import Timeouts, Verdict
 from waystation.sdk.bhumi.state import BhumiState, PeerRecord
 from waystation.sdk.errors import AnswerError, NotSentError, UncertainError
 from waystation.sdk.life import Life
@@ -210,6 +211,7 @@ class Sender:
             LocalError: The peer or content has a wrong type, or the content is larger than the relay takes, or has no
                 words in this dialect.
             RelayUnreachableError: No relay was reached; nothing was delivered.
+            HostError: The disk refuses to note the request; nothing was sent. An answer is returned whatever it says.
         """
         parts = self._opened()
         record = peer if isinstance(peer, PeerRecord) else self._state.find_peer(peer)
@@ -258,12 +260,19 @@ class Sender:
         """Return the outcomes of cancelled calls, and ask again for those of all requests that have none.
 
         They are asked for side by side, with the very same bytes. What another living program works on is left to it.
+
+        Raises:
+            HostError: The disk refuses to note outcomes that are known already.
         """
-        return await self._opened().recovery.recover()
+        parts = self._opened()
+        self._state.settle()
+        return await parts.recovery.recover()
 
     # Work that goes on by itself
 
     async def _ask(self, parts: "_Parts", work: Work) -> Reply:
+        with nothing_sent():
+            self._state.settle()
         if self._state.next_right(work.peer.identity) is None:
             await parts.recovery.free_permission(work.peer.identity)
         reply = await parts.exchanges.run(work)
@@ -310,11 +319,9 @@ class Sender:
         reply = task.result() if error is None else None
         if isinstance(error, ENDS):
             reply = failed(error)
-        try:
-            if reply is not None:
-                self._parts.outgoing.keep_outcome(work.delivery.pending, reply, reply.sentence)
-        except HostError as failure:
-            self._report(Trouble(str(failure)))
+        if reply is not None:
+            keep = partial(self._parts.outgoing.keep_outcome, work.delivery.pending, reply, reply.sentence)
+            self._parts.outgoing.note(keep)
 
     def _start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         task = asyncio.get_running_loop().create_task(work)
