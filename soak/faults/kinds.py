@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from soak.faults.node import FaultyNode
 from soak.shims.power_cut import SHARES, cut_power
 from soak.shims.preload import Word
+from waystation.store.writer_thread import HUNG_S
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -154,6 +155,14 @@ class SlowSync(_Words):
     words: ClassVar = {Word.FSYNC_DELAY_MS: 2_000}
 
 
+class HungWrites(_Words):
+    """No write and no sync returns until the end."""
+
+    name = "hung-writes"
+    lasts_s = (HUNG_S + 7.0, HUNG_S + 10.0)
+    words: ClassVar = {Word.HUNG: 1}
+
+
 class ClockAhead(_Words):
     """The time of day is an hour ahead, and comes back."""
 
@@ -223,6 +232,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     FailingWrites,
     FailingReads,
     SlowSync,
+    HungWrites,
     ClockAhead,
     ClockBehind,
     ClockDays,
