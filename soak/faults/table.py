@@ -51,7 +51,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "full": Row("the disk is full", _NO_STORE),
     "failing-sync": Row("one fsync fails (EIO)", _GOES_ON),
     "failing-writes": Row("one write in 50 fails (EIO)", _FLAPPING),
-    "failing-reads": Row("every read of the disk fails (EIO)", _GOES_ON),
+    "failing-reads": Row("every read of the disk fails (EIO)", _FLAPPING),
     "slow-sync": Row("every fsync takes 2 s", _GOES_ON | dict.fromkeys(("bsp", "lprp", "strata"), Cell.LATER)),
     "hung-writes": Row("no write to the disk returns", _NO_STORE),
     "clock-ahead": Row("the clock steps an hour ahead, and back", _WRONG_TIME | {"strata": Cell.GOES_ON}),

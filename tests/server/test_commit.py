@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.server.build import eventually, serve_echo
-from tests.server.build_commit import GatedStore, Told, record
+from tests.server.failures.build_commit import GatedStore, Told, record
 from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.records import Record
 from waystation.server import commit

@@ -266,8 +266,8 @@ class GroupCommit:
                 StoreFaultKind.HUNG,
             )
         )
-        # What is without changes says that all before it is on disk: nobody knows yet.
-        self._waiting = [asked._replace(is_doomed=asked.is_doomed or bool(asked.changes)) for asked in self._waiting]
+        # Also what is without changes: it would say that all before it is on disk, and what waits there is refused.
+        self._waiting = [asked._replace(is_doomed=True) for asked in self._waiting]
         self._waiting_count = 0
         self._refuse_doomed()
         for answer in list(self._own):

@@ -18,8 +18,8 @@ import pytest
 
 from soak.shims.preload import Shims, Word
 from tests.server.build import NodeProcess, exchange, key_pair, run_serve, until
+from waystation.protocols.strata.client.identity import Identity
 from waystation.sdk.errors import RequestRefusedError, WaystationError
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.relay import RelayClient
 from waystation.store.writer_thread import HUNG_S
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.server.build import eventually
-from tests.server.build_commit import GatedStore, Told
+from tests.server.failures.build_commit import GatedStore, Told
 from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.records import Record
 from waystation.store import writer_thread
@@ -27,16 +27,17 @@ def test_store_that_hangs_refuses_all_but_what_is_under_way(monkeypatch):
         told.commits.flush()
         await asyncio.sleep(0)
         told.ask(2)
-        told.ask(owner="other")
+        told.ask()
         await eventually(lambda: told.commits.is_stuck)
         told.ask(3, owner="other")
         told.commits.flush()
-        await eventually(lambda: len(told.answers) == 2)
+        await eventually(lambda: len(told.answers) == 3)
+        told.ask(owner="other")
         meanwhile, view = list(told.answers), told.commits.health.view()
         await told.commits.probe()
         still = told.commits.health.fault
         store.gate.set()
-        await eventually(lambda: len(told.answers) == 4)
+        await eventually(lambda: len(told.answers) == 5)
         await told.commits.probe()
         told.ask(4)
         await told.commits.close()
@@ -44,7 +45,7 @@ def test_store_that_hangs_refuses_all_but_what_is_under_way(monkeypatch):
 
     meanwhile, kind, still, answers = asyncio.run(story())
 
-    assert meanwhile == [(2, False), (3, False)]
+    assert meanwhile == [(2, False), (0, False), (3, False)]
     assert (kind, still.kind) == ("hung", StoreFaultKind.HUNG)
     assert answers == [*meanwhile, (1, True), (0, True), (4, True)]
     assert told.commits.health.fault is None
