@@ -34,12 +34,12 @@ class OneSpark(LoadFileScheduling):
 
 
 def pytest_configure():
-    """Collect garbage as rarely as the node does; pytest collects all of it at the end, and shows what was left open."""
+    """Collect garbage as rarely as the node does; at the end pytest collects all, and shows what was left open."""
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def pytest_collection_finish():
-    """Leave the collected tests, of which there are 20,000 and which stay until the end, out of every later collection."""
+    """Leave the 20,000 tests, which stay until the end, out of every later collection."""
     gc.freeze()
 
 

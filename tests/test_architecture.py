@@ -205,7 +205,7 @@ def _is_private(name: str) -> bool:
 
 def _impure_calls(module: str, nodes: Sequence[ast.AST]) -> Iterator[str]:
     for node in nodes:
-        if isinstance(node, ast.Attribute) and _is_named(node.value, "random") and node.attr != "Random":
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "random" and node.attr != "Random":
             yield f"{node.lineno}: entropy from random.{node.attr}"
         if not isinstance(node, ast.Call):
             continue
@@ -221,10 +221,6 @@ def _impure_calls(module: str, nodes: Sequence[ast.AST]) -> Iterator[str]:
             yield f"{node.lineno}: entropy from {name}"
         if name in ("__import__", "eval", "exec"):
             yield f"{node.lineno}: {name} hides what is imported"
-
-
-def _is_named(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_file_call(node: ast.Call, last: str) -> bool:
