@@ -6,6 +6,7 @@ from waystation.crypto.hashing import (
     blake2b_256_begun,
     blake2s_256,
     blake2s_256_begun,
+    hkdf_expand_sha256,
     hkdf_sha256,
     keyed_reference,
     sha256,
@@ -54,6 +55,15 @@ def test_hkdf_longer_begins_with_shorter():
         hkdf_sha256(b"s", salt=b"", info=b"i", output_bytes=count) for count in (1, 32, 64)
     ]
     assert whole[:32] == hkdf_sha256(b"s", salt=b"", info=b"i")
+
+
+def test_hkdf_expand_rfc_5869_case_1():
+    """The pseudorandom key of RFC 5869 appendix A.1 expands to its output."""
+    root = bytes.fromhex("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5")
+
+    expanded = hkdf_expand_sha256(root, bytes(range(0xF0, 0xFA)), 42)
+
+    assert expanded.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
 
 
 def test_reference_joins_only_under_one_key():

@@ -13,6 +13,7 @@ __all__ = [
     "blake2s_256",
     "blake2s_256_begun",
     "blake3_256",
+    "hkdf_expand_sha256",
     "hkdf_sha256",
     "keyed_reference",
     "sha256",
@@ -38,11 +39,15 @@ def hkdf_sha256(secret: bytes, *, salt: bytes, info: bytes, output_bytes: int = 
 
     A shorter output is the beginning of a longer one.
     """
+    return hkdf_expand_sha256(hmac.digest(salt, secret, "sha256"), info, output_bytes)
+
+
+def hkdf_expand_sha256(root: bytes, info: bytes, output_bytes: int) -> bytes:
+    """Return ``output_bytes`` (1 to 8 160) expanded from a 32-byte key as in RFC 5869 2.3."""
     assert 0 < output_bytes <= _HKDF_BLOCKS_MAX * _SHA256_BYTES
-    extracted = hmac.digest(salt, secret, "sha256")
-    block = output = hmac.digest(extracted, info + b"\x01", "sha256")
+    block = output = hmac.digest(root, info + b"\x01", "sha256")
     for number in range(2, -(-output_bytes // _SHA256_BYTES) + 1):
-        block = hmac.digest(extracted, block + info + bytes((number,)), "sha256")
+        block = hmac.digest(root, block + info + bytes((number,)), "sha256")
         output += block
     return output[:output_bytes]
 

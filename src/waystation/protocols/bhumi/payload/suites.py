@@ -15,14 +15,6 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from waystation.core.ids import KEY_BYTES
-from waystation.crypto.aead_chacha import (
-    CHACHA_KEY_BYTES,
-    CHACHA_NONCE_BYTES,
-    CHACHA_TAG_BYTES,
-    open_chacha,
-    seal_chacha,
-)
-from waystation.crypto.aead_ctr import CTR_KEY_BYTES, CTR_NONCE_BYTES, CTR_TAG_BYTES, open_ctr, seal_ctr
 from waystation.crypto.agreement import (
     SECRET_BYTES,
     WeakKeyError,
@@ -33,6 +25,7 @@ from waystation.crypto.agreement import (
 )
 from waystation.crypto.hashing import hkdf_sha256, sha256
 from waystation.crypto.signing import KeyPair
+from waystation.protocols.bhumi.payload.sealing import KEYS_BYTES, NONCE_BYTES, TAG_BYTES, Cipher, open_body, seal_body
 
 __all__ = [
     "HANDSHAKE_BIT",
@@ -54,15 +47,11 @@ __all__ = [
 SUITE_HINT_BYTES: Final = 8  # spec 6, suites
 HANDSHAKE_BIT: Final = 0x80  # spec 6: an ephemeral key follows
 PEERS_MAX: Final = 1_024  # ours: 96 KiB of keys and secrets at most; a device has tens of peers
-_NONCE_BYTES: Final = 12  # RFC 8439 2.8
-_TAG_BYTES: Final = 16  # RFC 8439 2.8
 _STATIC_HEADER_BYTES: Final = SUITE_HINT_BYTES + 1
 _HANDSHAKE_HEADER_BYTES: Final = _STATIC_HEADER_BYTES + KEY_BYTES
-STATIC_OVERHEAD_BYTES: Final = _STATIC_HEADER_BYTES + _NONCE_BYTES + _TAG_BYTES
-HANDSHAKE_OVERHEAD_BYTES: Final = _HANDSHAKE_HEADER_BYTES + _NONCE_BYTES + _TAG_BYTES
+STATIC_OVERHEAD_BYTES: Final = _STATIC_HEADER_BYTES + NONCE_BYTES + TAG_BYTES
+HANDSHAKE_OVERHEAD_BYTES: Final = _HANDSHAKE_HEADER_BYTES + NONCE_BYTES + TAG_BYTES
 _LABEL: Final = b"bhumi-suite"  # differs from the hint of bhumi-v1
-assert (_NONCE_BYTES, _NONCE_BYTES) == (CHACHA_NONCE_BYTES, CTR_NONCE_BYTES)
-assert (_TAG_BYTES, _TAG_BYTES) == (CHACHA_TAG_BYTES, CTR_TAG_BYTES)
 
 
 class Suite(IntEnum):
@@ -72,6 +61,11 @@ class Suite(IntEnum):
     """ChaCha20-Poly1305 of RFC 8439."""
     AES_CTR = 2
     """AES-256-CTR and HMAC-SHA256."""
+
+    @property
+    def cipher(self) -> Cipher:
+        """What seals the content."""
+        return Cipher.AES_CTR if self is Suite.AES_CTR else Cipher.CHACHA
 
 
 class Direction(Enum):
@@ -135,7 +129,7 @@ def seal_static(
         rng: Gives the nonce; must be cryptographically strong outside tests.
     """
     header = suite_hint_of(preimage) + bytes((suite,))
-    return _seal(suite, _keys(suite, shared, direction, preimage), header, plaintext, rng)
+    return seal_body(suite.cipher, _keys(suite, shared, direction, preimage), header, plaintext, rng)
 
 
 def seal_handshake(suite: Suite, recipient: bytes, preimage: bytes, plaintext: bytes, rng: random.Random) -> bytes:
@@ -154,7 +148,7 @@ def seal_handshake(suite: Suite, recipient: bytes, preimage: bytes, plaintext: b
     ephemeral = rng.randbytes(SECRET_BYTES)
     shared = agree(ephemeral, agreement_public_of(recipient))
     header = suite_hint_of(preimage) + bytes((HANDSHAKE_BIT | suite,)) + public_of_secret(ephemeral)
-    return _seal(suite, _keys(suite, shared, Direction.REQUEST, preimage), header, plaintext, rng)
+    return seal_body(suite.cipher, _keys(suite, shared, Direction.REQUEST, preimage), header, plaintext, rng)
 
 
 def open_static(suite: Suite, shared: bytes, direction: Direction, preimage: bytes, sealed: bytes) -> bytes | None:
@@ -163,7 +157,7 @@ def open_static(suite: Suite, shared: bytes, direction: Direction, preimage: byt
         (suite,)
     ):
         return None
-    return _open(suite, _keys(suite, shared, direction, preimage), _STATIC_HEADER_BYTES, sealed)
+    return open_body(suite.cipher, _keys(suite, shared, direction, preimage), _STATIC_HEADER_BYTES, sealed)
 
 
 def open_handshake(suite: Suite, key_pair: KeyPair, preimage: bytes, sealed: bytes) -> bytes | None:
@@ -175,25 +169,9 @@ def open_handshake(suite: Suite, key_pair: KeyPair, preimage: bytes, sealed: byt
         shared = agree(agreement_secret_of(key_pair), sealed[_STATIC_HEADER_BYTES:_HANDSHAKE_HEADER_BYTES])
     except WeakKeyError:
         return None
-    return _open(suite, _keys(suite, shared, Direction.REQUEST, preimage), _HANDSHAKE_HEADER_BYTES, sealed)
+    return open_body(suite.cipher, _keys(suite, shared, Direction.REQUEST, preimage), _HANDSHAKE_HEADER_BYTES, sealed)
 
 
 def _keys(suite: Suite, shared: bytes, direction: Direction, preimage: bytes) -> bytes:
     info = bytes((suite,)) + direction.value + preimage
-    return hkdf_sha256(shared, salt=_LABEL, info=info, output_bytes=CTR_KEY_BYTES)
-
-
-def _seal(suite: Suite, keys: bytes, header: bytes, plaintext: bytes, rng: random.Random) -> bytes:
-    nonce = rng.randbytes(_NONCE_BYTES)
-    if suite is Suite.AES_CTR:
-        return header + nonce + seal_ctr(keys, nonce, plaintext, header)
-    sealed = seal_chacha(keys[:CHACHA_KEY_BYTES], nonce, plaintext, header)
-    return header + nonce + sealed[-_TAG_BYTES:] + sealed[:-_TAG_BYTES]
-
-
-def _open(suite: Suite, keys: bytes, header_bytes: int, sealed: bytes) -> bytes | None:
-    header, nonce = sealed[:header_bytes], sealed[header_bytes : header_bytes + _NONCE_BYTES]
-    body = sealed[header_bytes + _NONCE_BYTES :]
-    if suite is Suite.AES_CTR:
-        return open_ctr(keys, nonce, body, header)
-    return open_chacha(keys[:CHACHA_KEY_BYTES], nonce, body[_TAG_BYTES:] + body[:_TAG_BYTES], header)
+    return hkdf_sha256(shared, salt=_LABEL, info=info, output_bytes=KEYS_BYTES)
