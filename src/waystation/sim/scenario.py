@@ -42,7 +42,7 @@ class Measured(HasDisk, Protocol):
 
     @property
     def crash(self) -> Callable[..., None]:
-        """Kills it; who tells it for how many microseconds has it back after them."""
+        """Kills it; ``Site`` takes after how many microseconds it is back."""
 
 
 S = TypeVar("S", bound=Measured)

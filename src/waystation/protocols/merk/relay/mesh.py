@@ -208,7 +208,7 @@ class Mesh:
         """Yield whom to dial now.
 
         Those first that have proved themselves, then those that were named by whoever cost us the fewest of the last
-        dials (MERK-HEARSAY), then those that failed least.
+        dials, then those that failed least.
         """
         due = [address for address in self._addresses.values() if address.due <= now and self._is_wanted(address)]
         while due:
