@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.crypto.agreement import WeakKeyError
 from waystation.protocols.bhumi.client.device import Delivered
@@ -37,6 +38,7 @@ __all__ = ["SPARES_COMMAND", "SPARES_MAX", "Answers", "Done"]
 
 SPARES_COMMAND: Final = "spares"
 SPARES_MAX: Final = 8  # ours: half of what is kept per peer, bhumi_state.ISSUED_PER_PEER_MAX
+UNKEPT_MAX: Final = 64  # answers of at most 64 KiB that the disk has refused; the oldest is computed anew
 _DEFAULT_PAYLOAD_BYTES: Final = 65_536  # BHUMI-M, HELLO
 _REASON_CHARS_MAX: Final = 256  # ours: an error must fit where its request did
 
@@ -70,6 +72,8 @@ class Answers:
         self._admit = admit
         self._report = report
         self._running: dict[bytes, asyncio.Task[Done]] = {}
+        self._unkept: dict[bytes, MessageResponse] = {}
+        """What the handler has said and the disk has refused, so that it is not asked twice."""
         self.relay = ""
         """Where peers learn that we can be reached."""
         self.payload_bytes_max = _DEFAULT_PAYLOAD_BYTES
@@ -155,9 +159,17 @@ class Answers:
             response = self._response(ResponseStatus.OK, content)
             return Done(self._keep(dialect, peer, preimage, response, None, spares), None)
         request = Request(peer, self._name_of(peer), message.content_type, message.content)
-        response = await self._call_handler(request)
+        response = self._unkept.get(preimage) or await self._call_handler(request)
         handled = Handled(request, response.status == ResponseStatus.OK)
-        return Done(self._keep(dialect, peer, preimage, response, None), handled)
+        try:
+            sealed = self._keep(dialect, peer, preimage, response, None)
+        except HostError:
+            self._unkept[preimage] = response
+            if len(self._unkept) > UNKEPT_MAX:
+                del self._unkept[next(iter(self._unkept))]
+            raise
+        self._unkept.pop(preimage, None)
+        return Done(sealed, handled)
 
     async def _call_handler(self, request: Request) -> MessageResponse:
         is_command = request.content_type is ContentType.COMMAND
