@@ -86,7 +86,7 @@ PROMISES = {
     ],
     "docs/bhumi.md": [
         (
-            "Status 1 is the relay's word that nothing was delivered: the preimage is kept and is the next to be used, sending again is safe",
+            "nothing was delivered: the preimage is kept and is the next to be used, sending again is safe",
             [
                 "protocols/bhumi/relay/test_machine.py::test_status_1_when_nobody_is_there_and_the_commit_stays",
                 "sdk/bhumi/test_sender.py::test_offline_inviter_leaves_the_token_good",

@@ -96,7 +96,7 @@ class Recovery:
         # Another program may be working on one, and the database is where its outcome shows.
         while self._state.next_right(peer) is None and self._outgoing.of_peer(peer):
             elapsed_s = time.monotonic() - began
-            if self._liveness.is_away(peer) and elapsed_s >= self._timeouts.wait_s:
+            if self._liveness.is_away(peer) and elapsed_s >= max(self._timeouts.wait_s, self._timeouts.settle_s):
                 known = self._state.peer(peer)
                 name = peer.hex()[:8] if known is None else known.name
                 raise OfflineError(f"{name} is not connected; nothing was delivered")
