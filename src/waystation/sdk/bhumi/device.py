@@ -297,8 +297,11 @@ class Device:
     async def _handle(self, connection: Listener, delivered: Delivered) -> None:
         event: DeviceEvent | None
         try:
-            answer, event = await self._answers.answer_to(delivered)
-            self._acknowledge(connection, delivered.message_id, answer)
+            done = await self._answers.answer_to(delivered)
+            event = done.event
+            self._acknowledge(connection, delivered.message_id, done.answer)
+            if done.again is not None:
+                connection.register_again(done.again)
         except HostError as error:  # without the promise on disk there is no answer: the sender sees a timeout
             event = Trouble(str(error))
         except Exception as error:  # noqa: BLE001 - a task that is not awaited must not end unseen; the peer gets an error
