@@ -90,7 +90,7 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
         "The recipient has 32 deliveries without an ACK.",
         "SEND_RESULT 1; the commit stays.",
     ),
-    Refusal.TOO_MANY_JOINERS: ("More than four SENDs wait for one exchange under way.", "SEND_RESULT 2."),
+    Refusal.TOO_MANY_JOINERS: ("More than 1,024 SENDs wait for one exchange under way.", "SEND_RESULT 3."),
 }
 _STRATA: Final[dict[Enum, tuple[str, str]]] = {
     Code.INVALID_SIGNATURE: ("The id is wrong, or no key of the author signed.", _error("invalid_signature")),

@@ -229,7 +229,7 @@ PROMISES = {
         ),
         (
             "never in plain when the connection was encrypted, and never inside your network when the relay is not",
-            ["sdk/merk/test_servers.py::test_told_address_must_not_lead_to_worse_places"],
+            ["protocols/merk/client/test_addresses.py::test_told_address_must_not_lead_to_worse_places"],
         ),
         (
             "false: only those in peers, whoever of the two dials",

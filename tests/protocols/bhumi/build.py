@@ -197,11 +197,11 @@ class World:
         assert isinstance(hello, messages.Hello)
         return line
 
-    def connect_raw(self) -> Line:
+    def connect_raw(self, endpoint: str = "") -> Line:
         """Connect a client; HELLO stays to be heard."""
         peer = Peer(len(self.lines) + 1)
         line = self.lines[peer] = Line(self, peer)
-        self.relay.connect(peer, self.now)
+        self.relay.connect_by(peer, endpoint, self.now)
         self.settle()
         line.nonce = line.heard[0].relay_nonce
         return line

@@ -9,13 +9,13 @@ from tests.sdk.strata.test_relay import scenario
 from waystation.core.errors import LocalError
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
 from waystation.protocols.strata.client.bootstrap import RelayEntry as Listed
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.messages import Filters
 from waystation.rules.relay_choice import Notice, Profile, Verdict, publish_delay_ms
 from waystation.rules.relay_state import State
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.many import ManyRelays
 
 ME = Identity.of(ALICE)

@@ -11,8 +11,8 @@ import subprocess
 import pytest
 
 from tests.server.build import NodeProcess, exchange, key_pair, run_serve, until
+from waystation.protocols.strata.client.identity import Identity
 from waystation.sdk.errors import RequestRefusedError
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.relay import RelayClient
 
 AUTHOR = Identity.of(key_pair(4))

@@ -3,7 +3,6 @@
 Results are printed to stdout (with --json one object a line), everything else to stderr.
 """
 
-import io
 import os
 import random
 import re
@@ -13,7 +12,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import segno
 import typer
 import typer.core
 
@@ -55,6 +53,7 @@ from waystation.sdk.bhumi import (
     decode_invite,
     encode_invite,
 )
+from waystation.sdk.qr import draw_qr
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context
 
@@ -178,9 +177,7 @@ def invite(
     typer.echo(token)
     typer.echo(f"\nThis identity is {id52}. The other side runs:\n\n  {line}\n", err=True)
     if qr:
-        drawn = io.StringIO()
-        segno.make(token, error="m").terminal(drawn, compact=True)
-        typer.echo(drawn.getvalue(), err=True)
+        typer.echo(draw_qr(token), err=True)
 
 
 @app.command(cls=_AcceptCommand)

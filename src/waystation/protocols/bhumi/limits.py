@@ -31,8 +31,11 @@ class BhumiLimits:
     pending_per_recipient: int = limit(  # BHUMI-A12
         32, "Deliveries to one device without an ACK.", at_most=512, refusal=Refusal.RECIPIENT_QUEUE_FULL
     )
-    joiners: int = limit(  # BHUMI-A4
-        4, "SENDs that wait for the exchange of another one.", at_most=64, refusal=Refusal.TOO_MANY_JOINERS
+    joiners: int = limit(  # BHUMI-C9
+        1_024,
+        "SENDs that wait for the exchange of another one with the same preimage; beyond it they get 3 at once.",
+        at_most=65_536,
+        refusal=Refusal.TOO_MANY_JOINERS,
     )
     ack_strikes: int = limit(  # BHUMI-C5
         16, "ACKs for numbers that were never sent, before the relay closes.", at_most=256, refusal=Refusal.ACK_STRIKES
@@ -96,6 +99,12 @@ class BhumiLimits:
         "Kept answers that one device has brought in its I_AM.",
         unit="bytes",
         at_most=67_108_864,
+        refusal=Refusal.CARRIED_OVER_QUOTA,
+    )
+    carried_responses_per_identity: int = limit(  # BHUMI-A2
+        1_024,
+        "Those of them of one device; when the cache is full, whoever has brought most loses the oldest.",
+        at_most=65_536,
         refusal=Refusal.CARRIED_OVER_QUOTA,
     )
     # Presences and questions, BHUMI-FLOOD

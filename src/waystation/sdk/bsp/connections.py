@@ -17,8 +17,8 @@ from waystation.core.ids import PublicKey
 from waystation.core.records import Change, Store
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.stream.machine import BspMachine
+from waystation.protocols.bsp.url import PLAIN, TLS, WSS, BspUrl
 from waystation.sdk.bsp.news import PeerUnreachable, StoreFailed, StoreRecovered
-from waystation.sdk.bsp.url import PLAIN, TLS, WSS, BspUrl
 from waystation.sdk.connection import Driver, now
 from waystation.transport.dial import WEB_PORT, RelayUrl, dial, speaks_http
 from waystation.transport.listen import Listener

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bsp.device.orders import Order
+from waystation.protocols.bsp.home.alignment import GroupLeftOut
+from waystation.protocols.bsp.home.guarded_formats import FormatFailed
 from waystation.protocols.bsp.refusals import Refusal
 
 __all__ = [
@@ -57,24 +59,6 @@ class OrderRefused(NamedTuple):
 
     order: Order | None
     """None when it could not even be read."""
-    reason: str
-
-
-class GroupLeftOut(NamedTuple):
-    """A group of the home cannot be joined by this program, and stays as it is: it is another application's."""
-
-    group_id: bytes
-    name: str
-    """In the home; may be empty."""
-    reason: str
-    is_others: bool = False
-    """Whether we are in it already for others, as their mailbox."""
-
-
-class FormatFailed(NamedTuple):
-    """A format raised what it must not; the message counts as invalid. Reported once for each format."""
-
-    format: str
     reason: str
 
 

@@ -22,6 +22,7 @@ from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
 from waystation.crypto.agreement import SECRET_BYTES
+from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MessageArrived
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import MESSAGE_ID_BYTES, Feature
@@ -46,7 +47,7 @@ from waystation.sdk.merk.message import Message
 from waystation.sdk.merk.outcome import Outcome, outcome_of
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
-from waystation.sdk.merk.servers import Servers, check_address
+from waystation.sdk.merk.servers import Servers
 from waystation.sdk.outcome import Sent
 from waystation.sdk.renamed import warn_renamed
 from waystation.transport.http_get import TlsContext

@@ -1,29 +1,25 @@
 """The list of relays that a MERK client knows: those of its user first, then those that relays sent, at most 64.
 
-Addresses from relays are unverified. They are tried last and never replace an address of the user. Rejected are plain
-``ws`` addresses from an encrypted connection, and addresses of the local machine or network from a remote relay. A
-relay that has proved its key is pinned to its address.
+Addresses from relays are unverified. They are tried last and never replace an address of the user. A relay that has
+proved its key is pinned to its address.
 
 Spec: specs/merk.md 4, 8.
 """
 
-import ipaddress
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import decode_key_hex
-from waystation.protocols.merk.messages import ADDRESS_BYTES_MAX
+from waystation.protocols.merk.client.addresses import check_address, may_learn
 from waystation.sdk.private_file import read_private_json, write_private
 
-__all__ = ["SERVERS_FILE", "SERVERS_MAX", "Server", "Servers", "check_address"]
+__all__ = ["SERVERS_FILE", "SERVERS_MAX", "Server", "Servers"]
 
 SERVERS_FILE: Final = "merk_servers.json"
 SERVERS_MAX: Final = 64  # specs/merk.md 8
-_LOCAL_NAMES: Final = ("localhost", "local", "lan", "home.arpa", "internal")  # RFC 6761, 6762, 8375 and common use
 
 
 class Server(NamedTuple):
@@ -105,7 +101,7 @@ class Servers:
         if len(self._servers) >= SERVERS_MAX:
             return []
         unknown = [each for each in dict.fromkeys(addresses) if each not in self._servers]
-        usable = [each for each in unknown if _may_learn(each, learnt_from)]
+        usable = [each for each in unknown if may_learn(each, learnt_from)]
         if not usable:  # a relay that says the same again and again costs no file access
             return []
         self._refresh()
@@ -146,42 +142,6 @@ class Servers:
             servers = [each._asdict() | {"key": each.key and each.key.hex()} for each in self._servers.values()]
             document = {"selected": self._selected, "servers": servers}
             write_private(self._path, json.dumps(document, indent=1) + "\n")
-
-
-def check_address(address: str) -> None:
-    """Check that a text is a WebSocket address that others can be given.
-
-    Raises:
-        LocalError: It is not.
-    """
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or parts.fragment or not address.isprintable() or " " in address:
-        raise LocalError(f"not a WebSocket address: {address!r}; expected ws://host:port/path or wss://host:port/path")
-    if len(address.encode()) > ADDRESS_BYTES_MAX:
-        raise LocalError(f"an address has at most {ADDRESS_BYTES_MAX} bytes")
-
-
-def _may_learn(address: str, learnt_from: str) -> bool:
-    try:
-        check_address(address)
-    except LocalError:
-        return False
-    if learnt_from.startswith("wss:") and not address.startswith("wss:"):
-        return False
-    return not _is_local(address) or _is_local(learnt_from)
-
-
-def _is_local(address: str) -> bool:
-    """Return whether an address names this machine or its network, as far as its text shows."""
-    host = (urlsplit(address).hostname or "").rstrip(".")
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return "." not in host or any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES)
 
 
 def _server_of(document: Any) -> Server:

@@ -19,24 +19,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
+from waystation.protocols.strata.client.identity import Identity, make_did_document
 from waystation.protocols.strata.client.key_book import KeyBook
+from waystation.protocols.strata.client.view import View
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, packet_id_text, parse_packet_id
+from waystation.protocols.strata.relay_uri import RelayUri, parse_relay, parse_relay_json
 from waystation.rules.relay_choice import Profile
 from waystation.rules.relay_state import Change
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RequestRefusedError
 from waystation.sdk.life import Opening
+from waystation.sdk.qr import draw_qr
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import renamed_names
-from waystation.sdk.strata.keys import KEY_FILE, Identity, create_identity, load_identity, make_did_document
+from waystation.sdk.strata.keys import create_identity, load_identity, open_identity
 from waystation.sdk.strata.many import ManyRelays
 from waystation.sdk.strata.outcome import Outcome, Sent
 from waystation.sdk.strata.privacy import METADATA_NOTICE, notice_once
 from waystation.sdk.strata.relay import Receipt, RelayClient
 from waystation.sdk.strata.subscription import Delivery, Subscription
-from waystation.sdk.strata.uri import RelayUri, draw_qr, parse_relay, parse_relay_json
-from waystation.sdk.strata.view import View
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -129,7 +131,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[ManyRelays]:
-        identity = load_identity(folder) if (folder / KEY_FILE).exists() else create_identity(folder)
+        identity = open_identity(folder)
         with contextlib.closing(RelayScores(folder / SCORES_FILE)) as scores:
             async with ManyRelays(
                 scores,

@@ -18,7 +18,10 @@ from typing import Any, Final, Self
 from waystation.core.errors import LocalError, WaystationError
 from waystation.core.ids import PublicKey
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot, advise
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.client.key_book import KeyBook
+from waystation.protocols.strata.client.sightings import SIGHTINGS_MAX, Sightings
+from waystation.protocols.strata.client.watch import Pinged, RelayWatch
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, parse_packet_id
 from waystation.rules.relay_choice import (
@@ -49,14 +52,11 @@ from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
 from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
 from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
-from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
-from waystation.sdk.strata.watch import Pinged, RelayWatch
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 

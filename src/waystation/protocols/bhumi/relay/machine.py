@@ -32,6 +32,7 @@ from waystation.protocols.bhumi.relay.binding import Binding
 from waystation.protocols.bhumi.relay.connections import Connections
 from waystation.protocols.bhumi.relay.deliveries import Deliveries
 from waystation.protocols.bhumi.relay.guide import RelayGuide
+from waystation.protocols.bhumi.relay.negotiated import offered_features
 from waystation.protocols.bhumi.relay.peering import Peering
 from waystation.protocols.bhumi.relay.probes import ProbesAsked
 from waystation.protocols.bhumi.relay.records import Records
@@ -98,7 +99,7 @@ class BhumiRelay(AsksNothing):
         self._binding: Binding | None = None
         if key_pair is not None:
             self._binding = Binding(key_pair.public, rng, self._limits, is_required=settings.require_binding)
-        offered = _offered(settings, key_pair)
+        offered = offered_features(settings, has_key=key_pair is not None)
         registration = self._add_core(self._binding, offered)
         if key_pair is not None and Feature.PRESENCE in offered:
             takes_private = settings.dials_private
@@ -127,9 +128,10 @@ class BhumiRelay(AsksNothing):
         assert endpoint in ("", UPSTREAM_ENDPOINT)
         nonce = self._rng.getrandbits(32)
         session = Session(peer, nonce, self._frame_limits, self._limits, now, rate_limits=self._rate_limits)
+        session.is_original = endpoint == UPSTREAM_ENDPOINT
         # BHUMI-2: the original always shows the preimage in DELIVER; its listener and the setting do the same.
-        session.always_preimage = endpoint == UPSTREAM_ENDPOINT or self._settings.deliver_layout == "preimage"
-        session.with_preimage = session.always_preimage
+        shown = session.is_original or self._settings.deliver_layout == "preimage"
+        session.always_preimage = session.with_preimage = shown
         session.host = address
         self._sessions[peer] = session
         # Bhumi v2 5.1: HELLO leaves at once, before anything is received.
@@ -486,15 +488,3 @@ class BhumiRelay(AsksNothing):
             self._advance(session, now)
         if session.state is not State.CLOSED:
             self._connections.arm(session)
-
-
-def _offered(settings: BhumiSettings, key_pair: KeyPair | None) -> Feature:
-    """Return the features that a relay accepts."""
-    offered = Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK
-    if key_pair is None:
-        return offered
-    # BHUMI-5: only a relay with a key can name itself in a challenge.
-    offered |= Feature.BINDING
-    if settings.gossip:
-        offered |= Feature.PRESENCE
-    return offered | Feature.QA if settings.qa else offered

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from waystation.core.errors import LocalError
 from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.profile import Profile
-from waystation.sdk.bsp.url import BspUrl
+from waystation.protocols.bsp.url import BspUrl
 
 __all__ = ["Invitation", "format_group", "format_invitation", "parse_group", "parse_invitation"]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from waystation.core.errors import LocalError
-from waystation.sdk.strata.uri import RelayUri, draw_qr, http_base_of, parse_relay, parse_relay_json, parse_relay_uri
+from waystation.protocols.strata.relay_uri import RelayUri, http_base_of, parse_relay, parse_relay_json, parse_relay_uri
 
 GOOD = {
     "strata://relay?v=1&http=https://a.example": ("https://a.example", "wss://a.example/strata"),
@@ -100,11 +100,6 @@ def test_plain_addresses_and_foreign_hosts_are_warned_about():
 def test_base_of_a_websocket_address():
     """The HTTP surface is at the same host."""
     assert http_base_of("wss://a.example:1/strata") == "https://a.example:1"
-
-
-def test_qr_code_is_drawn():
-    """Something to point a camera at."""
-    assert len(draw_qr(parse_relay("https://a.example")).splitlines()) > 10
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from waystation.core.instant import Instant
 from waystation.protocols.bsp.device.links import stream_terms
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.graph.order import State
+from waystation.protocols.bsp.home.status import GroupMessage, PeerStatus, group_message, group_status, peer_status
 from waystation.protocols.bsp.profile import SEED
 from waystation.sdk.bsp.home import HomePeer
-from waystation.sdk.bsp.message import GroupMessage, PeerStatus, group_message, group_status, peer_status
 from waystation.store.memory import MemoryStore
 
 

@@ -5,7 +5,7 @@ import pytest
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
-from waystation.sdk.bsp.url import BspUrl
+from waystation.protocols.bsp.url import BspUrl
 
 KEY = KeyPair.from_seed(bytes(32)).public
 ID52, HEX = encode_id52(KEY), KEY.hex()

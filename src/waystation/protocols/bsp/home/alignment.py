@@ -1,7 +1,7 @@
 """Makes a running BSP device match the tables of its home, and carries out requests that other programs wrote there."""
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
@@ -17,13 +17,13 @@ from waystation.protocols.bsp.device.orders import (
     Part,
     ShareGroup,
     ShareMessage,
+    carry_out_on_message,
 )
 from waystation.protocols.bsp.device.sync import BspDevice
+from waystation.protocols.bsp.home.tables import HomeGroup, HomePeer, HomeShare, HomeTables
 from waystation.protocols.bsp.stream.machine import BspMachine
-from waystation.sdk.bsp.home import BspHome, HomeGroup, HomePeer, HomeShare
-from waystation.sdk.bsp.news import GroupLeftOut
 
-__all__ = ["Tables"]
+__all__ = ["GroupLeftOut", "Tables"]
 
 _Snapshot = tuple[list[HomeGroup], list[HomePeer], list[HomeShare]]
 _VISIBILITIES: Final = tuple(each.value for each in Visibility)
@@ -31,12 +31,23 @@ _NOTHING: Final[_Snapshot] = ([], [], [])
 _KEPT: Final = "this device keeps the group for an owner, as a mailbox; it can be joined here once it is dropped"
 
 
+class GroupLeftOut(NamedTuple):
+    """A group of the home cannot be joined by this program, and stays as it is: it is another application's."""
+
+    group_id: bytes
+    name: str
+    """In the home; may be empty."""
+    reason: str
+    is_others: bool = False
+    """Whether we are in it already for others, as their mailbox."""
+
+
 class Tables:
     """Reads the home's tables, and makes the device be what they say."""
 
     def __init__(
         self,
-        home: BspHome,
+        home: HomeTables,
         device: BspDevice,
         machine: BspMachine,
         *,
@@ -109,12 +120,8 @@ class Tables:
 
     def carry_out(self, order: Order, now: Instant) -> None:
         """Do what another program asked for; raises LocalError when that is impossible."""
-        if isinstance(order, AddMessage):
-            self._device.add(order.group_id, order.timestamp, order.body, now)
-        elif isinstance(order, DeleteMessage):
-            self._device.delete(order.group_id, order.message_id)
-        elif isinstance(order, ShareMessage):
-            self._device.share_message(order.group_id, order.message_id, now)
+        if isinstance(order, AddMessage | DeleteMessage | ShareMessage):
+            carry_out_on_message(self._device, order, now)
         else:
             self._change_tables(order)
 
@@ -141,7 +148,7 @@ class Tables:
 
     def _align_groups(self, groups: list[HomeGroup], now: Instant) -> None:
         wanted = {entry.group.group_id for entry in groups}
-        for group_id in self._joined - wanted:
+        for group_id in sorted(self._joined - wanted):
             self._device.leave(group_id)
         self._joined &= wanted
         self.left_out = {group_id: left_out for group_id, left_out in self.left_out.items() if group_id in wanted}
@@ -171,7 +178,7 @@ class Tables:
     def _align_peers(self, peers: list[HomePeer], now: Instant) -> None:
         wanted = {entry.key for entry in peers}
         others = set(self.others())
-        for key in self._met - wanted:
+        for key in sorted(self._met - wanted):
             self._asked.pop(key, None)
             if key not in others:
                 self._machine.expel(key, now)
@@ -184,7 +191,7 @@ class Tables:
 
     def _align_shares(self, shares: list[HomeShare], now: Instant) -> None:
         wanted = {(share.group_id, share.peer): share.visibility for share in shares}
-        for group_id in self._joined:
+        for group_id in sorted(self._joined):
             for peer in self._device.audience(group_id):
                 if (group_id, peer) not in wanted:
                     self._device.share(group_id, peer, now, Visibility.INVISIBLE)

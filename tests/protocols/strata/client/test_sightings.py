@@ -1,9 +1,9 @@
 import pytest
 
 from tests.sdk.strata.build import ALICE
-from waystation.sdk.strata import sightings
-from waystation.sdk.strata.keys import Identity
-from waystation.sdk.strata.sightings import Sightings
+from waystation.protocols.strata.client import sightings
+from waystation.protocols.strata.client.identity import Identity
+from waystation.protocols.strata.client.sightings import Sightings
 
 ME = Identity.of(ALICE)
 

@@ -7,9 +7,9 @@ from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.device.links import Visibility
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.graph.order import State, Vertex
+from waystation.protocols.bsp.home.alignment import GroupLeftOut
+from waystation.protocols.bsp.home.tables import HomePeer
 from waystation.protocols.bsp.refusals import Refusal
-from waystation.sdk.bsp.home import HomePeer
-from waystation.sdk.bsp.news import GroupLeftOut
 
 __all__ = ["GroupMessage", "GroupStatus", "PeerStatus", "Status", "group_message", "group_status", "peer_status"]
 

@@ -1,3 +1,4 @@
+from waystation.core.contacts import Connected, Disconnected
 from waystation.protocols.strata.client.events import (
     Authenticated,
     AuthFailed,
@@ -7,11 +8,10 @@ from waystation.protocols.strata.client.events import (
     ServerNamed,
     Violation,
 )
+from waystation.protocols.strata.client.watch import Pinged, RelayWatch
+from waystation.rules.relay_entry import RelayEntry
 from waystation.rules.relay_state import State
 from waystation.rules.relay_window import observations
-from waystation.sdk.relay_list import Connected, Disconnected
-from waystation.sdk.relay_scores import RelayEntry
-from waystation.sdk.strata.watch import Pinged, RelayWatch
 
 NOW = 1_800_000_000
 

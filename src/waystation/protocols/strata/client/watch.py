@@ -1,6 +1,6 @@
 """Updates one relay's entry in the table of scores from what the client observes.
 
-Every event of a ``RelayClient`` goes through ``note``, which records it as a journal's observations are recorded.
+Every event of a relay's client goes through ``note``, which records it as a journal's observations are recorded.
 ``evaluate`` updates the state every minute. Only violations defined in specs/strata.md 18 count as such: rate limits,
 missing packets and unknown authors do not.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from waystation.core.contacts import Connected, Disconnected
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.protocols.strata.client.events import (
     Authenticated,
@@ -23,12 +24,11 @@ from waystation.protocols.strata.client.events import (
     Violation,
 )
 from waystation.protocols.strata.relay.upstream_score import INCIDENTS
+from waystation.rules.relay_entry import RelayEntry
 from waystation.rules.relay_observation import FAILED, MISSING, OK, Observation, Probe, record
 from waystation.rules.relay_score import score
 from waystation.rules.relay_state import Change, Reason, Step, evaluate
 from waystation.rules.relay_window import counts, observations
-from waystation.sdk.relay_list import Connected, Disconnected
-from waystation.sdk.relay_scores import RelayEntry
 
 __all__ = ["Pinged", "RelayWatch"]
 

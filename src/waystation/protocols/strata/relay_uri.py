@@ -1,18 +1,15 @@
-"""Parses and writes connection URIs: the address of a relay as text, as JSON or as a QR code.
+"""Parses and writes connection URIs: the address of a relay as text or as JSON.
 
 Connection URIs are untrusted and have no identity. A program must show the hosts, ask the user, and warn about plain
 ``http`` and ``ws``. It pins the relay's DID at first use and never publishes to an unknown relay by itself.
 Spec: RFC-0009; specs/strata.md 17.
 """
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
-
-import segno
 
 from waystation.core.errors import LocalError
 
@@ -20,7 +17,6 @@ __all__ = [
     "EXTRA_MAX",
     "LABEL_CHARS_MAX",
     "RelayUri",
-    "draw_qr",
     "http_base_of",
     "parse_relay",
     "parse_relay_json",
@@ -145,13 +141,6 @@ def http_base_of(ws: str) -> str:
     """Return the HTTP base that belongs to a WebSocket address; raises LocalError."""
     parts = urlsplit(_ws_url(ws))
     return f"{parts.scheme.replace('ws', 'http')}://{parts.netloc}"
-
-
-def draw_qr(uri: RelayUri) -> str:
-    """Return the URI as a QR code for a terminal."""
-    drawn = io.StringIO()
-    segno.make(str(uri), error="m").terminal(drawn, compact=True)
-    return drawn.getvalue()
 
 
 def _make(single: Mapping[str, str], extra: list[str]) -> RelayUri:

@@ -5,8 +5,8 @@ import pytest
 from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
+from waystation.protocols.bsp.invite import format_group, format_invitation, parse_group, parse_invitation
 from waystation.protocols.bsp.profile import BRIAR, SEED
-from waystation.sdk.bsp.invite import format_group, format_invitation, parse_group, parse_invitation
 
 KEY = KeyPair.from_seed(bytes(32)).public
 

@@ -5,16 +5,22 @@ as invalid. The failure is reported once per format.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from waystation.core.errors import LocalError
 from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.graph.formats import FORMATS, ClientFormat, Context, InvalidMessageError
 from waystation.protocols.bsp.graph.order import State
-from waystation.sdk.bsp.news import FormatFailed
 
-__all__ = ["check_own", "guarded"]
+__all__ = ["FormatFailed", "check_own", "guarded"]
+
+
+class FormatFailed(NamedTuple):
+    """A format raised what it must not; the message counts as invalid. Reported once for each format."""
+
+    format: str
+    reason: str
 
 
 class _Guarded:

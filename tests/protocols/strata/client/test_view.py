@@ -1,7 +1,7 @@
 import itertools
 
 from tests.protocols.strata.build import ALICE, BOB, CLIENT, NOW, did, packet, post, sign_value
-from waystation.sdk.strata.view import Fate, Tier, View
+from waystation.protocols.strata.client.view import Fate, Tier, View
 
 TARGET = post("original")
 
