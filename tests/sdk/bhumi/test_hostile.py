@@ -7,12 +7,18 @@ import pytest
 
 from tests.sdk.bhumi.hostile import Eve, HostileRelay
 from tests.sdk.build import QUICK, RunningDevice, sender
+from waystation.core.errors import RemoteError
 from waystation.protocols.bhumi import messages
 from waystation.protocols.bhumi.client.base import commit_of
-from waystation.sdk.bhumi import Dialect, Handled, PeerJoined, Trouble
+from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.payload.contents import ContentType, DeviceMessage
+from waystation.protocols.bhumi.payload.suites import SharedSecrets
+from waystation.sdk.bhumi import BhumiState, Denied, Dialect, Handled, PeerJoined, Trouble
 from waystation.sdk.bhumi.answers import KEPT_VALID_MAX
-from waystation.sdk.bhumi.dialect import dialect_of
-from waystation.sdk.bhumi.retry import Timeouts
+from waystation.sdk.bhumi.channel import Channel
+from waystation.sdk.bhumi.dialect import dialect_of, read_request, write_request
+from waystation.sdk.bhumi.retry import Timeouts, Verdict
+from waystation.transport.dial import RelayUrl
 
 EVE = Eve()
 SOON = Timeouts(doubt_s=0.3, settle_s=0.0)
@@ -23,8 +29,9 @@ every_form = pytest.mark.parametrize("dialect", list(Dialect))
 class Stage:
     """A hostile relay, a device "alice" that counts what its handler gets, and her peer "bob"."""
 
-    def __init__(self, relay, alice, bob, state, calls):
+    def __init__(self, relay, alice, bob, state, calls, token, more):
         self.relay, self.alice, self.bob, self.state, self.calls = relay, alice, bob, state, calls
+        self.token, self.more = token, more
 
     @property
     def device(self):
@@ -37,8 +44,8 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(tmp_path, *, pairs=True, legacy=False, timeouts=QUICK, **options):
-    """Give all of it; Bob is paired unless told otherwise."""
+async def stage(tmp_path, *, pairs=True, extra=None, timeouts=QUICK):
+    """Give all of it; Bob is paired unless told otherwise, and ``extra`` describes a second invite."""
     calls = []
 
     async def handler(request):
@@ -48,17 +55,18 @@ async def stage(tmp_path, *, pairs=True, legacy=False, timeouts=QUICK, **options
     async with (
         HostileRelay() as relay,
         RunningDevice(tmp_path / "alice", relay.url, handler) as alice,
-        sender(tmp_path, relay.url, timeouts=timeouts, **options) as (bob, state),
+        sender(tmp_path, relay.url, timeouts=timeouts) as (bob, state),
     ):
+        token, more = alice.token(), None if extra is None else alice.token(**extra)
         await alice.listening()
         if pairs:
-            await bob.accept(alice.token(legacy=legacy), alias="alice")
-        yield Stage(relay, alice, bob, state, calls)
+            await bob.accept(token, alias="alice")
+        yield Stage(relay, alice, bob, state, calls, token, more)
 
 
 @every_form
 def test_relay_cannot_forge_a_request(tmp_path, dialect):
-    """Every preimage that passed through, in every form that Eve can write: no handler is called, no permission lost."""
+    """With every preimage that passed through, in every form: no handler is called, and no permission is lost."""
 
     async def scenario():
         async with stage(tmp_path) as scene:
@@ -126,7 +134,6 @@ def test_relay_cannot_use_an_invite_that_passes_through(tmp_path, dialect):
 
     async def scenario():
         async with stage(tmp_path, pairs=False) as scene:
-            token = scene.alice.token()
             (invite,) = scene.alice.state.preimages()
             bob = scene.state.identity
             for sender_ in (None, bob):
@@ -134,7 +141,7 @@ def test_relay_cannot_use_an_invite_that_passes_through(tmp_path, dialect):
                 assert await scene.relay.ask(scene.device, invite, forged) == b""
             joined = [event for event in scene.alice.events if isinstance(event, PeerJoined)]
             strangers = scene.alice.state.peers()
-            peer = await scene.bob.accept(token, alias="alice")
+            peer = await scene.bob.accept(scene.token, alias="alice")
             reply = await scene.bob.send(peer, b"hello")
             return joined, strangers, reply.content
 
@@ -150,7 +157,7 @@ def test_relay_cannot_welcome_in_the_place_of_an_inviter(tmp_path, dialect):
             bob = scene.state.identity
             scene.relay.answer = lambda send, _: messages.SendResult(0, EVE.welcome(dialect, bob, send))
             with pytest.raises(Exception, match=r"refused|outcome"):
-                await scene.bob.accept(scene.alice.token(), alias="alice")
+                await scene.bob.accept(scene.token, alias="alice")
             return scene.state.peers()
 
     assert asyncio.run(scenario()) == []
@@ -213,21 +220,20 @@ def test_junk_for_a_request_under_way_is_not_what_others_wait_for(tmp_path):
     """Junk with the preimage of a request that the handler works on joins nothing and stops nothing."""
 
     async def scenario():
-        goes_on = asyncio.Event()
+        began, goes_on = asyncio.Event(), asyncio.Event()
 
         async def slow(request):
+            began.set()
             await goes_on.wait()
             return b"done " + request.content
 
         async with HostileRelay() as relay, RunningDevice(tmp_path / "alice", relay.url, slow) as alice:
+            token = alice.token()
             await alice.listening()
             async with sender(tmp_path, relay.url) as (bob, _):
-                await bob.accept(alice.token(), alias="alice")
+                await bob.accept(token, alias="alice")
                 asking = asyncio.create_task(bob.send("alice", b"lights on"))
-                while (
-                    not any(send.preimage == relay.preimages()[-1] for send in relay.seen[-1:]) or len(relay.seen) < 3
-                ):
-                    await asyncio.sleep(0)
+                await began.wait()
                 preimage = relay.preimages()[-1]
                 junk = asyncio.create_task(
                     relay.ask(alice.state.identity, preimage, EVE.request(Dialect.E2E, alice.state.identity, preimage))
@@ -257,3 +263,141 @@ def test_preimages_are_registered_again_within_a_bound(tmp_path):
 
     assert again == KEPT_VALID_MAX
     assert content == b"done hello"
+
+
+def test_stranger_is_not_delivered(tmp_path):
+    """Without a preimage that the device gave out nothing reaches it, and an invite without its secret pairs nobody."""
+
+    async def scenario():
+        async with stage(tmp_path, pairs=False) as scene:
+            stranger = Channel(RelayUrl.parse(scene.relay.url), None, 5.0)
+            made_up = bytes([0x66]) * 32
+            asked = await stranger.ask(scene.device, made_up, EVE.request(Dialect.SUITE_3, scene.device, made_up))
+            (invite,) = scene.alice.state.preimages()
+            joined = await stranger.ask(scene.device, invite, EVE.handshake(Dialect.SUITE_3, scene.device, invite))
+            await stranger.close()
+            return asked[0], joined[1], scene.alice.state.peers(), scene.calls
+
+    assert asyncio.run(scenario()) == (Verdict.SPENT, b"", [], [])
+
+
+def test_who_reads_a_token_can_use_it_once_and_in_time(tmp_path):
+    """The first who has a token is paired; a second one, a late one and one whose invite was cancelled are not."""
+
+    async def accept(scene, name, token):
+        async with sender(tmp_path / name, scene.relay.url, timeouts=SOON) as (other, _):
+            await other.accept(token)
+
+    async def scenario():
+        clock = [1_000.0]
+        async with stage(tmp_path, pairs=False) as scene:
+            scene.alice.state._clock = lambda: clock[0]
+            late, cancelled = scene.alice.token("late", expires_s=60), scene.alice.token("cancelled")
+            scene.alice.state.cancel_invites("cancelled")
+            await scene.relay.wait_for(FrameType.UPDATE_COMMITS)
+            await accept(scene, "first", scene.token)
+            clock[0] += 60
+            for name, token in (("second", scene.token), ("late", late), ("cancelled", cancelled)):
+                with pytest.raises(RemoteError):
+                    await accept(scene, name, token)
+            return len(scene.alice.state.peers())
+
+    assert asyncio.run(scenario()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "denied"),
+    [
+        (b'{"cmd":"reading"}', ContentType.COMMAND, None),
+        (b'{"cmd":"led"}', ContentType.COMMAND, "this peer may not send 'led'"),
+        (b"nonsense", ContentType.COMMAND, "this peer may send certain commands only, and this is none"),
+        (b"hello", ContentType.TEXT, None),
+        (b"\xff", ContentType.BINARY, "this peer may not send 'binary'"),
+    ],
+)
+def test_peer_sends_what_its_role_names(tmp_path, content, content_type, denied):
+    """What the invite does not allow is refused with its reason before the handler; ``allow`` changes it."""
+
+    async def scenario():
+        async with stage(tmp_path, pairs=False, extra={"allow": {"reading", "text"}}) as scene:
+            await scene.bob.accept(scene.more, alias="alice")
+            reply = await scene.bob.send("alice", content, content_type)
+            events = [event.reason for event in scene.alice.events if isinstance(event, Denied)]
+            calls_count = len(scene.calls)
+            scene.alice.state.allow(scene.state.identity, None)
+            again = await scene.bob.send("alice", content, content_type)
+            return reply.ok, reply.sentence, events, calls_count, again.ok
+
+    ok, sentence, events, calls_count, again = asyncio.run(scenario())
+
+    assert (ok, calls_count) == (denied is None, int(denied is None))
+    assert events == ([] if denied is None else [denied])
+    assert denied is None or sentence == f"the peer could not handle the request: {denied}"
+    assert again
+
+
+def test_peer_does_not_speak_for_another(tmp_path):
+    """A paired peer that somehow has another's preimage is not heard as that other, and takes nothing from it."""
+
+    async def scenario():
+        async with stage(tmp_path, extra={"alias": "carol"}) as scene:
+            async with sender(tmp_path / "carol", scene.relay.url) as (carol, own):
+                await carol.accept(scene.more, alias="alice")
+                bobs = scene.state.next_right(scene.device)
+                root = own.peer(scene.device).root
+            message = DeviceMessage(ContentType.TEXT, b"UNLOCK THE DOOR")
+            forged = write_request(
+                Dialect.SUITE_3, SharedSecrets(own.key_pair), scene.device, bobs, message, EVE.rng, root=root
+            )
+            answer = await scene.relay.ask(scene.device, bobs, forged)
+            reply = await scene.bob.send("alice", b"hello")
+            return answer, reply.content, scene.calls
+
+    assert asyncio.run(scenario()) == (b"", b"done hello", [("bob", b"hello")])
+
+
+@pytest.mark.parametrize("how", ["unpair", "block"])
+def test_peer_is_heard_until_unpaired_or_blocked(tmp_path, how):
+    """Its commits are revoked while the device listens, no request of it is taken, and a blocked one uses no invite."""
+
+    async def scenario():
+        async with stage(tmp_path, timeouts=SOON) as scene:
+            bob = scene.state.identity
+            await scene.bob.send("alice", b"one")
+            getattr(scene.alice.state, how)(bob)
+            await scene.relay.wait_for(FrameType.REVOKE_COMMITS)
+            refused = await scene.bob.send("alice", b"two")
+            preimage = scene.relay.preimages()[-1]
+            mine = scene.relay.seen[-1].payload
+            again = await scene.relay.ask(scene.device, preimage, mine)
+            if how == "unpair":
+                return refused.ok, again, scene.calls, True
+            token = scene.alice.token()
+            await scene.relay.wait_for(FrameType.UPDATE_COMMITS, 2)
+            with pytest.raises(RemoteError):
+                await scene.bob.accept(token)
+            scene.alice.state.unblock(bob)
+            return refused.ok, again, scene.calls, bool(scene.alice.state.preimages())
+
+    assert asyncio.run(scenario()) == (False, b"", [("bob", b"one")], True)
+
+
+def test_thief_of_a_home_has_its_own_pairings_only(tmp_path):
+    """A copy of Bob's home opens what was recorded between Alice and Bob, years later, and nothing of Carol's."""
+
+    async def scenario():
+        async with stage(tmp_path, extra={"alias": "carol"}) as scene:
+            await scene.bob.send("alice", b"bob's words")
+            async with sender(tmp_path / "carol", scene.relay.url) as (carol, _):
+                await carol.accept(scene.more, alias="alice")
+                await carol.send("alice", b"carol's words")
+            return scene.relay.seen, scene.device
+
+    seen, device = asyncio.run(scenario())
+    with contextlib.closing(BhumiState(tmp_path / "bob")) as stolen:
+        secrets, root = SharedSecrets(stolen.key_pair), stolen.peer(device).root
+
+    opened = [read_request(Dialect.SUITE_3, secrets, device, s.preimage, s.payload, root=root) for s in seen]
+    contents = [each.content for each in opened if isinstance(each, DeviceMessage)]
+    assert b"bob's words" in contents
+    assert b"carol's words" not in contents

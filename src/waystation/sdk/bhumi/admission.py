@@ -46,6 +46,9 @@ CREATE TABLE IF NOT EXISTS invites (
 CREATE TABLE IF NOT EXISTS peer_relays (
     peer BLOB NOT NULL, position INTEGER NOT NULL, url TEXT NOT NULL, PRIMARY KEY (peer, position)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own_place (
+    one INTEGER PRIMARY KEY CHECK (one = 1), url TEXT NOT NULL, authority BLOB NOT NULL
+);
 CREATE TABLE IF NOT EXISTS authorities (
     fingerprint BLOB PRIMARY KEY, der BLOB NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
@@ -269,6 +272,17 @@ class Admission(PrivateDatabase):
         """Return the relays that a peer's invitation named, or those of all invitations that were accepted."""
         rows = self.all("SELECT url FROM peer_relays WHERE ?1 IS NULL OR peer = ?1 ORDER BY position, peer", peer)
         return list(dict.fromkeys(row[0] for row in rows))
+
+    def remember_own_place(self, url: str, authority: bytes) -> None:
+        """Keep at which relay we listen, and the SHA-256 of its authority, or b""; invitations name both."""
+        if self.own_place() != (url, authority):
+            with self.transaction():
+                self.run("INSERT OR REPLACE INTO own_place VALUES (1, ?, ?)", url, authority)
+
+    def own_place(self) -> tuple[str, bytes]:
+        """Return where we listened last, and the SHA-256 of its authority; two empty values before the first time."""
+        row = self.first("SELECT url, authority FROM own_place")
+        return ("", b"") if row is None else (str(row[0]), bytes(row[1]))
 
     def keep_authority(self, der: bytes) -> None:
         """Trust an authority from now on when dialling; the one kept longest leaves above 64."""
