@@ -107,6 +107,17 @@ class BhumiLimits:
         at_most=65_536,
         refusal=Refusal.CARRIED_OVER_QUOTA,
     )
+    # Watches, BHUMI-WATCH
+    watches: int = limit(
+        65_536,
+        "Devices that connections watch, each counted once a connection.",
+        at_most=1_048_576,
+        refusal=Refusal.WATCHES_FULL,
+        use="watches",
+    )
+    watches_per_connection: int = limit(
+        64, "Those of them of one connection.", at_most=4_096, refusal=Refusal.WATCHES_FULL
+    )
     # Presences and questions, BHUMI-FLOOD
     presences: int = limit(
         100_000,

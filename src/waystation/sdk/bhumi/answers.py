@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.crypto.agreement import WeakKeyError
 from waystation.protocols.bhumi.client.device import Delivered
@@ -54,6 +55,7 @@ SPARES_MAX: Final = 8  # ours: half of what is kept per peer, bhumi_state.ISSUED
 KEPT_VALID_MAX: Final = 16
 """How often a preimage is registered again after a request that could not be opened; then only by the next I_AM."""
 _KEPT_VALID_TABLE_MAX: Final = 4_096  # ours: as many as a relay keeps commits of
+UNKEPT_MAX: Final = 64  # answers of at most 64 KiB that the disk has refused; the oldest is computed anew
 _DEFAULT_PAYLOAD_BYTES: Final = 65_536  # BHUMI-M, HELLO
 _REASON_CHARS_MAX: Final = 256  # ours: an error must fit where its request did
 
@@ -102,6 +104,8 @@ class Answers:
         self._report = report
         self._running: dict[bytes, asyncio.Task[Done]] = {}
         self._kept_valid: dict[bytes, int] = {}
+        self._unkept: dict[bytes, tuple[_Asked, MessageResponse]] = {}
+        """What the handler has said and the disk has refused, and to which request, so that it is not asked twice."""
         self.relay = ""
         """Where peers learn that we can be reached."""
         self.payload_bytes_max = _DEFAULT_PAYLOAD_BYTES
@@ -259,9 +263,19 @@ class Answers:
         if denial is not None:
             response = self._failure(denial, is_command=request.content_type is ContentType.COMMAND)
             return Done(self._keep(asked, peer, response, None), Denied(request, denial))
-        response = await self._call_handler(request)
+        preimage = asked.grant.preimage
+        # An answer belongs to one request: a second one with this preimage gets the answer to the first.
+        asked, response = self._unkept.get(preimage) or (asked, await self._call_handler(request))
         handled = Handled(request, response.status == ResponseStatus.OK)
-        return Done(self._keep(asked, peer, response, None), handled)
+        try:
+            sealed = self._keep(asked, peer, response, None)
+        except HostError:
+            self._unkept[preimage] = asked, response
+            if len(self._unkept) > UNKEPT_MAX:
+                del self._unkept[next(iter(self._unkept))]
+            raise
+        self._unkept.pop(preimage, None)
+        return Done(sealed, handled)
 
     async def _call_handler(self, request: Request) -> MessageResponse:
         is_command = request.content_type is ContentType.COMMAND

@@ -44,6 +44,7 @@ from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.state import BhumiState
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
+from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.transport.dial import RelayUrl
 from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
@@ -132,6 +133,7 @@ class Device:
         self._placing = asyncio.Lock()
         self._placed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._disk = StoreWatch(self._on_store)
 
     async def run(self) -> None:
         """Listen and answer, reconnecting for ever.
@@ -252,7 +254,7 @@ class Device:
                 raise self._failure
             current = self._connection
             if current is not None and current.is_open:
-                current.register_new()
+                self._disk.attempt(current.register_new)
                 current.flush()
                 self._renew_presence(current)
         assert connection is not None
@@ -406,6 +408,9 @@ class Device:
             self._report(error)
         except Exception as error:  # noqa: BLE001 - `run` raises it: nobody waits for this task
             self._failure = error
+
+    def _on_store(self, news: StoreFailed | StoreRecovered) -> None:
+        self._on_event(Trouble(news.reason if isinstance(news, StoreFailed) else "our disk can be used again"))
 
     def _report(self, error: HostError) -> None:
         self._on_event(Trouble(str(error)))

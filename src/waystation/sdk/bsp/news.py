@@ -11,6 +11,7 @@ from waystation.protocols.bsp.device.orders import Order
 from waystation.protocols.bsp.home.alignment import GroupLeftOut
 from waystation.protocols.bsp.home.guarded_formats import FormatFailed
 from waystation.protocols.bsp.refusals import Refusal
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
 
 __all__ = [
     "NEWS_MAX",
@@ -60,19 +61,6 @@ class OrderRefused(NamedTuple):
     order: Order | None
     """None when it could not even be read."""
     reason: str
-
-
-class StoreFailed(NamedTuple):
-    """Our disk refuses: peers get no acknowledgement, and calls that change something raise, until it recovers."""
-
-    reason: str
-
-
-class StoreRecovered(NamedTuple):
-    """Our disk takes writes again, and has all that was refused."""
-
-    seconds: float
-    """How long it refused."""
 
 
 class NewsMissed(NamedTuple):

@@ -44,6 +44,7 @@ from waystation.sdk.merk.servers import SERVERS_FILE, Server, Servers
 from waystation.sdk.outcome import Sent
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.renamed import renamed_names
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -76,6 +77,8 @@ __all__ = [
     "Server",
     "Servers",
     "ServersLearnt",
+    "StoreFailed",
+    "StoreRecovered",
     "Text",
     "create_keys",
     "import_keys",

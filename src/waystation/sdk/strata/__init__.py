@@ -15,6 +15,7 @@ its last position. With ``RelayClient.subscribe`` the program stores ``Subscript
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,6 +34,7 @@ from waystation.sdk.qr import draw_qr
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import renamed_names
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
 from waystation.sdk.strata.keys import create_identity, load_identity, open_identity
 from waystation.sdk.strata.many import ManyRelays
 from waystation.sdk.strata.outcome import Outcome, Sent
@@ -65,6 +67,8 @@ __all__ = [
     "RelayUri",
     "RequestRefusedError",
     "Sent",
+    "StoreFailed",
+    "StoreRecovered",
     "Subscription",
     "View",
     "create_identity",
@@ -86,9 +90,9 @@ class RelayEvent(NamedTuple):
     """What has happened at one relay."""
 
     relay: str
-    """Address."""
-    event: Connected | Disconnected | Change
-    """It was reached, lost or not reached; or its state has changed, with the reason."""
+    """Address; empty where it is about our own disk."""
+    event: Connected | Disconnected | Change | StoreFailed | StoreRecovered
+    """It was reached, lost or not reached; its state has changed, with the reason; our disk refuses, or no longer."""
 
 
 def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
@@ -125,7 +129,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     urls = [parse_relay(text).ws for text in ([relays] if isinstance(relays, str) else relays)]
     folder = Path(home)
 
-    def on_relay(url: str, event: Connected | Disconnected | Change) -> None:
+    def on_relay(url: str, event: Connected | Disconnected | Change | StoreFailed | StoreRecovered) -> None:
         if on_event is not None:
             on_event(RelayEvent(url, event))
 
@@ -145,6 +149,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
                 snapshots=snapshots,
                 on_change=on_relay,
                 on_connection=on_relay,
+                on_store=partial(on_relay, ""),
                 silence_s=silence_s,
             ) as client:
                 yield client

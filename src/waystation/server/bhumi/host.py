@@ -20,7 +20,7 @@ from waystation.server.hub import Hub, monotonic_now
 __all__ = ["HOST", "UPSTREAM_ENDPOINT", "BhumiHost", "warn_of_private_advert"]
 
 UPSTREAM_ENDPOINT: Final = "upstream"
-_FEATURES: Final = ("preimage", "binding", "i_am_ok")  # of OPTIONS, BHUMI-X
+_FEATURES: Final = ("preimage", "binding", "i_am_ok", "watch")  # of OPTIONS, BHUMI-X
 
 _log = structlog.get_logger("waystation.server")
 

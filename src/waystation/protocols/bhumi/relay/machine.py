@@ -37,6 +37,7 @@ from waystation.protocols.bhumi.relay.peering import Peering
 from waystation.protocols.bhumi.relay.probes import ProbesAsked
 from waystation.protocols.bhumi.relay.records import Records
 from waystation.protocols.bhumi.relay.registration import Registration
+from waystation.protocols.bhumi.relay.watches import Watches
 from waystation.protocols.bhumi.session import Session, State
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.rules.twins import Twins
@@ -91,6 +92,7 @@ class BhumiRelay(AsksNothing):
         self._runnable = self._connections.runnable
         self._outbox = self._connections.outbox
         self._deliveries = self.deliveries_class(self._connections, settings, rng)
+        self._watches = Watches(self._connections)
         self._records: Records | None = None
         self._peering: Peering | None = None
         self.twins: Twins | None = None
@@ -239,6 +241,7 @@ class BhumiRelay(AsksNothing):
         if self._peering is not None:
             # BHUMI-RUMOUR: what became new in this turn leaves at its end, in as few frames as possible.
             self._peering.gossip.flush()
+        self._watches.flush()
         outbox = self._outbox
         effects = outbox[:]
         outbox.clear()
@@ -318,6 +321,7 @@ class BhumiRelay(AsksNothing):
             "unproven_bytes": self._binding.waiting_bytes if self._binding is not None else 0,
             "cached_responses": len(cache),
             "cached_bytes": cache.total_bytes,
+            "watches": len(self._watches),
             "alarms": len(self._connections.alarms),
         }
         if self._records is not None:
@@ -360,6 +364,8 @@ class BhumiRelay(AsksNothing):
             # Spec 5: REVOKE_COMMITS has no feature bit of its own; any OPTIONS agrees on it.
             FrameType.REVOKE_COMMITS: self._if_agreed(Feature(0), registration.on_revoke_commits),
         }
+        registration.on_identified.append(self._watches.on_identified)
+        self._handlers[FrameType.WATCH] = self._if_agreed(Feature.WATCH, self._watches.on_watch)
         if binding is not None:
             self._handlers[FrameType.BIND] = self._if_agreed(Feature.BINDING, registration.on_bind)
         return registration

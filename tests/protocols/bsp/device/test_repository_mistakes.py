@@ -1,11 +1,9 @@
-"""The fuzz target of the device finds mistakes, and knows the ways that an input can go."""
-
-import random
+"""Random lives find mistakes of a device, whatever they are about."""
 
 import pytest
 
-from fuzz.bsp.device import BspDeviceTarget
-from fuzz.run import fuzz
+from tests.protocols.bsp.build_device import audit
+from tests.protocols.bsp.device.test_repository_random import Life
 from waystation.protocols.bsp.device.events import Delivered
 from waystation.protocols.bsp.device.flags import PeerState
 from waystation.protocols.bsp.device.ledger import Ledger
@@ -14,13 +12,7 @@ from waystation.protocols.bsp.device.receiving import Receiver
 from waystation.protocols.bsp.device.repository import Repository
 from waystation.protocols.bsp.device.uncommitted import Unsaved
 
-
-def test_inputs_get_somewhere():
-    """Inputs get as far as deliveries, invalid messages, refusals and acknowledgements."""
-    outcomes, found = fuzz(BspDeviceTarget(), 150, 7)
-
-    assert found is None
-    assert {"nothing", "Delivered", "Dropped Delivered Invalidated PeerHolds"} <= set(outcomes)
+LIVES = 30
 
 
 def tells_twice(monkeypatch):
@@ -102,20 +94,20 @@ MISTAKES = [
 ]
 
 
+def live(*seeds):
+    """Live through random lives, and begin another with what each leaves on the disk."""
+    for seed in seeds:
+        life = Life(seed)
+        for _ in range(250):
+            life.step()
+            audit(life.bench.device, life.drafts)
+        life.end()
+
+
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_mistakes_are_found(monkeypatch, mistake):
-    """A device with a mistake does not survive a few thousand inputs, most not a few dozen."""
+    """A device with a mistake does not survive a few lives."""
     mistake(monkeypatch)
 
-    _, found = fuzz(BspDeviceTarget(), 3_000, 7)
-    assert found is not None
-
-
-def test_any_bytes_are_an_input():
-    """An input may be cut anywhere, and may be noise."""
-    target, rng = BspDeviceTarget(), random.Random(1)
-    data = target.make(rng)
-    for end in range(0, len(data), 17):
-        target.run(data[:end])
-
-    assert target.run(b"") == "nothing"
+    with pytest.raises((AssertionError, LookupError)):
+        live(*range(LIVES))

@@ -1,26 +1,15 @@
-"""The fuzz target of the mailbox finds mistakes, and knows the ways that an input can go."""
+"""Random towns find mistakes of a mailbox."""
 
 import pytest
 
-from fuzz.bsp.mailbox import BspMailboxTarget
-from fuzz.run import fuzz
+from tests.protocols.bsp.build_mailbox import MailboxParty
+from tests.protocols.bsp.mailbox.test_host_random import Town
 from waystation.protocols.bsp.limits import BspLimits
-from waystation.protocols.bsp.mailbox import host
 from waystation.protocols.bsp.mailbox.commands import AnswerStatus
 from waystation.protocols.bsp.mailbox.groups import HostedGroups
 from waystation.protocols.bsp.mailbox.host import Mailbox
 
-
-def test_inputs_get_somewhere():
-    """Inputs get as far as every answer that one owner can get."""
-    outcomes, found = fuzz(BspMailboxTarget(), 150, 7)
-    words = {word for outcome in outcomes for word in outcome.split()}
-
-    assert found is None
-    assert words == {
-        *("done", "groups_full", "ignored", "not_hosted", "other_format", "served", "state", "unreadable"),
-        *("weak_key", "wrong_group_id"),
-    }
+TOWNS = 30
 
 
 def believes_identifiers(monkeypatch):
@@ -50,7 +39,7 @@ def serves_nobody(monkeypatch):
 
 def answers_too_late(monkeypatch):
     """Lets every other command wait."""
-    monkeypatch.setattr(host, "DEFAULT_LIMITS", BspLimits(commands_burst=1))
+    monkeypatch.setitem(MailboxParty.__init__.__kwdefaults__, "limits", BspLimits(commands_burst=1))
 
 
 @pytest.mark.parametrize(
@@ -65,8 +54,17 @@ def answers_too_late(monkeypatch):
     ],
 )
 def test_planted_mistake_is_found(monkeypatch, plant):
-    """Each mistake is found within a few hundred inputs."""
+    """Each mistake is found within a few towns."""
     plant(monkeypatch)
-    _, found = fuzz(BspMailboxTarget(), 300, 7)
 
-    assert found is not None
+    with pytest.raises((AssertionError, LookupError)):
+        live(*range(TOWNS))
+
+
+def live(*seeds):
+    """Live through random towns."""
+    for seed in seeds:
+        town = Town(seed)
+        for _ in range(60):
+            town.step()
+            town.check()
