@@ -3,7 +3,7 @@ import random
 import pytest
 
 from waystation.protocols.bhumi.messages import Status
-from waystation.sdk.bhumi.retry import Retry, Timeouts, Verdict, verdict_of_status
+from waystation.sdk.bhumi.sending.retry import Retry, Timeouts, Verdict, verdict_of_status
 
 TIMEOUTS = Timeouts(wait_s=10, doubt_s=60, settle_s=2)
 
