@@ -31,6 +31,7 @@ from waystation.sdk.bhumi.finder import Finder
 from waystation.sdk.bhumi.guide import Guide
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import ENDS, Reply, failed
+from waystation.sdk.bhumi.pairing.named import dialect_for
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.sending.delivery import Deliveries
@@ -358,8 +359,8 @@ class Sender:
         return self._life.part(self._parts)
 
     def _write(self, peer: PeerRecord, preimage: bytes, message: DeviceMessage) -> bytes:
-        dialect = self._dialect or peer.dialect
-        return write_request(dialect, self._secrets, peer.identity, preimage, message, self._rng)
+        dialect = dialect_for(self._dialect, peer)
+        return write_request(*(dialect, self._secrets, peer.identity, preimage, message, self._rng), root=peer.root)
 
     def _note_url(self, peer: PublicKey, url: str) -> None:
         """Note where a peer says that it is, once for each new place."""

@@ -151,7 +151,7 @@ class Exchanges:
 
         try:
             with nothing_sent():
-                return self._outgoing.take(work.peer.identity, work.kind, write, tried)
+                return self._outgoing.take(work.peer.identity, work.kind, write, tried, work.peer.root)
         except HostError as error:
             if not work.has_doubt:
                 raise

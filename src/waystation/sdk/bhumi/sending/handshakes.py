@@ -13,8 +13,10 @@ from waystation.protocols.bhumi.payload.contents import (
     ResponseStatus,
 )
 from waystation.protocols.bhumi.payload.invite import Invite
+from waystation.protocols.bhumi.payload.pairing import root_with
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.sdk.bhumi.dialect import Dialect, dialect_of, write_request
+from waystation.sdk.bhumi.pairing.named import dialect_of_invite
 from waystation.sdk.bhumi.sending.delivery import Delivery, Ended
 from waystation.sdk.bhumi.sending.exchange import Exchanges, nothing_sent
 from waystation.sdk.bhumi.sending.outgoing import Outgoing
@@ -107,7 +109,7 @@ class Handshakes:
         """Return the pending handshake, what it issues for the inviter, and whether it may have left before."""
         invite = handshake.invite
         known = self._state.peer(invite.identity)
-        dialect = self._dialect or (Dialect.E2E if known is None else known.dialect)
+        dialect = dialect_of_invite(self._dialect, invite, known)
         pending = next((each for each in self._state.pending() if each.preimage == invite.preimage), None)
         if pending is not None:
             if self._dialect in {None, dialect_of(pending.preimage, pending.payload)}:
@@ -116,9 +118,12 @@ class Handshakes:
             self._undo(pending, b"", was_out=True)
         back = self._rng.randbytes(PREIMAGE_BYTES)
         request = HandshakeInit(self._state.identity, back, self._url)
-        payload = write_request(dialect, self._secrets, invite.identity, invite.preimage, request, self._rng)
+        payload = write_request(
+            *(dialect, self._secrets, invite.identity, invite.preimage, request, self._rng), secret=invite.secret
+        )
+        root = b"" if invite.is_legacy else root_with(self._secrets, invite.identity, invite.secret)
         with nothing_sent():
-            begun = self._state.begin_handshake(invite.preimage, invite.identity, payload, handshake.alias, back)
+            begun = self._state.begin_handshake(invite.preimage, invite.identity, payload, handshake.alias, back, root)
         return self._outgoing.own(begun, PendingKind.HANDSHAKE), back, pending is not None
 
     def _take_answer(self, pending: Pending, opened: Opened, back: bytes) -> PeerRecord:
@@ -127,7 +132,7 @@ class Handshakes:
             self._undo(pending, back, was_out=False)
             raise InviteRefusedError(_REFUSED)
         gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
-        facts = HandshakeFacts(pending.alias, answer.url, dialect=opened.dialect)
+        facts = HandshakeFacts(pending.alias, answer.url, dialect=opened.dialect, root=pending.root)
         try:
             self._outgoing.finish(pending, gained, facts)
         except HostError as error:

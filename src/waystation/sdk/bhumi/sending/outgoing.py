@@ -50,7 +50,12 @@ class Outgoing:
     # Permissions
 
     def take(
-        self, peer: bytes, kind: PendingKind, write: Callable[[bytes], bytes], avoid: Collection[bytes] = ()
+        self,
+        peer: bytes,
+        kind: PendingKind,
+        write: Callable[[bytes], bytes],
+        avoid: Collection[bytes] = (),
+        root: bytes = b"",
     ) -> Pending | None:
         """Take the best permission to send to a peer and record the request, in one transaction.
 
@@ -59,6 +64,7 @@ class Outgoing:
             kind: MESSAGE or SPARES.
             write: Returns the opaque payload for a preimage; what it raises leaves everything as it was.
             avoid: Preimages that are not taken.
+            root: Of the two, that the answer is sealed with; empty for a legacy pairing.
 
         Returns:
             None when there is none.
@@ -68,7 +74,7 @@ class Outgoing:
             preimage = next((bytes(row[0]) for row in rows if row[0] not in avoid), None)
             if preimage is None:
                 return None
-            pending = self._state.begin_message(preimage, peer, write(preimage))
+            pending = self._state.begin_message(preimage, peer, write(preimage), root)
             return self.own(pending, kind)
 
     def own(self, pending: Pending, kind: PendingKind) -> Pending:

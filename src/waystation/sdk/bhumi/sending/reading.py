@@ -55,4 +55,7 @@ class AnswerReader:
         dialect = dialect_of(pending.preimage, request)
         if dialect is None:
             raise AnswerError("the request was written in a suite that is unknown here")
-        return Opened(dialect, read_answer(dialect, self._secrets, pending.peer, pending.preimage, data))
+        answer = read_answer(
+            *(dialect, self._secrets, pending.peer, pending.preimage, data), root=pending.root, request=request
+        )
+        return Opened(dialect, answer)
