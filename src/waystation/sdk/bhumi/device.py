@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
+from waystation.crypto.certificates import is_authority
 from waystation.protocols.bhumi.client.base import Greeted
 from waystation.protocols.bhumi.client.device import (
+    AuthorityTold,
     Delivered,
     ProbeAsked,
     Registered,
@@ -40,12 +42,13 @@ from waystation.sdk.bhumi.probe import Prober
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.state import BhumiState
+from waystation.sdk.bhumi.told_authorities import ToldAuthorities, dial_trusted
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
 from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.transport.dial import RelayUrl
 from waystation.transport.silence import SILENCE_S, SilencePolicy
-from waystation.transport.tls import TlsContext
+from waystation.transport.tls import TlsContext, verifies
 
 __all__ = ["LEAVE_S", "Device"]
 
@@ -108,6 +111,7 @@ class Device:
         if not relays and book is None:
             raise LocalError("a device needs the address of a relay, or a book of relays")
         self._state = state
+        self._told = ToldAuthorities(state)
         self._findable = findable
         self._tls = tls
         self._silence = SilencePolicy.of_seconds(silence_s)
@@ -213,7 +217,9 @@ class Device:
             silence=self._silence,
         )
         try:
-            await connection.dial(self._tls, only_public=only_public)
+            told = await dial_trusted(connection, self._tls, self._told, only_public=only_public)
+            if told is not None:
+                self._disk.attempt(lambda: self._told.works(str(relay), told))
             if waits:
                 await connection.wait_registered()
         except BaseException as error:
@@ -286,8 +292,19 @@ class Device:
             task = self._start(self._handle(connection, event))
             connection.handling.add(task)
             task.add_done_callback(connection.handling.discard)
+        elif isinstance(event, AuthorityTold):
+            self._on_authority(connection.relay, event.der)
         elif isinstance(event, ProbeAsked):
             self._on_probe_asked(connection, event)
+
+    def _on_authority(self, relay: RelayUrl, der: bytes) -> None:
+        """Trust the authority that a relay tells of, for this relay, if the connection was verified."""
+        if relay.scheme != "tls" or not verifies(self._tls):
+            return
+        if is_authority(der):
+            self._disk.attempt(lambda: self._told.keep(str(relay), der))
+        else:
+            self._on_event(Trouble(f"{relay} told of an authority that is none; it is not kept"))
 
     def _on_registered(self, connection: Listener, event: Registered) -> None:
         self._gives_up = False

@@ -19,6 +19,7 @@ from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
 from waystation.protocols.bhumi.client.device import (
     DEVICE_FEATURES,
+    AuthorityTold,
     Delivered,
     DeviceClient,
     ProbeAsked,
@@ -91,7 +92,7 @@ class Listener(RelayConnection):
             [commit_of(preimage) for preimage in preimages],
             state.recent_responses(),
             always_preimage=original_relay,
-            features=Feature(0) if original_relay else DEVICE_FEATURES,
+            features=_features(relay, original_relay=original_relay),
             relay_id=relay_id,
             silence_ms=silence.limit_ms,
         )
@@ -233,7 +234,7 @@ class Listener(RelayConnection):
         self._adverts_arrived.set()
 
     def _on_machine_event(
-        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked
+        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked | AuthorityTold
     ) -> None:
         if isinstance(event, RelayNamed):
             self.relay_id = event.relay_id
@@ -243,3 +244,10 @@ class Listener(RelayConnection):
             self._registered_s = self._loop.time()
             self.registered.set_result(event)
         super()._on_machine_event(event)
+
+
+def _features(relay: RelayUrl, *, original_relay: bool) -> Feature:
+    """Return what to ask a relay for; its authorities only where there is a certificate."""
+    if original_relay:
+        return Feature(0)
+    return DEVICE_FEATURES | (Feature.AUTHORITY if relay.scheme == "tls" else Feature(0))

@@ -22,6 +22,7 @@ from waystation.protocols.bhumi.payload.envelope import hint_of
 from waystation.protocols.bhumi.payload.suites import suite_hint_of
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.migration import migrate
+from waystation.sdk.bhumi.told_authorities import TOLD_SCHEMA
 from waystation.sdk.errors import UnknownPeerError
 from waystation.sdk.identity import read_or_make_key
 from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase, private_folder
@@ -163,7 +164,7 @@ class BhumiState(PrivateDatabase):
         self._clock = clock
         with private_folder(home):
             self.key_pair = read_or_make_key(home / "node.key")
-            super().__init__(home / "bhumi.db", _SCHEMA)
+            super().__init__(home / "bhumi.db", _SCHEMA + TOLD_SCHEMA)
         migrate(self)
 
     @property
