@@ -1,6 +1,6 @@
 """The home's own authority: which certificates it signed, and signing the home's leaf anew.
 
-Clients keep ``ca.pem``, which is good for ten years (``succession`` makes the next one). The leaf is good for one and is
+Clients keep ``ca.pem``, which is good for ten years (``succession`` makes the next). The leaf is good for one and is
 signed anew 30 days ahead of its end, for the same names and the same key. Because the key stays, one file is replaced,
 and no reader meets half a pair. Whoever can read the leaf's key can read the authority's beside it, so a new key would
 protect nobody (NODE-LEAF).
@@ -66,6 +66,10 @@ class LocalAuthority:
         """
         path = self._home.next_ca_path
         return is_there(path) and is_signed_by(cert_pem, read_file(path))
+
+    def certificate(self) -> bytes:
+        """Return ``ca.pem``; raises HostError when it cannot be read."""
+        return read_file(self._home.ca_path)
 
     def ends(self) -> datetime.datetime:
         """Return when the authority ends.
