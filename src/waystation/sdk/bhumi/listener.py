@@ -19,7 +19,7 @@ from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
 from waystation.protocols.bhumi.client.device import (
     DEVICE_FEATURES,
-    AuthorityTold,
+    AuthorityShown,
     Delivered,
     DeviceClient,
     ProbeAsked,
@@ -260,7 +260,7 @@ class Listener(RelayConnection):
         self._adverts_arrived.set()
 
     def _on_machine_event(
-        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked | AuthorityTold
+        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked | AuthorityShown
     ) -> None:
         if isinstance(event, Delivered) and event.preimage is not None:
             self._used_up.add(event.preimage)  # its commit is used up there

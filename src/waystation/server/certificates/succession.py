@@ -30,7 +30,7 @@ from waystation.server.home.files import host_errors
 __all__ = ["MADE_AHEAD", "SHOWN_FOR", "SWITCHED_AHEAD", "Step", "Succession", "Successor"]
 
 MADE_AHEAD: Final = datetime.timedelta(days=365)
-"""A board that is off over the winter still hears of it."""
+"""A board that is off over the winter still learns it."""
 SWITCHED_AHEAD: Final = datetime.timedelta(days=30)
 SHOWN_FOR: Final = datetime.timedelta(days=60)
 """How long devices are shown the next authority before it counts, unless the old one ends before."""

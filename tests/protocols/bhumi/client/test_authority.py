@@ -6,7 +6,7 @@ from tests.protocols.bhumi.build import ALICE
 from waystation.core.effects import Close, Peer
 from waystation.core.instant import Instant
 from waystation.protocols.bhumi import extension_wire, wire
-from waystation.protocols.bhumi.client.device import AUTHORITIES_MAX, AuthorityTold, DeviceClient
+from waystation.protocols.bhumi.client.device import AUTHORITIES_MAX, AuthorityShown, DeviceClient
 from waystation.protocols.bhumi.extension_messages import Authority
 from waystation.protocols.bhumi.messages import Feature, Hello, Options
 from waystation.protocols.bhumi.refusals import Refusal
@@ -27,7 +27,7 @@ def device(asked, accepted, *ders):
 
 def told(machine):
     """Return what was handed on."""
-    return [event.der for event in machine.take_events() if isinstance(event, AuthorityTold)]
+    return [event.der for event in machine.take_events() if isinstance(event, AuthorityShown)]
 
 
 def test_authorities_are_handed_on_in_order():

@@ -42,7 +42,7 @@ __all__ = [
     "I_AM_OK_MS",
     "PROBES_MAX",
     "PROBES_WINDOW_MS",
-    "AuthorityTold",
+    "AuthorityShown",
     "Delivered",
     "DeviceClient",
     "ProbeAsked",
@@ -110,7 +110,7 @@ class RelaysReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorityTold:
+class AuthorityShown:
     """The relay's certificate comes, or will come, from this authority.
 
     Believe it only for this relay, and only if this connection was verified with an authority that was trusted before.
@@ -352,10 +352,10 @@ class DeviceClient(Client):
         self._events.append(RelayNamed(challenge.relay_id))
 
     def _on_authority(self, authority: Authority) -> None:
-        # BHUMI-AUTHORITY: a relay that tells more than an honest one has is not listened to on this connection.
+        # BHUMI-AUTHORITY: a relay that shows more than an honest one has is not listened to on this connection.
         if self._authorities_count < AUTHORITIES_MAX:
             self._authorities_count += 1
-            self._events.append(AuthorityTold(authority.der))
+            self._events.append(AuthorityShown(authority.der))
 
     def _on_qa_request(self, request: QaRequest, now: Instant) -> None:
         if now >= self._probes_until:

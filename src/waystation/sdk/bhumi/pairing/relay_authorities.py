@@ -1,6 +1,6 @@
-"""The authorities that relays have told a device of, kept in its home: so it needs no new file when a relay's one ends.
+"""The authorities that relays have shown to a device, kept in its home: it needs no new file when one ends.
 
-A relay tells a registered device which authority signs its certificate and which one will (BHUMI-AUTHORITY). It is
+A relay shows a registered device which authority signs its certificate and which one will (BHUMI-AUTHORITY). It is
 believed because the connection was verified with an authority that was trusted before, and for that relay's address
 alone. At most two are kept for a relay: a third takes the place of the one that is not in use, and once the newer one
 has verified a connection, the older one leaves.
@@ -14,25 +14,25 @@ from waystation.sdk.private_database import PrivateDatabase
 from waystation.transport.dial import UntrustedError
 from waystation.transport.tls import TlsContext, pinned_context, verifies
 
-__all__ = ["AUTHORITIES_PER_RELAY_MAX", "RELAYS_MAX", "TOLD_SCHEMA", "ToldAuthorities", "dial_trusted"]
+__all__ = ["AUTHORITIES_PER_RELAY_MAX", "AUTHORITIES_SCHEMA", "RELAYS_MAX", "RelayAuthorities", "dial_trusted"]
 
 AUTHORITIES_PER_RELAY_MAX: Final = 2
-RELAYS_MAX: Final = 64  # ours: few devices have more than a handful; the one told of longest ago leaves
-TOLD_SCHEMA: Final = """
+RELAYS_MAX: Final = 64  # ours: few devices have more than a handful; the one that showed some longest ago leaves
+AUTHORITIES_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS relay_authorities (
     position INTEGER PRIMARY KEY, url TEXT NOT NULL, der BLOB NOT NULL, in_use INTEGER NOT NULL, UNIQUE (url, der)
 );
 """
 
 
-class ToldAuthorities:
-    """The table of them in a participant's database, whose schema contains ``TOLD_SCHEMA``."""
+class RelayAuthorities:
+    """The table of them in a participant's database, whose schema contains ``AUTHORITIES_SCHEMA``."""
 
     def __init__(self, database: PrivateDatabase) -> None:
         self._database = database
 
     def of(self, url: str) -> list[bytes]:
-        """Return the authorities of a relay in DER, the one told of last first."""
+        """Return the authorities of a relay in DER, the one shown last first."""
         rows = self._database.all("SELECT der FROM relay_authorities WHERE url = ? ORDER BY position DESC", url)
         return [bytes(row[0]) for row in rows]
 
@@ -45,7 +45,7 @@ class ToldAuthorities:
         """Trust an authority for one relay from now on, and return whether it is new; raises HostError.
 
         Args:
-            url: Address of the relay that told of it over a verified connection.
+            url: Address of the relay that showed it over a verified connection.
             der: One certificate that may sign others, see ``crypto.certificates.is_authority``.
         """
         if der in self.of(url):
@@ -92,14 +92,14 @@ class ToldAuthorities:
 
 
 async def dial_trusted(
-    connection: RelayConnection, given: TlsContext | None, told: ToldAuthorities, *, only_public: bool = False
+    connection: RelayConnection, given: TlsContext | None, shown: RelayAuthorities, *, only_public: bool = False
 ) -> bytes | None:
-    """Connect with what is given or with what the relay has told of; return the told authority that verified it.
+    """Connect with what is given or with what the relay has shown; return the shown authority that verified it.
 
     Args:
         connection: Not dialled yet.
         given: What the user trusts.
-        told: What relays have told.
+        shown: What relays have shown.
         only_public: See ``transport.dial``.
 
     Raises:
@@ -108,7 +108,7 @@ async def dial_trusted(
     """
     url = str(connection.relay)
     trouble: UntrustedError | None = None
-    contexts = told.contexts(url, given) if connection.relay.scheme == "tls" else iter([(given, None)])
+    contexts = shown.contexts(url, given) if connection.relay.scheme == "tls" else iter([(given, None)])
     for context, der in contexts:
         try:
             await connection.dial(context, only_public=only_public)

@@ -1,4 +1,4 @@
-"""Laws of sdk.bhumi.told_authorities: what a relay tells of its authorities, and whom it is believed for."""
+"""Laws of sdk.bhumi.pairing.relay_authorities: what a relay tells of its authorities, and whom it is believed for."""
 
 import datetime
 
@@ -11,7 +11,7 @@ from waystation.crypto.certificates import der_of, make_local_certificates
 from waystation.protocols.bhumi.extension_messages import Authority
 from waystation.protocols.bhumi.messages import Feature, Options
 from waystation.sdk.bhumi import BhumiState
-from waystation.sdk.bhumi.told_authorities import RELAYS_MAX, ToldAuthorities
+from waystation.sdk.bhumi.pairing.relay_authorities import RELAYS_MAX, RelayAuthorities
 from waystation.server.certificates.in_force import Certificates
 from waystation.server.config.load import load_config
 from waystation.server.home import Home
@@ -38,7 +38,7 @@ def trusted(told, url=RELAY, given=None):
 
 def test_told_authority_is_tried_behind_what_was_given_until_it_is_in_use(state):
     """Then it is the first, so that a switch costs one failed handshake."""
-    told = ToldAuthorities(state)
+    told = RelayAuthorities(state)
     told.keep(RELAY, A)
     told.keep(RELAY, B)
     before = trusted(told)
@@ -49,7 +49,7 @@ def test_told_authority_is_tried_behind_what_was_given_until_it_is_in_use(state)
 
 def test_older_authority_leaves_once_the_newer_one_has_verified_a_connection(state):
     """Not before, and the newer one stays when the older one works."""
-    told = ToldAuthorities(state)
+    told = RelayAuthorities(state)
     told.keep(RELAY, A)
     told.keep(RELAY, B)
     told.works(RELAY, A)
@@ -61,7 +61,7 @@ def test_older_authority_leaves_once_the_newer_one_has_verified_a_connection(sta
 
 def test_third_authority_takes_the_place_of_the_one_that_is_not_in_use(state):
     """Two a relay, whatever it tells; what is known already is no news."""
-    told = ToldAuthorities(state)
+    told = RelayAuthorities(state)
     told.keep(RELAY, A)
     told.works(RELAY, A)
     news = [told.keep(RELAY, der) for der in (B, C, C, A)]
@@ -71,7 +71,7 @@ def test_third_authority_takes_the_place_of_the_one_that_is_not_in_use(state):
 
 def test_relay_adds_an_authority_for_itself_alone(state):
     """A hostile one can make us trust its own certificate at its own address, which it has already, and no other."""
-    told = ToldAuthorities(state)
+    told = RelayAuthorities(state)
     told.keep(OTHER, A)
 
     assert trusted(told, RELAY) == [None]
@@ -83,10 +83,10 @@ def test_kept_over_a_restart_and_bounded(tmp_path):
     """The relays that were told of longest ago leave."""
     first = BhumiState(tmp_path / "device")
     for number in range(RELAYS_MAX + 3):
-        ToldAuthorities(first).keep(f"tls://relay{number}.example:1", A)
+        RelayAuthorities(first).keep(f"tls://relay{number}.example:1", A)
     first.close()
     again = BhumiState(tmp_path / "device")
-    kept = [bool(ToldAuthorities(again).of(f"tls://relay{number}.example:1")) for number in range(RELAYS_MAX + 3)]
+    kept = [bool(RelayAuthorities(again).of(f"tls://relay{number}.example:1")) for number in range(RELAYS_MAX + 3)]
     again.close()
 
     assert kept == [False] * 3 + [True] * RELAYS_MAX
@@ -94,7 +94,7 @@ def test_kept_over_a_restart_and_bounded(tmp_path):
 
 def test_device_that_verifies_nothing_uses_nothing_it_was_told(state):
     """It was asked to take any certificate, and takes any."""
-    told = ToldAuthorities(state)
+    told = RelayAuthorities(state)
     told.keep(RELAY, A)
     told.works(RELAY, A)
 
@@ -112,7 +112,7 @@ class Life:
             self.home.ca_key_path.unlink()
         self.certificates = Certificates(load_config(None, {}, {}), self.home, self._tell)
         self.certificates.use(load_config(None, {}, {}), START)
-        self.told = ToldAuthorities(state)
+        self.told = RelayAuthorities(state)
         self.key = state.key_pair
         self.relay_of_today = World()
         self._tell()
