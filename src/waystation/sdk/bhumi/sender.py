@@ -31,7 +31,8 @@ from waystation.protocols.bhumi.payload.contents import (
     ResponseStatus,
     encode_command,
 )
-from waystation.protocols.bhumi.payload.invite import decode_invite
+from waystation.protocols.bhumi.payload.invite import Invite, decode_invite
+from waystation.protocols.bhumi.payload.pairing import root_with
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.protocols.bhumi.relay_addresses import is_open_place
 from waystation.sdk.bhumi.answers import SPARES_COMMAND
@@ -185,10 +186,13 @@ class Sender:
             if pending is None:
                 back = self._rng.randbytes(PREIMAGE_BYTES)
                 request = HandshakeInit(self._state.identity, back, self._url)
-                dialect = self._dialect_for(self._state.peer(peer))
-                payload = write_request(dialect, self._secrets, peer, preimage, request, self._rng)
+                dialect = self._dialect_of(invite)
+                root = b"" if invite.is_legacy else root_with(self._secrets, peer, invite.secret)
+                payload = write_request(
+                    *(dialect, self._secrets, peer, preimage, request, self._rng), secret=invite.secret
+                )
                 with _nothing_sent():
-                    pending = self._state.begin_handshake(preimage, peer, payload, alias, back)
+                    pending = self._state.begin_handshake(preimage, peer, payload, alias, back, root)
             ended = await self._deliver(pending, in_doubt=not back)
             self._finish_handshake(pending, ended, back)
             await self._top_up(peer)
@@ -285,7 +289,9 @@ class Sender:
         in_doubt = False
         while (preimage := self._state.next_right(peer.identity)) is not None:
             dialect = self._dialect_for(peer)
-            payload = write_request(dialect, self._secrets, peer.identity, preimage, message, self._rng)
+            payload = write_request(
+                *(dialect, self._secrets, peer.identity, preimage, message, self._rng), root=peer.root
+            )
             pending = self._begin(peer, preimage, payload, in_doubt=in_doubt)
             try:
                 ended = await self._deliver(pending, in_doubt=False, timeouts=timeouts)
@@ -313,7 +319,7 @@ class Sender:
         """Note a request before it leaves; raises HostError when the disk refuses, and UncertainError after a doubt."""
         try:
             with _nothing_sent():
-                return self._state.begin_message(preimage, peer.identity, payload)
+                return self._state.begin_message(preimage, peer.identity, payload, peer.root)
         except HostError as error:
             if not in_doubt:
                 raise
@@ -332,18 +338,45 @@ class Sender:
         finally:
             self._active.discard(pending.preimage)
 
-    def _dialect_for(self, peer: PeerRecord | None) -> Dialect:
-        """Return what to write a new request in; None is a peer we have not met."""
-        if self._dialect is not None:
-            return self._dialect
-        return Dialect.E2E if peer is None else peer.dialect
+    def _dialect_of(self, invite: Invite) -> Dialect:
+        """Return what to write a handshake in; raises LocalError when the invite is not for what was asked for."""
+        named = self._dialect
+        if invite.is_legacy:
+            if named is not None and not named.is_legacy:
+                raise LocalError(f"this token has no secret, which {named.value} needs; ask for a new invitation")
+            known = self._state.peer(invite.identity)
+            if named is None and known is not None and known.is_legacy:
+                return known.dialect
+            return named or Dialect.E2E
+        assert invite.suite is not None
+        if named is not None and named.is_legacy:
+            raise LocalError(f"the invitation is for suite-{invite.suite}; {named.value} is weaker and not taken")
+        return named or Dialect(f"suite-{invite.suite}")
+
+    def _dialect_for(self, peer: PeerRecord) -> Dialect:
+        """Return what to write a request in; raises LocalError when the peer was not paired for what was asked for."""
+        named = self._dialect
+        if named is None or named is peer.dialect:
+            return peer.dialect
+        if named.is_legacy and not peer.is_legacy:
+            raise LocalError(f"{peer.name} was paired in {peer.dialect.value}, and takes nothing in {named.value}")
+        if not named.is_legacy and not peer.root:
+            raise LocalError(
+                f"{peer.name} was paired without a secret, which {named.value} needs; ask for a new invite"
+            )
+        return named
 
     def _read_answer(self, pending: Pending, ended: Ended) -> tuple[Dialect, Answer]:
         """Return an answer and its dialect, which is that of the request's own bytes; raises AnswerError."""
         dialect = dialect_of(pending.preimage, pending.payload)
         if dialect is None:
             raise AnswerError("the request was written in a suite that is unknown here")
-        return dialect, read_answer(dialect, self._secrets, pending.peer, pending.preimage, ended.answer)
+        answer = read_answer(
+            *(dialect, self._secrets, pending.peer, pending.preimage, ended.answer),
+            root=pending.root,
+            request=pending.payload,
+        )
+        return dialect, answer
 
     def _finish_message(self, pending: Pending, ended: Ended) -> Reply:
         """Take over what the answer gives, and return the reply."""
@@ -380,7 +413,7 @@ class Sender:
                 dialect, answer = self._read_answer(pending, ended)
                 if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
                     gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
-                    facts = HandshakeFacts(pending.alias, answer.url, dialect=dialect)
+                    facts = HandshakeFacts(pending.alias, answer.url, dialect=dialect, root=pending.root)
                     try:
                         self._state.finish(preimage, peer, gained, facts)
                     except HostError as error:
