@@ -1,8 +1,9 @@
 """A client's two key pairs, and the JSON key file that stores them.
 
-An identity signs with Ed25519 and agrees on secrets with X25519. The two key pairs are independent, so a key file has
-both. It is the reference implementation's JSON object with four base64 members: ``publicKey`` (32 bytes),
-``privateKey`` (64: seed and public key), ``encryptionPublicKey`` and ``encryptionPrivateKey`` (32 each).
+The client machine, the sealing of payloads and the SDK get one. An identity signs with Ed25519 and agrees on secrets
+with X25519. The two key pairs are independent, so a key file has both. It is the reference implementation's JSON object
+with four base64 members: ``publicKey`` (32 bytes), ``privateKey`` (64: seed and public key), ``encryptionPublicKey``
+and ``encryptionPrivateKey`` (32 each).
 
 Spec: specs/merk.md 3 "Key export JSON".
 """

@@ -1,7 +1,8 @@
 """Parses and writes connection URIs: the address of a relay as text or as JSON.
 
-Connection URIs are untrusted and have no identity. A program must show the hosts, ask the user, and warn about plain
-``http`` and ``ws``. It pins the relay's DID at first use and never publishes to an unknown relay by itself.
+The SDK and ``waystation strata`` parse what a user typed. Connection URIs are untrusted and have no identity. A program
+must show the hosts, ask the user, and warn about plain ``http`` and ``ws``. It pins the relay's DID at first use and
+never publishes to an unknown relay by itself.
 Spec: RFC-0009; specs/strata.md 17.
 """
 

@@ -1,4 +1,7 @@
-"""The context that all actors of a MERK scenario share: nodes, client connections, and every frame ever created."""
+"""What all actors (simulated participants) of a MERK run share: nodes, client connections, and all frames made.
+
+``MerkScenario`` makes one. The invariants ask who made a frame, since a relay may pass one on but never make it.
+"""
 
 from collections import Counter, deque
 from collections.abc import Callable

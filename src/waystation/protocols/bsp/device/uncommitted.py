@@ -1,7 +1,8 @@
 """Gathers the changes of a device between two commits.
 
-All changes between two commits are in one ``Unsaved`` and are written together. It also keeps what must wait for the
-commit: acknowledgements, events, and the first copies of new messages.
+The repository writes into it, and ``BspDevice.changes`` takes it out. All changes between two commits are in one
+``Unsaved`` and are written together. It also keeps what must wait for the commit: acknowledgements, events, and the
+first copies of new messages.
 """
 
 from collections.abc import Mapping

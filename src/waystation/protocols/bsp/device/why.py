@@ -1,4 +1,8 @@
-"""Explains why a message is in its state: the flag, missing dependency, group or link that it waits for."""
+"""Explains why a message is in its state: the flag, missing dependency, group or link that it waits for.
+
+The SDK and ``waystation bsp why`` call it with a device and a message's identifier. It only reads, so it is safe on a
+store that a running program uses.
+"""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple

@@ -1,4 +1,8 @@
-"""Makes a running BSP device match the tables of its home, and carries out requests that other programs wrote there."""
+"""Makes a running BSP device match the tables of its home, and carries out orders that other programs wrote there.
+
+``BspPeer`` of the SDK calls it every second: the tables (``home.tables``) say which groups and peers the user wants,
+and a command line may change them while the device runs. What cannot be done is reported as an event.
+"""
 
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple

@@ -1,7 +1,7 @@
 """Wraps the message formats of applications, so that an exception in one ends no connection.
 
-A format checks bytes of unknown senders while a device runs. If it raises an unexpected exception, the message counts
-as invalid. The failure is reported once per format.
+``BspPeer`` wraps every format that a program gives it. A format checks bytes of unknown senders while a device runs. If
+it raises an unexpected exception, the message counts as invalid. The failure is reported once per format.
 """
 
 from collections.abc import Callable, Mapping, Sequence

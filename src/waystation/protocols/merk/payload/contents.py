@@ -1,8 +1,8 @@
 """Encodes and decodes message contents: raw bytes, text, JSON, a file, and our own extended form.
 
-A content is a type byte and a body. ``Extended`` is our addition: it adds a time and an id to a content, so receivers
-can detect replays. It also carries the parts of files that are too large for one frame. Clients of the reference
-implementation show it as raw bytes.
+``sealing`` puts the bytes into frames; the SDK makes and reads the values. A content is a type byte and a body.
+``Extended`` is our addition: it adds a time and an id to a content, so receivers can detect replays. It also carries
+the parts of files that are too large for one frame. Clients of the reference implementation show it as raw bytes.
 
 ``encode_signed_content`` and ``decode_signed_content`` are the form inside SIGNED_DATA, where raw bytes have no type
 byte. Raw bytes could then be mistaken for typed content or for the answer to a relay's 32-byte challenge. Such bytes

@@ -1,6 +1,7 @@
 """The identity of a Strata author, as text too, and the signed packets that add, rotate, revoke or recover its keys.
 
-An identity is a DID, the seed of its current signing key, and that key's id. The DID stays the same after a rotation.
+The SDK and commands sign with it. An identity is a DID, the seed of its current signing key, and that key's id. The DID
+stays the same after a rotation.
 Spec: RFC-0001; specs/strata.md 4.1, 9.2.
 """
 

@@ -1,6 +1,7 @@
 """Decides which of several Strata relays a client publishes to, reads from, probes, tries and forgets.
 
-Each relay has a ``RelayWatch``, which learns from what happens there. The owner connects and asks; nothing here does.
+``sdk.strata.many`` asks it before each act and connects. Each relay has a ``RelayWatch``, which learns from what
+happens there. The owner connects and asks; nothing here does.
 Spec: RFC-0004 7; specs/strata.md 18, 19.
 """
 

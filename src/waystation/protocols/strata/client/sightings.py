@@ -1,7 +1,7 @@
 """A bounded memory of recent packets: which relays sent each one, and the earliest ``received_at`` among them.
 
-Several relays send the same packet, and the earliest time counts. Probes ask one relay for packets that others have
-sent. Spec: specs/strata.md 7, 18.
+``sdk.strata.many`` notes each delivery here. Several relays send the same packet, and the earliest time counts. Probes
+ask one relay for packets that others have sent. Spec: specs/strata.md 7, 18.
 """
 
 from collections import OrderedDict

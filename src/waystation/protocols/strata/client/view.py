@@ -1,9 +1,10 @@
 """Computes the current state of the packets that a reader has seen: corrections applied, attestations merged.
 
-Relays store any signed packet, so readers must check permissions. Only a packet's author may supersede it, and only its
-attestor may withdraw an attestation. Superseded packets are kept, and each query is computed anew, so the order of
-arrival has no effect. Several relays may feed a view; the earliest ``received_at`` counts. Beyond ``packets_max`` the
-oldest packets are dropped. Spec: RFC-0002; specs/strata.md 5.2, 5.3, 7.
+Applications feed it delivered packets and query it. Relays store any signed packet, so readers must check permissions.
+Only a packet's author may supersede it, and only its attestor may withdraw an attestation. Superseded packets are kept,
+and each query is computed anew, so the order of arrival has no effect. Several relays may feed a view; the earliest
+``received_at`` counts. Beyond ``packets_max`` the oldest packets are dropped. Spec: RFC-0002; specs/strata.md 5.2, 5.3,
+7.
 
 Choice: an attestation is identified by target, attestation id *and* attestor, so that no other author can claim its id.
 """

@@ -1,8 +1,8 @@
 """Updates one relay's entry in the table of scores from what the client observes.
 
-Every event of a relay's client goes through ``note``, which records it as a journal's observations are recorded.
-``evaluate`` updates the state every minute. Only violations defined in specs/strata.md 18 count as such: rate limits,
-missing packets and unknown authors do not.
+``RelayPool`` has one for each relay. Every event of a relay's client goes through ``note``, which records it as a
+journal's observations are recorded. ``evaluate`` updates the state every minute. Only violations defined in
+specs/strata.md 18 count as such: rate limits, missing packets and unknown authors do not.
 """
 
 from collections.abc import Callable

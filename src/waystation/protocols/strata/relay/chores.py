@@ -1,6 +1,7 @@
-"""Writes what retention and replication change: one commit at a time, behind the packets (STRATA-REFUSED).
+"""Commits of the relay that no packet waits for: what retention and replication change (STRATA-REFUSED).
 
-What the store refuses is asked for again with what is newer. Until then retention rests, so that little gathers.
+The relay calls it behind the packets of a turn; one commit is under way at a time. What the store refuses is asked for
+again with what is newer. Until then retention rests, so that little gathers.
 """
 
 from waystation.core.commits import Commits

@@ -1,10 +1,10 @@
 """Replication: reads packets from other relays (upstreams) and passes them through the same intake as a client's.
 
-Each upstream has one ``StrataClient``, which authenticates, subscribes to everything, turns pages and resumes. Its
-packets become candidates of the intake, with the upstream's time as witness. A cursor is stored only when every packet
-before it has its verdict, in the same commit as the last of them or later. So a crash can repeat packets but never skip
-one. A packet that no honest relay sends lowers the upstream's score and ends the connection. Repetition bans the
-upstream.
+The relay passes it what upstream connections bring. Each upstream has one ``StrataClient``, which authenticates,
+subscribes to everything, turns pages and resumes. Its packets become candidates of the intake, with the upstream's time
+as witness. A cursor is stored only when every packet before it has its verdict, in the same commit as the last of them
+or later. So a crash can repeat packets but never skip one. A packet that no honest relay sends lowers the upstream's
+score and ends the connection. Repetition bans the upstream.
 
 If the upstream has forgotten a cursor, a time replaces it: everything that we could still accept is read again. That
 ``since`` is stored with the new cursor, because a cursor is valid for its filter only.
