@@ -1,4 +1,4 @@
-"""Sends a file in parts: reads it, seals each part, and waits for the outcome of each.
+"""Sends a file in parts: reads it, has each part sealed, and waits for the outcome of each.
 
 ``MerkClient.send_file`` calls it; ``OutgoingTransfer`` decides which part goes next. A repeated part is sent as the
 identical frame, so that the recipient recognises it.

@@ -1,6 +1,7 @@
 """What all actors (simulated participants) of a MERK run share: nodes, client connections, and all frames made.
 
-``MerkScenario`` makes one. The invariants ask who made a frame, since a relay may pass one on but never make it.
+``MerkScenario`` makes one. The invariants ask who made a frame, since a relay may pass a client's frame on but never
+make one.
 """
 
 from collections import Counter, deque

@@ -1,7 +1,7 @@
 """Generates a workload: synthetic journals and archives of several nodes, and what the pipeline must find in them.
 
-``waystation pipeline generate`` calls it with a plan. It goes through time slot by slot, has each generator add events,
-and yields files, so a workload may be larger than memory.
+``waystation pipeline generate`` makes one from a seed and sizes. It goes through time slot by slot, has each generator
+add events, and yields files, so a workload may be larger than memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
