@@ -23,6 +23,14 @@ PROMISES = {
                 "protocols/bhumi/test_limits.py::test_network_of_a_sender_stands_in_no_fact",
             ],
         ),
+        (
+            "so it can make no device act, answer for none and use no invite",
+            [
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_forge_a_request",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
+            ],
+        ),
         ("One seed, one run.", ["sim/test_run.py::test_one_seed_has_one_trace"]),
         (
             "An LPRP packet that was accepted is kept",
