@@ -350,14 +350,14 @@ def test_next_presence_is_later(make, relay):
 
 def test_native_signer(tmp_path):
     """A native signer is used instead of the arithmetic, until it is taken out."""
-    ed25519 = device_module("ed25519")
+    keys = device_module("keys")
     seed = bytes(32)
-    ed25519.use_native(lambda given, message: given + message)
-    native = ed25519.sign(seed, bytes(32), b"message")
-    ed25519.use_native(None)
+    keys.use_native(lambda given, message: given + message)
+    native = keys.sign(seed, bytes(32), b"message")
+    keys.use_native(None)
 
     assert native == seed + b"message"
-    assert len(ed25519.sign(seed, ed25519.public_of(seed), b"message")) == 64
+    assert len(keys.sign(seed, keys.public_of(seed), b"message")) == 64
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
