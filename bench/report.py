@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,6 +74,11 @@ class Bench:
             for name, measure in self._cases.items():
                 rounds[-1] |= measure(self.options) if name in chosen else {}
         self.report(rounds, aims)
+
+    def compare(self, text: str, measure: Callable[[Any], Sequence[Figures]], aim: str) -> None:
+        """Print what is compared, let all rounds be measured at once, and report; ``aim`` is that of the ratio."""
+        self.title(text)
+        self.report(measure(self.options), {aim: itemgetter("ratio")})
 
     def title(self, text: str) -> None:
         """Print what is measured, and where."""
@@ -162,12 +168,12 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def timed(work: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> tuple[float, T]:
+def timed(work: Callable[[], T]) -> tuple[float, T]:
     """Return the seconds that some work takes, without what others left to collect, and what it gives."""
     gc.collect()
-    began = clock()
+    began = time.perf_counter()
     found = work()
-    return clock() - began, found
+    return time.perf_counter() - began, found
 
 
 def cpu_us(work: Callable[[], object], times: int, rounds: int) -> list[float]:
@@ -181,11 +187,21 @@ def cpu_us(work: Callable[[], object], times: int, rounds: int) -> list[float]:
     return taken
 
 
-def compared(sides: Mapping[str, Callable[[], Any]], expected: Callable[[Any], object], rounds: int) -> list[Figures]:
-    """Return the seconds of each side by name, in turn in each round; all must find the same, which is expected."""
+def compared(
+    sides: Mapping[str, Callable[[], Any]], expected: Callable[[Any], object], rounds: int, warm_rounds: int = 1
+) -> list[Figures]:
+    """Return the seconds of two or more sides by name, in turn in each round, and the first over the second.
+
+    Args:
+        sides: Work; all must find the same.
+        expected: Whether that is right.
+        rounds: How many are returned.
+        warm_rounds: How many come before them and do not count.
+    """
     taken: list[Figures] = []
-    for _ in range(rounds):
+    for _ in range(warm_rounds + rounds):
         seconds, found = zip(*map(timed, sides.values()), strict=True)
         assert all(one == found[0] and expected(one) for one in found), "the sides differ"
         taken.append({f"{name} s": one for name, one in zip(sides, seconds, strict=True)})
-    return taken
+        taken[-1]["ratio"] = seconds[0] / seconds[1]
+    return taken[warm_rounds:]

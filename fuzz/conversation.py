@@ -3,11 +3,14 @@
 A script is one choice byte and then steps. A step is an action byte, a place byte, and data with a two-byte length. Any
 bytes are a valid script; a length beyond the end takes the rest. A protocol adds the actions, the check of each
 ``Send``, and the tables that must be empty at the end.
+
+A class of conversations that has a name is a target of ``fuzz.run``: it draws scripts, and plays each with an instance
+that is made from the choice.
 """
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, get_args
 
@@ -78,6 +81,8 @@ class Connection:
 class Conversation(Generic[M]):
     """A machine, its open connections, and what has been seen of it."""
 
+    name: ClassVar[str]
+    """Of the target."""
     reasons: ClassVar[type[Enum]]
     """Of which a ``Close`` must have one."""
     effects: ClassVar[tuple[type, ...]] = (Send, Close)
@@ -88,6 +93,12 @@ class Conversation(Generic[M]):
     frame_bytes_min: ClassVar[int] = 6
     effects_per_frame: ClassVar[int] = 12
     """A frame causes an answer, a hold, a close and a handful of facts."""
+    choices: ClassVar[Sequence[int]] = range(256)
+    """Of which a drawn script has one."""
+    weights: ClassVar[Mapping[int, int]] = {}
+    """How often a drawn script has each step."""
+    steps_max: ClassVar[int] = 24
+    """How many steps a drawn script has at most."""
 
     def __init__(self, machine: M, store: MemoryStore | None = None) -> None:
         self.machine = machine
@@ -102,6 +113,33 @@ class Conversation(Generic[M]):
         self.steps = self.connected = self.bytes_in = self.bytes_out = self.effects_count = 0
 
     # The script
+
+    @classmethod
+    def make(cls, rng: random.Random) -> bytes:
+        """Return a script in which at least the beginning makes sense."""
+        choice = rng.choice(cls.choices)
+        return write_script(cls.draw_steps(rng, choice), choice)
+
+    @classmethod
+    def draw_steps(cls, rng: random.Random, choice: int) -> Iterable[Step]:
+        """Return steps by their weights, at any place."""
+        kinds = rng.choices(list(cls.weights), list(cls.weights.values()), k=rng.randrange(2, cls.steps_max))
+        return [Step(kind, rng.randrange(8), cls.draw_data(rng, kind, choice)) for kind in kinds]
+
+    @classmethod
+    def draw_data(cls, rng: random.Random, kind: int, choice: int) -> bytes:  # noqa: ARG003 - of use to some
+        """Return the data of a step; a byte, unless a protocol knows better."""
+        return rng.randbytes(1)
+
+    @classmethod
+    def run(cls, data: bytes) -> str:
+        """Play a script to its end, and then the end of every connection."""
+        choice, steps = read_script(data)
+        begin: Any = cls  # a target is made from the choice alone
+        conversation: Conversation[M] = begin(choice)
+        for step in steps:
+            conversation.play(step)
+        return conversation.finish()
 
     def play(self, step: Step) -> None:
         """Do one step, carry out what follows, and check."""
@@ -292,6 +330,10 @@ class Conversation(Generic[M]):
 class Dialogue(Conversation[M]):
     """One connection; what the other side does between its messages follows from the byte of choice."""
 
+    late_share: ClassVar[float] = 0.2
+    late_us: ClassVar[int] = 0
+    """After this share of the messages so much time passes at once."""
+
     def __init__(self, machine: M, choice: int, store: MemoryStore | None = None) -> None:
         super().__init__(machine, store)
         self.rng = random.Random(choice)
@@ -301,10 +343,22 @@ class Dialogue(Conversation[M]):
     def act(self, step: Step) -> None:
         """Let the other side send something, and the user act."""
         self.receive(self.connection, step.data)
+        if self.rng.random() < self.late_share:
+            self.pass_time(self.late_us, late=True)
         self.use()
 
+    @classmethod
+    def draw_steps(cls, rng: random.Random, choice: int) -> Iterable[Step]:
+        """Return steps that are messages of the other side."""
+        return [Step(Do.SEND, 0, frame) for frame in cls.draw_frames(rng, choice)]
+
+    @classmethod
+    @abstractmethod
+    def draw_frames(cls, rng: random.Random, choice: int) -> Iterable[bytes]:
+        """Return what the other side sends, in pieces as it arrives."""
+
     def use(self) -> None:
-        """Do what a user does; time passes, too."""
+        """Do what a user does."""
 
     def check(self) -> None:
         """See that effects and events stay in proportion to the input."""
@@ -327,27 +381,3 @@ class Dialogue(Conversation[M]):
 
     def on_event(self, event: Any) -> None:
         """Check what is reported to the user."""
-
-
-class ConversationTarget(ABC):
-    """Makes scripts and plays them."""
-
-    name: str
-    open: Callable[[int], Conversation[Any]]
-    """Returns a conversation at its beginning, for a byte of choice."""
-
-    @abstractmethod
-    def make(self, rng: random.Random) -> bytes:
-        """Return a script in which at least the beginning makes sense."""
-
-    def read(self, data: bytes) -> tuple[int, list[Step]]:
-        """Return choice and steps of an input."""
-        return read_script(data)
-
-    def run(self, data: bytes) -> str:
-        """Play a script to its end, and then the end of every connection."""
-        choice, steps = self.read(data)
-        conversation = self.open(choice)
-        for step in steps:
-            conversation.play(step)
-        return conversation.finish()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import fuzz as package
+from fuzz.conversation import Conversation
 from fuzz.target import Target
 
 CASES: Final = Path(__file__).parents[1] / "tests" / "cases"
@@ -30,9 +31,8 @@ def _find_targets() -> dict[str, Target]:
     for name in names:
         members: dict[str, Any] = vars(importlib.import_module(name))
         for kind in members.values():
-            is_target = inspect.isclass(kind) and hasattr(kind, "make") and hasattr(kind, "name")
-            if is_target and not inspect.isabstract(kind):
-                target: Target = kind()
+            if inspect.isclass(kind) and hasattr(kind, "make") and hasattr(kind, "name"):
+                target: Any = kind if issubclass(kind, Conversation) else kind()
                 found[target.name] = target
     return found
 

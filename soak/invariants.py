@@ -4,7 +4,7 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -104,21 +104,33 @@ class Memory:
         return ", ".join("+".join(map(str, row)) for row in self._rounds[:: max(1, len(self._rounds) // 12)])
 
 
-def flat_in_rounds(
-    what: str,
+def flat_under_floods(
     node: ServedProcess,
-    load: Callable[[], None],
+    floods: Mapping[str, Callable[[], None]],
     serve: Callable[[], None],
     grown_max_kib: int,
-    drift_kib: int | None,
+    drift_kib: int,
+    growing: Collection[str] = (),
 ) -> str:
-    """Let a load come several times, and honest clients be served after each; check memory and return the figures."""
-    memory = Memory(what, [node.rss_kib])
-    for _ in range(ROUNDS):
-        load()
-        serve()
-        memory.end_round()
-    return memory.check(grown_max_kib, drift_kib)
+    """Let each flood come several times, and honest clients be served after each; check memory, return the figures.
+
+    Args:
+        node: Whose memory is looked at.
+        floods: What comes, by name.
+        serve: Sees that honest clients are served.
+        grown_max_kib: As for ``Memory.check``; so is ``drift_kib``.
+        drift_kib: For all floods but those that are ``growing``.
+        growing: Names of floods of which more may wait in each round.
+    """
+    figures = []
+    for name, load in floods.items():
+        memory = Memory(name, [node.rss_kib])
+        for _ in range(ROUNDS):
+            load()
+            serve()
+            memory.end_round()
+        figures.append(memory.check(grown_max_kib, None if name in growing else drift_kib))
+    return "; ".join(figures)
 
 
 async def eventually(holds: Callable[[], bool], what: str, within_s: float) -> None:

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from soak.ledger import Claim, Ledger
 from tools.served import ServedNode
@@ -14,6 +14,8 @@ from waystation.sdk.errors import WaystationError
 from waystation.sdk.outcome import Sent
 
 __all__ = ["Load"]
+
+T = TypeVar("T")
 
 PER_S: Final = (3.0, 6.0)
 UNDER_WAY_MAX: Final = 40
@@ -24,6 +26,8 @@ class Load(ABC):
     """Clients of one protocol; ``open`` them, let ``run`` send until it is cancelled, and ``close`` them."""
 
     protocol: ClassVar[str]
+    disconnects: ClassVar[tuple[type, ...]]
+    """Events of a client that has no connection."""
 
     def __init__(self, folder: Path, ledger: Ledger, rng: random.Random) -> None:
         """Describe clients.
@@ -86,6 +90,20 @@ class Load(ABC):
         task = asyncio.get_running_loop().create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+    async def enter(self, client: contextlib.AbstractAsyncContextManager[T]) -> T:
+        """Open a client; it is closed with the others."""
+        return await self._stack.enter_async_context(client)
+
+    async def read(self, messages: AsyncIterator[Any]) -> None:
+        """Note each message of a recipient, whose text is its serial."""
+        async for message in messages:
+            self._ledger.arrive(message.text or "")
+
+    def on_event(self, event: object) -> None:
+        """Note that a client has no connection."""
+        if isinstance(event, self.disconnects):
+            self._ledger.disconnect(self.protocol)
 
     def receive(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what receives until the clients are closed."""

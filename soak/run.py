@@ -19,17 +19,29 @@ from pathlib import Path
 from typing import Any, Final
 
 import soak as package
+from soak.shims.power_cut import Power
 
 
 def find_laws() -> dict[str, Callable[..., Any]]:
     """Return ``check`` of every module below this folder that has one, by the words of its path.
 
     It takes a folder and a seed, and ``minutes`` where it can last for any time. What it returns is printed as it is,
-    and in JSON what its ``as_json`` gives, where it has that.
+    and in JSON what its ``as_json`` gives, where it has that. One that kills nodes takes ``power``: its protocol's
+    ``cuts`` is the same law with 100 power cuts, after which unsynced writes are lost, or half of them.
     """
     names = [each.name for each in pkgutil.walk_packages(package.__path__, "soak.") if each.name != "soak.run"]
     checks = {name: getattr(importlib.import_module(name), "check", None) for name in names}
-    return {"-".join(name.split(".")[1:]): check for name, check in checks.items() if check is not None}
+    laws = {"-".join(name.split(".")[1:]): check for name, check in checks.items() if check is not None}
+    cuts = {f"{name.partition('-')[0]}-cuts": _with_cuts(law) for name, law in laws.items() if _takes(law, "power")}
+    return laws | cuts
+
+
+def _takes(law: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(law).parameters
+
+
+def _with_cuts(law: Callable[..., Any]) -> Callable[[Path, int], Any]:
+    return lambda folder, seed: law(folder, seed, rounds=100, power=Power(seed))
 
 
 INVARIANTS: Final = find_laws()
@@ -52,29 +64,19 @@ def _try(name: str, options: argparse.Namespace) -> bool:
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{name}-"))
     began = time.monotonic()
     law = INVARIANTS[name]
-    lasts = "minutes" in inspect.signature(law).parameters and options.minutes is not None
+    lasts = _takes(law, "minutes") and options.minutes is not None
     try:
         figures = law(folder, seed, **({"minutes": options.minutes} if lasts else {}))
     except Exception as error:  # noqa: BLE001 - the others are tried all the same, and the run ends with 1
         traceback.print_exc()
-        took_s = time.monotonic() - began
-        if options.json:
-            _print_json(name, seed, took_s, failed=str(error), folder=str(folder))
-        else:
-            print(f"{name}: seed {seed}: FAILED after {took_s:.0f} s, see {folder}", flush=True)
-        return False
-    shutil.rmtree(folder)
-    took_s = time.monotonic() - began
-    if options.json:
-        found = figures.as_json() if hasattr(figures, "as_json") else str(figures)
-        _print_json(name, seed, took_s, figures=found)
+        said, more = f"FAILED, see {folder}", {"failed": str(error), "folder": str(folder)}
     else:
-        print(f"{name}: seed {seed}: {took_s:.0f} s: {figures}", flush=True)
-    return True
-
-
-def _print_json(name: str, seed: int, took_s: float, **more: Any) -> None:
-    print(json.dumps({"name": name, "seed": seed, "took_s": round(took_s), **more}), flush=True)
+        shutil.rmtree(folder)
+        said, more = str(figures), {"figures": figures.as_json() if hasattr(figures, "as_json") else str(figures)}
+    took_s = round(time.monotonic() - began)
+    shown = json.dumps({"name": name, "seed": seed, "took_s": took_s, **more})
+    print(shown if options.json else f"{name}: seed {seed}: {took_s} s: {said}", flush=True)
+    return "figures" in more
 
 
 if __name__ == "__main__":

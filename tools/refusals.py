@@ -41,6 +41,7 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
         _CLOSED,
     ),
     Refusal.BAD_VERDICT: ("QA_REPORT with a verdict above 4.", _CLOSED),
+    Refusal.BAD_WATCH: ("WATCH that neither begins nor ends a watch.", _CLOSED),
     Refusal.BAD_RECORD: ("GOSSIP holds a record of another kind or length.", _CLOSED),
     Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
     Refusal.OTHER_IDENTITY: (
@@ -86,11 +87,12 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     Refusal.GOSSIP_FLOOD: ("More frames of a contact, or more new records, than it has an allowance for.", _STAYS),
     Refusal.GOSSIP_WITHOUT_IDENTITY: ("GOSSIP before I_AM.", _STAYS),
     Refusal.UNASKED_REPORT: ("QA_REPORT that answers no request of ours, or too late.", _STAYS),
+    Refusal.WATCHES_FULL: ("More watches than 64 of one connection, or 65,536 of all.", "WATCHED 2."),
     Refusal.RECIPIENT_QUEUE_FULL: (
         "The recipient has 32 deliveries without an ACK.",
         "SEND_RESULT 1; the commit stays.",
     ),
-    Refusal.TOO_MANY_JOINERS: ("More than four SENDs wait for one exchange under way.", "SEND_RESULT 2."),
+    Refusal.TOO_MANY_JOINERS: ("More than 1,024 SENDs wait for one exchange under way.", "SEND_RESULT 3."),
 }
 _STRATA: Final[dict[Enum, tuple[str, str]]] = {
     Code.INVALID_SIGNATURE: ("The id is wrong, or no key of the author signed.", _error("invalid_signature")),

@@ -1,10 +1,9 @@
-"""Benchmark: BSP (Bramble Sync Protocol) compared with the minimum cost of its bytes and rows, in one run.
+"""Benchmark: BSP (Bramble Sync Protocol) compared with copying its rows, in one run.
 
-Usage: python -m bench.bsp [--messages 10000] [--bytes 1024] [--rounds 5] [--json FILE] [--only bytes,sync,graph]
+Usage: python -m bench.bsp [--messages 10000] [--bytes 1024] [--rounds 5] [--json FILE]
 
-``bytes`` compares the traffic of loss-free scenarios with the optimum of bsp 8. ``sync`` syncs two processes over TLS,
-durably, and compares that with a plain copy of the same rows (``bench/bsp/floor.py``). ``graph`` measures how cost
-grows with the length of a message chain (``bench/bsp/graph.py``).
+Two processes sync over TLS, durably; the floor is a plain copy of the same rows (``bench/bsp/floor.py``). Tests count
+what loss-free scenarios cost to the byte, and that a message of a long chain costs no more than one of a short chain.
 """
 
 import asyncio
@@ -14,9 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from bench.bsp import bytes as bsp_bytes
 from bench.bsp import driver, floor
-from bench.bsp import graph as bsp_graph
 from bench.report import Bench, Figures, working
 from waystation.sdk.bsp import BspHome
 
@@ -53,17 +50,11 @@ def sync(options: Any) -> Figures:
     }
 
 
-CASES: Final = {
-    "bytes": lambda _: bsp_bytes.ratios(),
-    "sync": sync,
-    "graph": lambda options: bsp_graph.measure(options.short, options.long),
+AIMS: Final[dict[str, Callable[[Figures], float]]] = {
+    "copying the rows over syncing them (at least 0.5)": lambda m: m["floor over sync"],
 }
 
 
 if __name__ == "__main__":
-    bench = Bench(__doc__, CASES, rounds=5, messages=10_000, bytes=1_024, short=10_000, long=100_000)
-    aims: dict[str, Callable[[Figures], float]] = {
-        "copying the rows over syncing them (at least 0.5)": lambda m: m["floor over sync"],
-        **bsp_graph.aims(bench.options.short, bench.options.long),
-    }
-    bench.run(f"BSP, {bench.options.messages} messages of {bench.options.bytes} bytes", aims)
+    bench = Bench(__doc__, {"sync": sync}, rounds=5, messages=10_000, bytes=1_024)
+    bench.run(f"BSP, {bench.options.messages} messages of {bench.options.bytes} bytes", AIMS)

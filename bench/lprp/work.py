@@ -38,17 +38,8 @@ def no_test(challenge: bytes, _bits: int, start: int, count: int) -> int | None:
     return None
 
 
-def whole_text(challenge: bytes, bits: int, start: int, count: int) -> int | None:
-    """Search in the plainest loop, which hashes the challenge anew each time."""
-    for counter in range(start, start + count):
-        digest = hashlib.blake2b(challenge + counter.to_bytes(8, "big"), digest_size=32).digest()
-        if int.from_bytes(digest, "big") >> (256 - bits) == 0:
-            return counter
-    return None
-
-
 Search = Callable[[bytes, int, int, int], int | None]
-BARE: dict[str, Search] = {"copied state": copied_state, "no test": no_test, "whole text": whole_text}
+BARE: dict[str, Search] = {"copied state": copied_state, "no test": no_test}
 
 
 def measure(count: int) -> Figures:

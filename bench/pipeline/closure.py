@@ -13,9 +13,8 @@ import gc
 import random
 import tempfile
 from collections.abc import Iterator
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,11 +126,11 @@ def by_spark(spark: "SparkSession", path: Path) -> Found:
     return groups[0], groups[1], groups[2], groups[3], causes
 
 
-def measure(edges: int, rounds: int, seed: int) -> list[Figures]:
+def measure(options: Any) -> list[Figures]:
     """Return the seconds of each round; the first warms Spark up and is not among them."""
     with tempfile.TemporaryDirectory(prefix="bench-closure-") as folder:
         path = Path(folder) / "messages.parquet"
-        groups = make_groups(edges, seed)
+        groups = make_groups(options.edges, options.seed)
         write(groups, path)
         edges_made = sum(len(message[1]) for group in groups for message in group)
         print(f"  {len(groups):,} groups, {sum(map(len, groups)):,} messages, {edges_made:,} dependencies")
@@ -143,18 +142,10 @@ def measure(edges: int, rounds: int, seed: int) -> list[Figures]:
                 "plain": lambda: plain(groups),
                 "plain from file": lambda: plain_from_file(path),
             }
-            taken = compared(sides, bool, rounds + 1)[1:]
-    return [one | {"ratio": one["spark s"] / one["plain s"]} for one in taken]
-
-
-def main() -> None:
-    """Measure and print."""
-    bench = Bench(__doc__, rounds=5, edges=1_000_000, seed=1)
-    options = bench.options
-    bench.title(f"closure, {options.edges:,} dependencies, half of them in one group; seed {options.seed}")
-    rounds = measure(options.edges, options.rounds, options.seed)
-    bench.report(rounds, {f"Spark over plain Python in one process (at most {RATIO_MAX:g})": itemgetter("ratio")})
+            return compared(sides, bool, options.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    bench = Bench(__doc__, rounds=5, edges=1_000_000, seed=1)
+    text = f"closure, {bench.options.edges:,} dependencies, half of them in one group; seed {bench.options.seed}"
+    bench.compare(text, measure, f"Spark over plain Python in one process (at most {RATIO_MAX:g})")

@@ -9,7 +9,6 @@ no JVM. The first round of each is a warm-up and is not counted.
 
 import os
 import tempfile
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,23 +111,16 @@ def _query(folder: Path) -> str:
     SELECT relay_id, day, {shares} FROM counted GROUP BY relay_id, day"""
 
 
-def measure(rows: int, rounds: int) -> list[Figures]:
+def measure(options: Any) -> list[Figures]:
     """Measure both, one after the other in each round; their rows must be equal."""
     with tempfile.TemporaryDirectory(prefix="bench-qos-") as name, open_session() as opened:
         folder = Path(name) / "probes"
-        generate(opened.spark, rows, folder)
+        generate(opened.spark, options.rows, folder)
         sides = {"Spark": lambda: by_spark(opened.spark, folder), "DuckDB": lambda: by_duckdb(folder)}
-        taken = compared(sides, lambda found: len(found) == RELAYS * DAYS, rounds + 1)[1:]
-    return [one | {"ratio": one["Spark s"] / one["DuckDB s"]} for one in taken]
-
-
-def main() -> None:
-    """Measure and print."""
-    bench = Bench(__doc__, rounds=3, rows=10_000_000)
-    bench.title(f"qos, {bench.options.rows:,} observations of {RELAYS} relays over {DAYS} days")
-    rounds = measure(bench.options.rows, bench.options.rounds)
-    bench.report(rounds, {f"Spark over DuckDB (at most {RATIO_MAX:g})": itemgetter("ratio")})
+        return compared(sides, lambda found: len(found) == RELAYS * DAYS, options.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    bench = Bench(__doc__, rounds=3, rows=10_000_000)
+    text = f"qos, {bench.options.rows:,} observations of {RELAYS} relays over {DAYS} days"
+    bench.compare(text, measure, f"Spark over DuckDB (at most {RATIO_MAX:g})")

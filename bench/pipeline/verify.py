@@ -11,7 +11,6 @@ import hashlib
 import multiprocessing
 import os
 import tempfile
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,8 +104,9 @@ def by_spark(spark: "SparkSession", path: str) -> int:
     return check_new(archive, known).where(F.col("verdict") == PacketVerdict.VALID.value).count()
 
 
-def measure(packets: int, rounds: int, processes: int) -> list[Figures]:
+def measure(options: Any) -> list[Figures]:
     """Measure both, one after the other in each round."""
+    packets, processes = options.packets, options.processes
     with tempfile.TemporaryDirectory(prefix="bench-verify-") as folder:
         path = str(Path(folder) / "archive.parquet")
         table = pa.Table.from_pylist(make_rows(packets), BRONZE_ARCHIVE.arrow_schema())
@@ -114,21 +114,13 @@ def measure(packets: int, rounds: int, processes: int) -> list[Figures]:
         good = packets - -(-packets // BAD_EVERY)
         with multiprocessing.Pool(processes) as pool, open_session(cpus=processes) as opened:
             sides = {"multiprocessing": lambda: by_processes(pool, path), "Spark": lambda: by_spark(opened.spark, path)}
-            taken = compared(sides, lambda found: found == good, WARM_UP + rounds)[WARM_UP:]
-    rates = [
-        {f"{name} packets/s": packets / one[f"{name} s"] for name in ("Spark", "multiprocessing")} for one in taken
+            taken = compared(sides, lambda found: found == good, options.rounds, WARM_UP)
+    return [
+        {f"{name} packets/s": packets / one[f"{name} s"] for name in sides} | {"ratio": one["ratio"]} for one in taken
     ]
-    return [one | {"ratio": one["Spark packets/s"] / one["multiprocessing packets/s"]} for one in rates]
-
-
-def main() -> None:
-    """Print packets a second of both, and the ratio."""
-    bench = Bench(__doc__, rounds=3, packets=200_000, processes=min(os.cpu_count() or 1, 2))
-    options = bench.options
-    bench.title(f"verify, {options.packets:,} packets, {options.processes} processes")
-    rounds = measure(options.packets, options.rounds, options.processes)
-    bench.report(rounds, {f"Spark over multiprocessing (at least {RATIO_MIN:g})": itemgetter("ratio")})
 
 
 if __name__ == "__main__":
-    main()
+    bench = Bench(__doc__, rounds=3, packets=200_000, processes=min(os.cpu_count() or 1, 2))
+    text = f"verify, {bench.options.packets:,} packets, {bench.options.processes} processes"
+    bench.compare(text, measure, f"Spark over multiprocessing (at least {RATIO_MIN:g})")

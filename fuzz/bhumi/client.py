@@ -1,13 +1,10 @@
-"""Fuzz targets: the clients of Bhumi (device, sender, anonymous client), with a relay that sends arbitrary bytes.
-
-One device knows no extensions, the other negotiates them.
-"""
+"""Fuzz targets: the clients of Bhumi (device, sender, anonymous client), with a relay that sends arbitrary bytes."""
 
 import random
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, TypeVar
 
-from fuzz.conversation import ConversationTarget, Dialogue, Do, Step
+from fuzz.conversation import Dialogue
 from fuzz.corpus import COMMITS, DEVICE_HEARS, HELLO, KEYS, PREIMAGES, RELAY_FRAMES, SENDER_HEARS
 from fuzz.mutate import cut, mutate_frames
 from fuzz.target import expect
@@ -41,7 +38,7 @@ def _frames(*sent: extension_messages.ExtensionMessage) -> list[bytes]:
     return [*options, *(extension_wire.encode_extension(message) for message in sent)]
 
 
-_EXTENDED_HEARS: Final = (
+_DEVICE_HEARS: Final = (
     *DEVICE_HEARS,
     *_frames(
         extension_messages.BindChallenge(KEYS[2].public, bytes(32)),
@@ -66,23 +63,26 @@ _GUEST_HEARS: Final = (
 )
 
 
-class _ClientDialogue(Dialogue[C]):
+class _Client(Dialogue[C]):
     """A client on one connection to a relay."""
 
     reasons = Refusal
     effects_per_frame = 4
+    late_us = 700_000
+    hears: ClassVar[Sequence[bytes]]
 
     def __init__(self, machine: C, choice: int) -> None:
         super().__init__(machine, choice)
         machine.connect(self.connection.peer, self.now)
         self.settle()
 
-    def act(self, step: Step) -> None:
-        """Let the relay send something, let time pass, and let the user act."""
-        self.receive(self.connection, step.data)
-        if self.rng.random() < 0.2:
-            self.pass_time(700_000, late=True)
-        self.use()
+    @classmethod
+    def draw_frames(cls, rng: random.Random, choice: int) -> Iterator[bytes]:  # noqa: ARG003 - its base has it
+        """Return a relay's side of a conversation, mutated, and cut as a stream may be."""
+        corpus = RELAY_FRAMES if rng.random() < 0.1 else cls.hears
+        hello = [HELLO] if rng.random() < 0.9 else []
+        frames = hello + mutate_frames(rng, rng.choices(corpus, k=rng.randrange(8)), corpus)
+        return cut(rng, b"".join(frames))
 
     def finish(self) -> str:
         """A client keeps nothing of a connection that ended."""
@@ -92,47 +92,12 @@ class _ClientDialogue(Dialogue[C]):
         return outcome
 
 
-class _ClientTarget(ConversationTarget):
-    """The first byte of an input chooses chunking and what the user does; the rest is what the relay sends."""
+class BhumiSender(_Client[SenderClient]):
+    """A sender that asks; each of its requests must have exactly one end."""
 
-    hears: Sequence[bytes] = RELAY_FRAMES
+    name = "sender"
+    hears = SENDER_HEARS
 
-    def make(self, rng: random.Random) -> bytes:
-        """Return a relay's side of a conversation, mutated."""
-        corpus = RELAY_FRAMES if rng.random() < 0.1 else self.hears
-        hello = [HELLO] if rng.random() < 0.9 else []
-        stream = hello + mutate_frames(rng, rng.choices(corpus, k=rng.randrange(8)), corpus)
-        return bytes([rng.randrange(256)]) + b"".join(stream)
-
-    def read(self, data: bytes) -> tuple[int, list[Step]]:
-        """Cut the stream into pieces."""
-        choice = data[0] if data else 0
-        return choice, [Step(Do.SEND, 0, piece) for piece in cut(random.Random(choice), data[1:])]
-
-
-class _DeviceDialogue(_ClientDialogue[DeviceClient]):
-    """A device that expects either layout, with what is delivered answered."""
-
-    def __init__(self, choice: int) -> None:
-        device = DeviceClient(KEYS[0], COMMITS, ask_preimage=bool(choice & 1), always_preimage=bool(choice & 2))
-        super().__init__(device, choice)
-
-    def on_event(self, event: Any) -> None:
-        """Answer most deliveries, and one that never was."""
-        if isinstance(event, Delivered) and self.rng.random() < 0.8:
-            self.machine.answer(event.message_id, b"reply")
-            self.machine.answer(event.message_id ^ 1, b"reply")
-
-
-class DeviceTarget(_ClientTarget):
-    """A device that answers what is delivered."""
-
-    name = "device"
-    hears = DEVICE_HEARS
-    open = _DeviceDialogue
-
-
-class _SenderDialogue(_ClientDialogue[SenderClient]):
     def __init__(self, choice: int) -> None:
         self.asked: set[int] = set()
         super().__init__(SenderClient(result_timeout_ms=1_000 + choice), choice)
@@ -158,26 +123,33 @@ class _SenderDialogue(_ClientDialogue[SenderClient]):
         return outcome
 
 
-class SenderTarget(_ClientTarget):
-    """A sender that asks; each of its requests must have exactly one end."""
+class BhumiDevice(_Client[DeviceClient]):
+    """Answers, asserts, asks and refuses; nothing that was not agreed on may leave.
 
-    name = "sender"
-    hears = SENDER_HEARS
-    open = _SenderDialogue
+    The choice says which layout it expects, which extensions it knows, often none, and whom it takes the relay for.
+    """
 
-
-class _ExtendedDialogue(_ClientDialogue[DeviceClient]):
-    """Answers, asserts, asks and refuses; nothing that was not agreed on may leave."""
+    name = "bhumi_device"
+    hears = _DEVICE_HEARS
 
     def __init__(self, choice: int) -> None:
         self.registered = self.named = self.asked = self.probes = 0
-        features = DEVICE_FEATURES if choice & 1 else DEVICE_FEATURES & Feature(choice)
-        relay_id = KEYS[2].public if choice & 2 else None
-        super().__init__(DeviceClient(KEYS[0], COMMITS, features=features, relay_id=relay_id), choice)
+        features = (Feature(0), DEVICE_FEATURES, DEVICE_FEATURES & Feature(choice >> 2))[choice % 3]
+        device = DeviceClient(
+            KEYS[0],
+            COMMITS,
+            ask_preimage=bool(choice & 16),
+            always_preimage=bool(choice & 32),
+            features=features,
+            relay_id=KEYS[2].public if choice & 2 else None,
+        )
+        super().__init__(device, choice)
 
     def on_event(self, event: Any) -> None:
-        if isinstance(event, Delivered):
+        """Answer most deliveries, and one that never was; count what may come but once."""
+        if isinstance(event, Delivered) and self.rng.random() < 0.8:
             self.machine.answer(event.message_id, b"reply")
+            self.machine.answer(event.message_id ^ 1, b"reply")
         elif isinstance(event, ProbeAsked):
             self.probes += self.machine.refuse_probe(event.probe_id) is None
         elif isinstance(event, RelaysReceived):
@@ -197,16 +169,11 @@ class _ExtendedDialogue(_ClientDialogue[DeviceClient]):
             self.asked += self.machine.ask_relays() is None
 
 
-class BhumiDeviceTarget(_ClientTarget):
-    """A device that uses every extension that it knows, as far as the relay has agreed."""
+class BhumiGuest(_Client[GuideClient]):
+    """An anonymous client that asks where a device is, and for relays; it takes answers to what was asked."""
 
-    name = "bhumi_device"
-    hears = _EXTENDED_HEARS
-    open = _ExtendedDialogue
-
-
-class _GuestDialogue(_ClientDialogue[GuideClient]):
-    """Takes answers to what was asked, and asks again."""
+    name = "bhumi_guest"
+    hears = _GUEST_HEARS
 
     def __init__(self, choice: int) -> None:
         self.question: type[Found | RelaysListed] | None = None
@@ -229,11 +196,3 @@ class _GuestDialogue(_ClientDialogue[GuideClient]):
             expect(refused is not None or self.question is None, "two questions at once")
             if refused is None:
                 self.question = Found if wants_device else RelaysListed
-
-
-class BhumiGuestTarget(_ClientTarget):
-    """An anonymous client that asks where a device is, and for relays."""
-
-    name = "bhumi_guest"
-    hears = _GUEST_HEARS
-    open = _GuestDialogue

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fuzz.bhumi.session import CLIENTS, RelayConversation, RelayTarget, nonces_of
+from fuzz.bhumi.session import CLIENTS, RelayConversation, nonces_of
 from fuzz.conversation import Connection, Do, Step
 from fuzz.corpus import KEYS, i_am
 from fuzz.target import expect
@@ -85,7 +85,13 @@ _THEIR_FRAMES: Final = [
 _NONCES: Final = nonces_of(BhumiRelay(_SETTINGS, random.Random(_SEED), key_pair=_RELAY))
 
 
-class _Talk(RelayConversation):
+class BhumiExtensionsTalk(RelayConversation):
+    """Devices, anonymous clients and other relays, all of which may send anything."""
+
+    name = "bhumi_extensions"
+    turns = (*(Do.SEND,) * 5, Do.PASS, Do.PASS, Do.CONGEST, Do.DRAIN, Do.LEAVE, Do.CONNECT)
+    steps_max = 14
+    stream_bytes_max = 6_000
     slots_count = DIALLED + 1
     payload_bytes_max = _PAYLOAD_BYTES_MAX
     lasts_us = 8_000 * _SECOND
@@ -102,6 +108,23 @@ class _Talk(RelayConversation):
         for slot in range(DIALLED):
             self.connect(slot)
         self.settle()
+
+    @classmethod
+    def begin(cls, rng: random.Random) -> Iterator[Step]:
+        """Yield what each client sends first, and what the dialled relay does."""
+        for client in range(rng.randrange(1, DIALLED + 1)):
+            opening = [wire.encode(messages.Options(_ALL))] if rng.random() < 0.85 else []
+            if rng.random() < 0.7:
+                opening.append(i_am(_OWNERS[client], _NONCES[client]))
+            yield Step(Do.SEND, client, b"".join(opening))
+        if rng.random() < 0.5:
+            yield Step(Do.SEND, DIALLED, b"".join(_THEIR_FRAMES[:3]))
+
+    @classmethod
+    def draw(cls, rng: random.Random, slot: int) -> tuple[list[bytes], Sequence[bytes]]:
+        """Return frames of clients, or of a relay."""
+        pool = _THEIR_FRAMES if slot == DIALLED else _FRAMES
+        return [rng.choice(pool) for _ in range(rng.choice((1, 2, 4, 24)))], pool
 
     def on_dial(self, effect: Dial) -> None:
         """Let the first dial of the operator's peer succeed; whatever else is dialled cannot be reached."""
@@ -158,28 +181,3 @@ class _Talk(RelayConversation):
     def outcome(self) -> str:
         """Return how the relay closed its last connection, and whether it reported any record."""
         return f"{super().outcome()}, {'told' if self.reports_count else 'told nothing'}"
-
-
-class BhumiExtensionsTarget(RelayTarget):
-    """Devices, anonymous clients and other relays, all of which may send anything."""
-
-    name = "bhumi_extensions"
-    open = talk = _Talk
-    kinds = (*(Do.SEND,) * 5, Do.PASS, Do.PASS, Do.CONGEST, Do.DRAIN, Do.LEAVE, Do.CONNECT)
-    turns_max = 14
-    bytes_max = 6_000
-
-    def begin(self, rng: random.Random) -> Iterator[Step]:
-        """Yield what each client sends first, and what the dialled relay does."""
-        for client in range(rng.randrange(1, DIALLED + 1)):
-            opening = [wire.encode(messages.Options(_ALL))] if rng.random() < 0.85 else []
-            if rng.random() < 0.7:
-                opening.append(i_am(_OWNERS[client], _NONCES[client]))
-            yield Step(Do.SEND, client, b"".join(opening))
-        if rng.random() < 0.5:
-            yield Step(Do.SEND, DIALLED, b"".join(_THEIR_FRAMES[:3]))
-
-    def draw(self, rng: random.Random, slot: int) -> tuple[list[bytes], Sequence[bytes], bool]:
-        """Return frames of clients, or of a relay."""
-        pool = _THEIR_FRAMES if slot == DIALLED else _FRAMES
-        return [rng.choice(pool) for _ in range(rng.choice((1, 2, 4, 24)))], pool, rng.random() < 0.5

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from fuzz.conversation import FACTS, Connection, Conversation, ConversationTarget, Do, Step, write_script
+from fuzz.conversation import FACTS, Connection, Conversation, Do, Step
 from fuzz.corpus import CLIENT_FRAMES, KEYS, i_am
 from fuzz.mutate import cut, mutate_frames
 from fuzz.target import expect
@@ -47,10 +47,41 @@ class RelayConversation(Conversation[BhumiRelay]):
     """For how long a relay keeps anything of its clients."""
     kept: ClassVar[Sequence[str]] = ("remembered_recipients",)
     """Tables that hold something for ever."""
+    turns: ClassVar[Sequence[int]]
+    """Steps after the beginning, of which one is chosen."""
+    stream_bytes_max: ClassVar[int]
+    """Longest stream of one step."""
 
     def __init__(self, relay: BhumiRelay) -> None:
         super().__init__(relay)
         self.slots: list[Connection | None] = [None] * self.slots_count
+
+    @classmethod
+    def draw_steps(cls, rng: random.Random, choice: int) -> Iterator[Step]:  # noqa: ARG003 - its base has it
+        """Yield what most clients begin with, as they should, and then anything at any slot."""
+        yield from cls.begin(rng)
+        for _ in range(rng.randrange(1, cls.steps_max)):
+            slot, kind = rng.randrange(cls.slots_count), rng.choice(cls.turns)
+            if kind != Do.SEND:
+                yield Step(kind, slot, bytes([rng.randrange(len(cls.waits_us))]) if kind == Do.PASS else b"")
+                continue
+            frames, corpus = cls.draw(rng, slot)
+            frames = mutate_frames(rng, frames, corpus) if rng.random() < 0.7 else frames
+            stream = b"".join(frames)[: cls.stream_bytes_max]
+            at = rng.randrange(len(stream) + 1)
+            # Byte by byte only where it is short: each piece is a step with all its checks.
+            for piece in cut(rng, stream) if len(stream) < 150 else (stream[:at], stream[at:]):
+                yield Step(Do.SEND, slot, piece)
+
+    @classmethod
+    @abstractmethod
+    def begin(cls, rng: random.Random) -> Iterator[Step]:
+        """Yield steps that make sense."""
+
+    @classmethod
+    @abstractmethod
+    def draw(cls, rng: random.Random, slot: int) -> tuple[list[bytes], Sequence[bytes]]:
+        """Return frames for a slot, and what they may be mutated with."""
 
     def act(self, step: Step) -> None:
         """Let a client connect, or do what every vocabulary has."""
@@ -99,46 +130,13 @@ class RelayConversation(Conversation[BhumiRelay]):
         """Look at a frame that the relay sends."""
 
 
-class RelayTarget(ConversationTarget):
-    """Clients begin as they should, most of them, and then send anything."""
+class BhumiRelayTalk(RelayConversation):
+    """Clients that identify themselves, most of them, and then send anything."""
 
-    talk: type[RelayConversation]
-    kinds: Sequence[int]
-    """Steps after the beginning, of which one is chosen."""
-    turns_max: int
-    bytes_max: int
-    """Longest stream of one step."""
-
-    @abstractmethod
-    def begin(self, rng: random.Random) -> Iterator[Step]:
-        """Yield steps that make sense."""
-
-    @abstractmethod
-    def draw(self, rng: random.Random, slot: int) -> tuple[list[bytes], Sequence[bytes], bool]:
-        """Return frames for a slot, what they may be mutated with, and whether they are."""
-
-    def make(self, rng: random.Random) -> bytes:
-        """Return a script in which at least the beginning makes sense."""
-        steps = [*self.begin(rng)]
-        for _ in range(rng.randrange(1, self.turns_max)):
-            steps += self._go_on(rng)
-        return write_script(steps)
-
-    def _go_on(self, rng: random.Random) -> Iterator[Step]:
-        """Yield steps that touch some slot: frames in pieces, or something else."""
-        slot, kind = rng.randrange(self.talk.slots_count), rng.choice(self.kinds)
-        if kind != Do.SEND:
-            yield Step(kind, slot, bytes([rng.randrange(len(self.talk.waits_us))]) if kind == Do.PASS else b"")
-            return
-        frames, corpus, mutates = self.draw(rng, slot)
-        stream = b"".join(mutate_frames(rng, frames, corpus) if mutates else frames)[: self.bytes_max]
-        at = rng.randrange(len(stream) + 1)
-        # Byte by byte only where it is short: each piece is a step with all its checks.
-        for piece in cut(rng, stream) if len(stream) < 150 else (stream[:at], stream[at:]):
-            yield Step(Do.SEND, slot, piece)
-
-
-class _Talk(RelayConversation):
+    name = "session"
+    turns = (*(Do.SEND,) * 4, Do.PASS, ANSWER, ANSWER, Do.CONGEST, Do.DRAIN, Do.LEAVE, Do.CONNECT)
+    steps_max = 12
+    stream_bytes_max = 3_000
     payload_bytes_max = _PAYLOAD_BYTES_MAX
     lasts_us = 302_000_000
     kinds = ANSWER + 1
@@ -148,6 +146,21 @@ class _Talk(RelayConversation):
         super().__init__(BhumiRelay(_SETTINGS, random.Random(_SEED)))
         for slot in range(CLIENTS):
             self.connect(slot)
+
+    @classmethod
+    def begin(cls, rng: random.Random) -> Iterator[Step]:
+        """Yield what each client sends first."""
+        for client in range(rng.randrange(1, CLIENTS + 1)):
+            opening = [CLIENT_FRAMES[-3]] if rng.random() < 0.3 else []
+            if client < len(KEYS) and rng.random() < 0.7:
+                opening.append(i_am(KEYS[client % 2], _NONCES[client], carried=rng.randrange(3)))
+            opening += rng.choices(CLIENT_FRAMES, k=rng.randrange(2))
+            yield Step(Do.SEND, client, b"".join(opening))
+
+    @classmethod
+    def draw(cls, rng: random.Random, slot: int) -> tuple[list[bytes], Sequence[bytes]]:  # noqa: ARG003 - its base has it
+        """Return frames of clients."""
+        return [rng.choice(CLIENT_FRAMES) for _ in range(rng.choice((1, 2, 4, 20)))], CLIENT_FRAMES
 
     def act(self, step: Step) -> None:
         """Answer what was delivered, or do what any client does."""
@@ -176,26 +189,3 @@ class _Talk(RelayConversation):
         expect(sizes["commits"] <= self.bytes_in // 32, "commits that no client has registered")
         expect(sizes["exchanges"] + sizes["late_acks"] <= self.bytes_in // 68 + 1, "exchanges without a request")
         expect(sizes["cached_bytes"] <= self.bytes_in, "answers that no device gave")
-
-
-class SessionTarget(RelayTarget):
-    """Clients that identify themselves, most of them, and then send anything."""
-
-    name = "session"
-    open = talk = _Talk
-    kinds = (*(Do.SEND,) * 4, Do.PASS, ANSWER, ANSWER, Do.CONGEST, Do.DRAIN, Do.LEAVE, Do.CONNECT)
-    turns_max = 12
-    bytes_max = 3_000
-
-    def begin(self, rng: random.Random) -> Iterator[Step]:
-        """Yield what each client sends first."""
-        for client in range(rng.randrange(1, CLIENTS + 1)):
-            opening = [CLIENT_FRAMES[-3]] if rng.random() < 0.3 else []
-            if client < len(KEYS) and rng.random() < 0.7:
-                opening.append(i_am(KEYS[client % 2], _NONCES[client], carried=rng.randrange(3)))
-            opening += rng.choices(CLIENT_FRAMES, k=rng.randrange(2))
-            yield Step(Do.SEND, client, b"".join(opening))
-
-    def draw(self, rng: random.Random, slot: int) -> tuple[list[bytes], Sequence[bytes], bool]:  # noqa: ARG002
-        """Return frames of clients."""
-        return [rng.choice(CLIENT_FRAMES) for _ in range(rng.choice((1, 2, 4, 20)))], CLIENT_FRAMES, True

@@ -5,9 +5,9 @@ signatures.
 """
 
 import random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from fuzz.conversation import Connection, Conversation, ConversationTarget, Do, Step, write_script
+from fuzz.conversation import Connection, Conversation, Do, Step
 from fuzz.mutate import flip
 from fuzz.target import expect
 from waystation.core.effects import Close, Commit, Dial, Hold, Send
@@ -30,31 +30,34 @@ _US, _FRIEND, _OTHER, _UNKNOWN = (KeyPair.from_seed(bytes([number]) * 32) for nu
 _CERTIFICATE: Final = b"c" * 32
 _NONCE: Final = b"n" * 32
 _WALL_US: Final = 1_767_225_600 * MICROSECONDS_PER_SECOND
-_STEPS_MAX: Final = 24
 _HALF, _SAVE, _ADD = range(len(Do), len(Do) + 3)
-_WEIGHTS: Final = {
-    Do.CONNECT: 5,
-    Do.SEND: 12,
-    Do.PASS: 3,
-    Do.CONGEST: 1,
-    Do.DRAIN: 2,
-    Do.LEAVE: 1,
-    _HALF: 2,
-    _SAVE: 4,
-    _ADD: 2,
-}
 _HOWS: Final = ("plain", "friend", "other", "unknown", "silent", "wrong")
 _ENDS_EMPTY: Final = ("connections", "handshakes", "connected", "ending", "links")
 
 
-class _Talk(Conversation[BspMachine]):
+class BspMachineTalk(Conversation[BspMachine]):
+    """Whatever is sent to a machine ends in a documented way, and nothing of a connection is left in the end."""
+
+    name = "bsp_machine"
+    choices = (0, 0, 1)
+    weights: ClassVar = {
+        Do.CONNECT: 5,
+        Do.SEND: 12,
+        Do.PASS: 3,
+        Do.CONGEST: 1,
+        Do.DRAIN: 2,
+        Do.LEAVE: 1,
+        _HALF: 2,
+        _SAVE: 4,
+        _ADD: 2,
+    }
     reasons = Refusal
     effects = (Send, Close, Commit, Hold, Dial, PeerIdentified, PeerLeft, Refused)
     kinds = _ADD + 1
     waits_us = (0, 1_000, 600_000, 2_999_000, 9_000_000, 31_000_000, 61_000_000)
 
     def __init__(self, choice: int) -> None:
-        self.profile = profile = BRIAR if choice == 1 else SEED
+        self.profile = profile = _profile(choice)
         store = MemoryStore()
         self.device = BspDevice(profile, store)
         dials = {_OTHER.public: "bsp+tls://other.example"}
@@ -73,6 +76,27 @@ class _Talk(Conversation[BspMachine]):
         self.identities: dict[int, bytes] = {}
         """Of the connections that the node knows."""
         self.settle()
+
+    @classmethod
+    def draw_data(cls, rng: random.Random, kind: int, choice: int) -> bytes:
+        """Return records, now and then with one wrong bit or without their end."""
+        if kind != Do.SEND:
+            return super().draw_data(rng, kind, choice)
+        profile = _profile(choice)
+        group = _group(profile).group_id
+        bodies = [deps_v1_body([], b"%d" % number) for number in range(4)]
+        known = [profile.message_id(group, number, body) for number, body in enumerate(bodies)]
+        data = b""
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            ids = tuple(rng.choices(known, k=rng.choice((1, 2, 5))))
+            number = rng.randrange(4)
+            message = messages.Message(group, number, bodies[number])
+            child = messages.Message(group, 9, deps_v1_body(rng.sample(known, 2), b"child"))
+            lists = (messages.Ack(ids), messages.Request(ids), messages.Offer(ids))
+            data += encode(profile, rng.choice((*lists, message, message, child)))
+        if rng.random() < 0.25:
+            data = flip(rng, data, rng.randrange(min(len(data), 50)))
+        return data[: rng.randrange(len(data))] if rng.random() < 0.1 else data
 
     def act(self, step: Step) -> None:
         """Do what only a BSP device knows, or what every vocabulary has."""
@@ -172,38 +196,9 @@ class _Talk(Conversation[BspMachine]):
         return outcome
 
 
+def _profile(choice: int) -> Profile:
+    return BRIAR if choice == 1 else SEED
+
+
 def _group(profile: Profile) -> Group:
     return profile.group(b"org.example" if profile is BRIAR else b"c" * 32, b"", "deps_v1")
-
-
-class BspMachineTarget(ConversationTarget):
-    """Whatever is sent to a machine ends in a documented way, and nothing of a connection is left in the end."""
-
-    name = "bsp_machine"
-    open = _Talk
-
-    def make(self, rng: random.Random) -> bytes:
-        """Return a conversation, mutated."""
-        profile = rng.choice((SEED, SEED, BRIAR))
-        steps = []
-        for _ in range(rng.randrange(2, _STEPS_MAX)):
-            (kind,) = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
-            data = self._records(rng, profile) if kind == Do.SEND else bytes([rng.randrange(256)])
-            steps.append(Step(kind, rng.randrange(8), data))
-        return write_script(steps, profile is BRIAR)
-
-    def _records(self, rng: random.Random, profile: Profile) -> bytes:
-        group = _group(profile).group_id
-        bodies = [deps_v1_body([], b"%d" % number) for number in range(4)]
-        known = [profile.message_id(group, number, body) for number, body in enumerate(bodies)]
-        data = b""
-        for _ in range(rng.choice((1, 1, 2, 4))):
-            ids = tuple(rng.choices(known, k=rng.choice((1, 2, 5))))
-            number = rng.randrange(4)
-            message = messages.Message(group, number, bodies[number])
-            child = messages.Message(group, 9, deps_v1_body(rng.sample(known, 2), b"child"))
-            lists = (messages.Ack(ids), messages.Request(ids), messages.Offer(ids))
-            data += encode(profile, rng.choice((*lists, message, message, child)))
-        if rng.random() < 0.25:
-            data = flip(rng, data, rng.randrange(min(len(data), 50)))
-        return data[: rng.randrange(len(data))] if rng.random() < 0.1 else data

@@ -7,9 +7,10 @@ bytes of the step choose the request.
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
-from fuzz.conversation import Connection, ConversationTarget, Dialogue, Do, Step, write_script
+from fuzz.conversation import Connection, Dialogue, Do, Step
 from fuzz.mutate import flip_or_cut
 from fuzz.target import expect
 from waystation.core.effects import Send
@@ -30,7 +31,6 @@ _SETTINGS: Final = ClientSettings(
     work_first_bits=1, bits_max=4, in_flight_max=4, waiting_max=8, heartbeat_ms=5_000, lease_ms=60_000, tries=4
 )
 _ANSWER: Final = len(Do)
-_DATAGRAMS_MAX: Final = 24
 _COUNTERS_MAX: Final = 4_096
 _SIGNERS: Final = (_HOST, _HOST, _HOST, _HOST, _FRIEND, _US)
 
@@ -48,7 +48,10 @@ def _packet(rng: random.Random, reference: bytes) -> bytes:
 _POOL: Final = [_packet(random.Random(number), bytes(64)) for number in range(400)]
 
 
-class _Talk(Dialogue[LprpClient]):
+class LprpClientTalk(Dialogue[LprpClient]):
+    """A client raises nothing, works within bounds, reports a packet once, and ends each of its own once."""
+
+    name = "lprp_client"
     effects = (Send,)
     kinds = _ANSWER + 1
     effects_per_frame = 40
@@ -66,6 +69,16 @@ class _Talk(Dialogue[LprpClient]):
         self.machine.set_wall(self.now, _WALL_MS * 1_000)
         self.machine.connect(self.connection.peer, self.now)
         self.settle()
+
+    @classmethod
+    def draw_steps(cls, rng: random.Random, choice: int) -> Iterator[Step]:  # noqa: ARG003 - its base has it
+        """Yield packets, some of them mutated, and which request is answered and how."""
+        for _ in range(rng.randrange(cls.steps_max)):
+            if rng.random() < 0.65:
+                yield Step(_ANSWER, 0, rng.randbytes(2))
+            else:
+                data = rng.choice(_POOL)
+                yield Step(Do.SEND, 0, flip_or_cut(rng, data) if rng.random() < 0.3 else data)
 
     def act(self, step: Step) -> None:
         """Let the user act, something arrive, and time pass."""
@@ -168,24 +181,6 @@ class _Talk(Dialogue[LprpClient]):
             sorted(self.finished) == sorted(self.tickets), f"{len(self.finished)} outcomes, {len(self.tickets)} sent"
         )
         return f"{'arrived' if self.arrived else 'quiet'}:{'worked' if self.machine.bits else 'idle'}"
-
-
-class LprpClientTarget(ConversationTarget):
-    """A client raises nothing, works within bounds, reports a packet once, and ends each of its own once."""
-
-    name = "lprp_client"
-    open = _Talk
-
-    def make(self, rng: random.Random) -> bytes:
-        """Return a conversation's other side, mutated."""
-        choice, steps = rng.randrange(256), []
-        for _ in range(rng.randrange(_DATAGRAMS_MAX)):
-            if rng.random() < 0.65:
-                steps.append(Step(_ANSWER, 0, rng.randbytes(2)))
-                continue
-            data = rng.choice(_POOL)
-            steps.append(Step(Do.SEND, 0, flip_or_cut(rng, data) if rng.random() < 0.3 else data))
-        return write_script(steps, choice)
 
 
 _ANSWERS: Final = tuple(command for command in Command if command not in REQUESTS)

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from typing import Any, Final
 
-from fuzz.conversation import Connection, ConversationTarget, Dialogue, Do, Step, write_script
+from fuzz.conversation import Connection, Dialogue, Step
 from fuzz.mutate import flip_or_cut
 from fuzz.target import expect
 from waystation.crypto.signing import KeyPair, sign
@@ -19,7 +19,6 @@ from waystation.protocols.merk.refusals import Refusal
 _US: Final = Keys.from_seeds(b"\x01" * 32, b"\x02" * 32)
 _FRIEND: Final = Keys.from_seeds(b"\x03" * 32, b"\x04" * 32)
 _RELAY: Final = KeyPair.from_seed(b"r" * 32)
-_STEP_US: Final = 1_500_000
 _FRAMES_MAX: Final = 14
 _SENT: Final = sealing.data_frame(_US.signing, _FRIEND.signing.public, b"ours", header_signature=True)
 
@@ -65,8 +64,12 @@ _OPENING: Final = _opening()
 _REST: Final = _rest()
 
 
-class _Talk(Dialogue[MerkClient]):
+class MerkClientTalk(Dialogue[MerkClient]):
+    """A client believes nothing, raises nothing, signs one challenge, and reports one outcome of each frame."""
+
+    name = "merk_client"
     reasons = Refusal
+    late_us = 1_500_000
 
     def __init__(self, choice: int) -> None:
         rng = random.Random(choice)
@@ -80,6 +83,15 @@ class _Talk(Dialogue[MerkClient]):
         self.events: Counter[str] = Counter()
         client.connect(self.connection.peer, self.now)
         self.settle()
+
+    @classmethod
+    def draw_frames(cls, rng: random.Random, choice: int) -> list[bytes]:  # noqa: ARG003 - its base has it
+        """Return a relay's side of a conversation, mutated."""
+        frames = [*_OPENING] if rng.random() < 0.8 else []
+        frames += rng.choices((*_REST, *_REST, *_OPENING), k=rng.randrange(_FRAMES_MAX))
+        if rng.random() < 0.15:
+            rng.shuffle(frames)
+        return [flip_or_cut(rng, frame) if rng.random() < 0.12 else frame for frame in frames]
 
     def on_send(self, connection: Connection, data: bytes, *, receipt: bool) -> None:  # noqa: ARG002 - its base has it
         frame = wire.decode_frame(data)
@@ -120,7 +132,6 @@ class _Talk(Dialogue[MerkClient]):
             self.asked = True
         if self.rng.random() < 0.2:
             self.machine.drained(self.connection.peer, self.now)
-            self.pass_time(_STEP_US, late=True)
 
     def finish(self) -> str:
         super().finish()
@@ -129,20 +140,3 @@ class _Talk(Dialogue[MerkClient]):
         expect(self.keys_count == self.asked, "a key was reported twice, or never")
         expect(self.machine.deadline() is None, "a deadline is left")
         return self.outcome() if self.ends else "ready" if self.events["Ready"] else "open"
-
-
-class MerkClientTarget(ConversationTarget):
-    """A client believes nothing, raises nothing, signs one challenge, and reports one outcome of each frame."""
-
-    name = "merk_client"
-    open = _Talk
-
-    def make(self, rng: random.Random) -> bytes:
-        """Return a relay's side of a conversation, mutated."""
-        frames = [*_OPENING] if rng.random() < 0.8 else []
-        frames += [rng.choice((*_REST, *_REST, *_OPENING)) for _ in range(rng.randrange(_FRAMES_MAX))]
-        if rng.random() < 0.15:
-            rng.shuffle(frames)
-        choice = rng.randrange(256)
-        mutated = [flip_or_cut(rng, frame) if rng.random() < 0.12 else frame for frame in frames]
-        return write_script([Step(Do.SEND, 0, frame) for frame in mutated], choice)

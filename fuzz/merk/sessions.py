@@ -5,9 +5,9 @@ signatures.
 """
 
 import random
-from typing import Final
+from typing import ClassVar, Final
 
-from fuzz.conversation import FACTS, Connection, Conversation, ConversationTarget, Do, Step, write_script
+from fuzz.conversation import FACTS, Connection, Conversation, Do, Step
 from fuzz.mutate import flip
 from fuzz.target import expect
 from waystation.core.effects import Close, Commit, Dial, Send, SendMany
@@ -26,10 +26,8 @@ _NONCE: Final = b"q" * 32
 _NODE: Final = KeyPair.from_seed(b"n" * 32)
 _WALL_US: Final = 1_767_225_600 * MICROSECONDS_PER_SECOND
 _SETTINGS: Final = MerkSettings(max_frame_bytes=1_024, peers=["ws://upstream.example"])
-_STEPS_MAX: Final = 24
 _LEFT: Final = ("addresses", "learnt_addresses", "connect_addresses", "adverts", "places", "seen_forwards")
 _RUN: Final = len(Do)
-_KINDS: Final = (*(Do.CONNECT,) * 2, *(Do.SEND,) * 4, _RUN, Do.PASS, Do.CONGEST, Do.DRAIN, Do.LEAVE)
 _HOWS: Final = ("silent", "client", "introduced", "peer", "mesh", "downstream")
 
 
@@ -60,7 +58,11 @@ def _infos() -> list[messages.Info]:
 _INFOS: Final = _infos()
 
 
-class _Talk(Conversation[MerkRelay]):
+class MerkRelayTalk(Conversation[MerkRelay]):
+    """Whatever is sent to a relay ends in a documented way, and nothing of it is left in the end."""
+
+    name = "merk_relay"
+    weights: ClassVar = dict.fromkeys(Do, 1) | {Do.CONNECT: 2, Do.SEND: 4, _RUN: 1}
     reasons = Refusal
     effects = (*FACTS, Send, SendMany, Close, Commit, Dial)
     kinds = _RUN + 1
@@ -71,6 +73,21 @@ class _Talk(Conversation[MerkRelay]):
         super().__init__(MerkRelay(_SETTINGS, _NODE, store, random.Random(1)), store)
         self.machine.set_wall(self.now, _WALL_US)
         self.settle()
+
+    @classmethod
+    def draw_data(cls, rng: random.Random, kind: int, choice: int) -> bytes:
+        """Return a frame, now and then with one wrong bit or without its end."""
+        if kind not in (Do.SEND, _RUN):
+            return super().draw_data(rng, kind, choice)
+        sender = rng.choice(_KEYS).public
+        if rng.random() < 0.6:
+            frame = wire.encode_info_frame(rng.choice(_INFOS), sender)
+        else:
+            payload = rng.choice(_KEYS).public + rng.randbytes(rng.randrange(40) if rng.random() < 0.9 else 900)
+            frame = wire.encode_frame(rng.choice((1, 2, 2, 2, 4, 5, 6)), payload, sender=sender)
+        if rng.random() < 0.25:
+            frame = flip(rng, frame, rng.randrange(len(frame)))
+        return frame[: rng.randrange(len(frame))] if rng.random() < 0.05 else frame
 
     def act(self, step: Step) -> None:
         """Let a peer connect, send a run of frames, or do what every vocabulary has."""
@@ -142,30 +159,3 @@ class _Talk(Conversation[MerkRelay]):
         self.check_empty(_LEFT)
         expect(self.machine.settled(), "a frame is left without an outcome")
         return outcome
-
-
-class MerkRelayTarget(ConversationTarget):
-    """Whatever is sent to a relay ends in a documented way, and nothing of it is left in the end."""
-
-    name = "merk_relay"
-    open = _Talk
-
-    def make(self, rng: random.Random) -> bytes:
-        """Return a conversation, mutated."""
-        steps = []
-        for _ in range(rng.randrange(2, _STEPS_MAX)):
-            kind = rng.choice(_KINDS)
-            data = self._frame(rng) if kind in (Do.SEND, _RUN) else bytes([rng.randrange(256)])
-            steps.append(Step(kind, rng.randrange(8), data))
-        return write_script(steps)
-
-    def _frame(self, rng: random.Random) -> bytes:
-        sender = rng.choice(_KEYS).public
-        if rng.random() < 0.6:
-            frame = wire.encode_info_frame(rng.choice(_INFOS), sender)
-        else:
-            payload = rng.choice(_KEYS).public + rng.randbytes(rng.randrange(40) if rng.random() < 0.9 else 900)
-            frame = wire.encode_frame(rng.choice((1, 2, 2, 2, 4, 5, 6)), payload, sender=sender)
-        if rng.random() < 0.25:
-            frame = flip(rng, frame, rng.randrange(len(frame)))
-        return frame[: rng.randrange(len(frame))] if rng.random() < 0.05 else frame

@@ -5,9 +5,10 @@ Frames are valid messages, unchanged, mutated as text, or mutated in one member.
 
 import json
 import random
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, TypeVar
 
-from fuzz.conversation import FACTS, Connection, ConversationTarget, Dialogue, Do, Step, write_script
+from fuzz.conversation import FACTS, Connection, Dialogue, Step
 from fuzz.target import expect
 from waystation.core.dids import encode_did
 from waystation.core.effects import Close, Commit, Hold, Send, Verify
@@ -25,7 +26,6 @@ from waystation.store.memory import MemoryStore
 _NOW_S: Final = 1_767_225_600
 _KEYS: Final = [KeyPair.from_seed(bytes([number]) * 32) for number in range(1, 5)]
 _RELAY: Final = KeyPair.from_seed(b"r" * 32)
-_STEP_US: Final = 900_000
 _FRAMES_MAX: Final = 12
 _ODD: Final[tuple[Any, ...]] = (
     *(None, True, 0, -1, 2**53, 1.5, "", "x" * 300, "0x" + "0" * 64, "0x" + "a" * 128, [], {}, [[]]),
@@ -47,18 +47,38 @@ def _packets() -> list[dict[str, Any]]:
 
 
 _PACKETS: Final = _packets()
+M = TypeVar("M", StrataRelay, StrataClient)
 
 
-def _script(rng: random.Random, messages: list[dict[str, Any]]) -> bytes:
-    """Return a conversation of some mutated messages."""
-    choice, steps = rng.randrange(256), []
-    for _ in range(rng.randrange(1, _FRAMES_MAX)):
-        text = json.dumps(_mutate(rng, rng.choice(messages))).encode()
-        if rng.random() < 0.2:
-            at = rng.randrange(len(text) + 1)
-            text = text[:at] + rng.choice(_PIECES) + text[at + rng.randrange(3) :]
-        steps.append(Step(Do.SEND, 0, text))
-    return write_script(steps, choice)
+def _client_messages() -> list[dict[str, Any]]:
+    did = encode_did(_KEYS[0].public)
+    messages: list[dict[str, Any]] = [
+        {"type": "PUBLISH", "packet": packet, "client_msg_id": "m"} for packet in _PACKETS
+    ]
+    messages += [
+        {"type": "SUBSCRIBE", "subscription_id": "s", "want_eose": True},
+        {"type": "SUBSCRIBE", "subscription_id": "t", "filters": {"authors": [did], "types": ["POST"], "limit": 1}},
+        {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"since": 1, "until": 2, "order": "desc"}},
+        {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"cursor": "lwHECA"}},
+        {"type": "UNSUBSCRIBE", "subscription_id": "s"},
+        {"type": "AUTH", "author_id": did, "challenge": "c", "signature": "0x" + "0" * 128},
+    ]
+    return messages
+
+
+def _relay_messages() -> list[dict[str, Any]]:
+    server = encode_did(_RELAY.public)
+    event = {"type": "EVENT", "subscription_id": "s", "received_at": _NOW_S, "cursor": "c"}
+    messages: list[dict[str, Any]] = [event | {"packet": packet} for packet in _PACKETS]
+    messages += [
+        {"type": "AUTH_CHALLENGE", "challenge": "A" * 44, "server_id": server, "expires_at": _NOW_S + 120},
+        {"type": "AUTH_OK", "author_id": encode_did(_KEYS[1].public), "capabilities": ["publish"]},
+        {"type": "OK", "packet_id": _PACKETS[0]["packet_id"], "status": "ACCEPTED", "client_msg_id": "2"},
+        {"type": "ERROR", "code": "rate_limited", "reason": "r", "retry_after": 1, "subscription_id": "s"},
+        {"type": "ERROR", "code": "invalid_cursor", "reason": "r", "subscription_id": "s"},
+        {"type": "EOSE", "subscription_id": "s", "cursor": "c", "has_more": True},
+    ]
+    return messages
 
 
 def _mutate(rng: random.Random, value: Any) -> Any:
@@ -71,10 +91,32 @@ def _mutate(rng: random.Random, value: Any) -> Any:
     return [_mutate(rng, part) for part in value] if isinstance(value, list) else value
 
 
-class _RelayTalk(Dialogue[StrataRelay]):
-    """The choice decides about time and a reader that stalls."""
+class _JsonDialogue(Dialogue[M]):
+    """The other side sends some messages, mutated."""
 
+    late_us = 900_000
+    messages: ClassVar[Sequence[dict[str, Any]]]
+
+    @classmethod
+    def draw_frames(cls, rng: random.Random, choice: int) -> Iterator[bytes]:  # noqa: ARG003 - its base has it
+        """Yield texts."""
+        for message in rng.choices(cls.messages, k=rng.randrange(1, _FRAMES_MAX)):
+            text = json.dumps(_mutate(rng, message)).encode()
+            if rng.random() < 0.2:
+                at = rng.randrange(len(text) + 1)
+                text = text[:at] + rng.choice(_PIECES) + text[at + rng.randrange(3) :]
+            yield text
+
+
+class StrataRelayTalk(_JsonDialogue[StrataRelay]):
+    """A relay answers each frame with something documented or nothing, and never stores what it refused.
+
+    The choice decides about time and a reader that stalls.
+    """
+
+    name = "strata_relay"
     reasons = End
+    messages = _client_messages()
     effects = (*FACTS, Send, Close, Commit, Verify, Hold)
 
     def __init__(self, choice: int) -> None:
@@ -91,8 +133,6 @@ class _RelayTalk(Dialogue[StrataRelay]):
         super().act(step)
 
     def use(self) -> None:
-        if self.rng.random() < 0.2:
-            self.pass_time(_STEP_US, late=True)
         if self.rng.random() < 0.1 and self.connection.peer in self.open:
             self.machine.congested(self.connection.peer, self.now)
 
@@ -125,33 +165,15 @@ def _check_answer(data: bytes) -> int:
     return int(kind == "OK" and not message.get("duplicate"))
 
 
-class StrataRelayTarget(ConversationTarget):
-    """A relay answers each frame with something documented or nothing, and never stores what it refused."""
+class StrataClientTalk(_JsonDialogue[StrataClient]):
+    """A client that has published one packet and subscribed once.
 
-    name = "strata_relay"
-    open = _RelayTalk
+    It believes nothing, raises nothing, and delivers only packets that are what they claim to be.
+    """
 
-    def make(self, rng: random.Random) -> bytes:
-        """Return a client's side of a conversation, mutated."""
-        did = encode_did(_KEYS[0].public)
-        messages: list[dict[str, Any]] = [
-            {"type": "PUBLISH", "packet": packet, "client_msg_id": "m"} for packet in _PACKETS
-        ]
-        messages += [
-            {"type": "SUBSCRIBE", "subscription_id": "s", "want_eose": True},
-            {"type": "SUBSCRIBE", "subscription_id": "t", "filters": {"authors": [did], "types": ["POST"], "limit": 1}},
-            {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"since": 1, "until": 2, "order": "desc"}},
-            {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"cursor": "lwHECA"}},
-            {"type": "UNSUBSCRIBE", "subscription_id": "s"},
-            {"type": "AUTH", "author_id": did, "challenge": "c", "signature": "0x" + "0" * 128},
-        ]
-        return _script(rng, messages)
-
-
-class _ClientTalk(Dialogue[StrataClient]):
-    """A client that has published one packet and subscribed once."""
-
+    name = "strata_client"
     reasons = ClientEnd
+    messages = _relay_messages()
 
     def __init__(self, choice: int) -> None:
         rng = random.Random(choice)
@@ -164,32 +186,6 @@ class _ClientTalk(Dialogue[StrataClient]):
         client.connect(self.connection.peer, self.now)
         self.settle()
 
-    def use(self) -> None:
-        if self.rng.random() < 0.2:
-            self.pass_time(_STEP_US, late=True)
-
     def on_event(self, event: Any) -> None:
         packet = getattr(event, "packet", None)
         expect(packet is None or packet.id_matches, "a packet that is not what it claims was delivered")
-
-
-class StrataClientTarget(ConversationTarget):
-    """A client believes nothing, raises nothing, and delivers only packets that are what they claim to be."""
-
-    name = "strata_client"
-    open = _ClientTalk
-
-    def make(self, rng: random.Random) -> bytes:
-        """Return a relay's side of a conversation, mutated."""
-        server = encode_did(_RELAY.public)
-        event = {"type": "EVENT", "subscription_id": "s", "received_at": _NOW_S, "cursor": "c"}
-        messages: list[dict[str, Any]] = [event | {"packet": packet} for packet in _PACKETS]
-        messages += [
-            {"type": "AUTH_CHALLENGE", "challenge": "A" * 44, "server_id": server, "expires_at": _NOW_S + 120},
-            {"type": "AUTH_OK", "author_id": encode_did(_KEYS[1].public), "capabilities": ["publish"]},
-            {"type": "OK", "packet_id": _PACKETS[0]["packet_id"], "status": "ACCEPTED", "client_msg_id": "2"},
-            {"type": "ERROR", "code": "rate_limited", "reason": "r", "retry_after": 1, "subscription_id": "s"},
-            {"type": "ERROR", "code": "invalid_cursor", "reason": "r", "subscription_id": "s"},
-            {"type": "EOSE", "subscription_id": "s", "cursor": "c", "has_more": True},
-        ]
-        return _script(rng, messages)

@@ -1,7 +1,6 @@
 """A Bhumi device that answers and a sender that asks it, over TLS."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from typing import Any
 
 import waystation
@@ -17,19 +16,15 @@ class BhumiLoad(Load):
     """Requests to one device; an answer is the acknowledgement."""
 
     protocol = "bhumi"
+    disconnects = (Disconnected,)
 
     async def open(self, node: ServedNode) -> None:
         """Open both, and pair them."""
         self._listening = asyncio.Event()
         url = f"tls://{node.address_of('bhumi').partition('://')[2]}"
         tls = waystation.tls(node.home / "tls" / "ca.pem")
-        stack: AsyncExitStack = self._stack
-        device = await stack.enter_async_context(
-            waystation.bhumi.open(self.folder / "device", url, tls=tls, on_event=self._on_event)
-        )
-        self._sender: BhumiClient = await stack.enter_async_context(
-            waystation.bhumi.open(self.folder / "sender", url, tls=tls)
-        )
+        device = await self.enter(waystation.bhumi.open(self.folder / "device", url, tls=tls, on_event=self.on_event))
+        self._sender: BhumiClient = await self.enter(waystation.bhumi.open(self.folder / "sender", url, tls=tls))
         self.receive(device.serve(self._answer))
         await self._listening.wait()
         self._peer: PeerRecord = await self._sender.accept(device.invite("sender"), alias="device")
@@ -42,8 +37,8 @@ class BhumiLoad(Load):
         self._ledger.arrive(request.text)
         return "answer"
 
-    def _on_event(self, event: object) -> None:
+    def on_event(self, event: object) -> None:
+        """Note that the device can be asked."""
+        super().on_event(event)
         if isinstance(event, Listening):
             self._listening.set()
-        elif isinstance(event, Disconnected):
-            self._ledger.disconnect(self.protocol)

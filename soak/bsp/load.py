@@ -19,6 +19,7 @@ class BspLoad(Load):
     """Messages from each device in turn; that the node holds one is the acknowledgement."""
 
     protocol = "bsp"
+    disconnects = (PeerDown, PeerUnreachable)
 
     def __init__(self, folder: Path, ledger: Ledger, rng: random.Random) -> None:
         """Make the devices' keys, which the node must know."""
@@ -38,7 +39,7 @@ class BspLoad(Load):
         self._devices: list[BspPeer] = []
         for home in self._homes:
             self._stack.callback(home.close)
-            device = await self._stack.enter_async_context(BspPeer(home, on_event=self._on_event))
+            device = await self.enter(BspPeer(home, on_event=self.on_event))
             await device.join(GROUP, "soak")
             await device.share(GROUP, await device.meet(node.public_key, "node", url))
             self._devices.append(device)
@@ -64,7 +65,3 @@ class BspLoad(Load):
             serial = deps_v1_content(message.body or b"").decode()
             if self._authors[serial] is not device:
                 self._ledger.arrive(serial)
-
-    def _on_event(self, event: object) -> None:
-        if isinstance(event, PeerDown | PeerUnreachable):
-            self._ledger.disconnect(self.protocol)

@@ -16,7 +16,7 @@ from typing import Final
 from soak.bsp.device import GROUP
 from soak.bsp.nodes import BspNode
 from soak.bsp.raw import TIMEOUT_S, RawPeer
-from soak.invariants import ROUNDS, ended_well, flat_in_rounds
+from soak.invariants import ROUNDS, ended_well, flat_under_floods
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.graph.formats import deps_v1_body
 from waystation.protocols.bsp.messages import Ack, Message, Offer, Request
@@ -51,11 +51,7 @@ def check(folder: Path, seed: int, messages: int = 120_000, connections: int = 2
             "half-open": lambda: clients.half_open(min(HALF_OPEN, visits)),
             "visits": lambda: clients.visit(visits),
         }
-        figures = []
-        for name, load in floods.items():
-            drift_kib = None if name in GROWING else DRIFT_KIB
-            figures.append(flat_in_rounds(name, clients.node, load, clients.serve_honest, GROWN_MAX_KIB, drift_kib))
-    return "; ".join(figures)
+        return flat_under_floods(clients.node, floods, clients.serve_honest, GROWN_MAX_KIB, DRIFT_KIB, GROWING)
 
 
 class _Clients:

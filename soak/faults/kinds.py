@@ -7,6 +7,7 @@ import signal
 import socket
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import ClassVar, Final
 
@@ -100,10 +101,15 @@ class Lock(Fault):
         self._other.close()
 
 
-class _Words(Fault):
-    """Sets words of the shims, and 0 in the end."""
+class Words(Fault):
+    """Sets words of the shims, and 0 in the end; ``of`` makes a kind of it."""
 
-    words: ClassVar[dict[Word, int]]
+    words: ClassVar[Mapping[Word, int]]
+
+    @classmethod
+    def of(cls, name: str, lasts_s: tuple[float, float], words: Mapping[Word, int]) -> type["Words"]:
+        """Return the kind with this name that sets these words."""
+        return type(name, (cls,), {"name": name, "lasts_s": lasts_s, "words": words})
 
     def begin(self) -> None:
         for word, value in self.words.items():
@@ -112,70 +118,6 @@ class _Words(Fault):
     def end(self) -> None:
         for word in self.words:
             self._node.shims[word] = 0
-
-
-class Full(_Words):
-    """ENOSPC, and no free space."""
-
-    name = "full"
-    lasts_s = (5.0, 10.0)
-    words: ClassVar = {Word.FULL: 1}
-
-
-class FailingSync(_Words):
-    """One fsync fails."""
-
-    name = "failing-sync"
-    lasts_s = (6.0, 6.0)
-    words: ClassVar = {Word.FSYNC_FAILS: 1}
-
-
-class FailingWrites(_Words):
-    """One write in 50 fails."""
-
-    name = "failing-writes"
-    lasts_s = (5.0, 10.0)
-    words: ClassVar = {Word.WRITE_ERRNO: errno.EIO, Word.WRITE_ONE_IN: 50}
-
-
-class FailingReads(_Words):
-    """Every read fails."""
-
-    name = "failing-reads"
-    lasts_s = (6.0, 6.0)
-    words: ClassVar = {Word.READ_ERRNO: errno.EIO}
-
-
-class SlowSync(_Words):
-    """Every fsync takes 2 s."""
-
-    name = "slow-sync"
-    lasts_s = (8.0, 15.0)
-    words: ClassVar = {Word.FSYNC_DELAY_MS: 2_000}
-
-
-class ClockAhead(_Words):
-    """The time of day is an hour ahead, and comes back."""
-
-    name = "clock-ahead"
-    lasts_s = (5.0, 15.0)
-    words: ClassVar = {Word.CLOCK_STEP_US: HOUR_US}
-
-
-class ClockBehind(_Words):
-    """The time of day is an hour behind, and comes back."""
-
-    name = "clock-behind"
-    lasts_s = (5.0, 15.0)
-    words: ClassVar = {Word.CLOCK_STEP_US: -HOUR_US}
-
-
-class ClockDays(_Words):
-    """The time of day is five days ahead, and comes back."""
-
-    name = "clock-days"
-    lasts_s = (5.0, 15.0)
-    words: ClassVar = {Word.CLOCK_STEP_US: 5 * DAY_US}
 
 
 class Descriptors(Fault):
@@ -218,14 +160,14 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     PowerCut,
     Stop,
     Lock,
-    Full,
-    FailingSync,
-    FailingWrites,
-    FailingReads,
-    SlowSync,
-    ClockAhead,
-    ClockBehind,
-    ClockDays,
+    Words.of("full", (5.0, 10.0), {Word.FULL: 1}),
+    Words.of("failing-sync", (6.0, 6.0), {Word.FSYNC_FAILS: 1}),
+    Words.of("failing-writes", (5.0, 10.0), {Word.WRITE_ERRNO: errno.EIO, Word.WRITE_ONE_IN: 50}),
+    Words.of("failing-reads", (6.0, 6.0), {Word.READ_ERRNO: errno.EIO}),
+    Words.of("slow-sync", (8.0, 15.0), {Word.FSYNC_DELAY_MS: 2_000}),
+    Words.of("clock-ahead", (5.0, 15.0), {Word.CLOCK_STEP_US: HOUR_US}),
+    Words.of("clock-behind", (5.0, 15.0), {Word.CLOCK_STEP_US: -HOUR_US}),
+    Words.of("clock-days", (5.0, 15.0), {Word.CLOCK_STEP_US: 5 * DAY_US}),
     Descriptors,
     HomeMoved,
 )

@@ -9,12 +9,13 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench.lprp.driver import CODEC, Flow, Line, close, make_mail, settle
-from bench.lprp.hostile import GARBAGE, Hostile
-from soak.invariants import ROUNDS, ended_well, flat_in_rounds
+from bench.lprp.hostile import GARBAGE, KINDS, Hostile
+from soak.invariants import ROUNDS, ended_well, flat_under_floods
 from soak.lprp.nodes import LprpNode
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.messages import Command
@@ -49,10 +50,7 @@ def check(folder: Path, seed: int, datagrams: int = 400_000, addresses: int = AD
         count = datagrams // ROUNDS
         floods: dict[str, Callable[[], None]] = {
             "garbage": lambda: _pour(hostile, GARBAGE, count),
-            "forged": lambda: _pour(hostile, ("forged",), count),
-            "replays": lambda: _pour(hostile, ("replay",), count),
-            "outsiders": lambda: _pour(hostile, ("outsider",), count),
-            "strangers": lambda: _pour(hostile, ("stranger",), count),
+            **{kind: partial(_pour, hostile, (kind,), count) for kind in KINDS if kind not in GARBAGE},
             "leases": lambda: _ask_for_leases(hostile, node, rng, count),
             "addresses": lambda: _from_everywhere(node, addresses // ROUNDS, tenants[0]),
         }
@@ -60,9 +58,9 @@ def check(folder: Path, seed: int, datagrams: int = 400_000, addresses: int = AD
         def serve() -> None:
             Flow(pairs, make_mail(pairs, HONEST)).run(IN_FLIGHT)
 
-        figures = [flat_in_rounds(name, node, load, serve, GROWN_MAX_KIB, DRIFT_KIB) for name, load in floods.items()]
+        figures = flat_under_floods(node, floods, serve, GROWN_MAX_KIB, DRIFT_KIB)
         assert hostile.came_bytes <= hostile.sent_bytes, "more went to the hostile than came from them"
-    return "; ".join(figures)
+    return figures
 
 
 def _pour(hostile: Hostile, kinds: tuple[str, ...], count: int) -> None:

@@ -134,6 +134,7 @@ class Actor:
         ledger: Ledger,
         nodes: Sequence[MerkNode],
         rng: random.Random,
+        retry_s: tuple[float, float] = (0.05, 0.5),
     ) -> None:
         """Describe one; ``come`` begins.
 
@@ -142,14 +143,18 @@ class Actor:
             ledger: Where it writes everything down.
             nodes: Where it may be.
             rng: Source of its choices.
+            retry_s: First and longest pause before it tries again to connect.
         """
         self.number = number
         self.node = nodes[number % len(nodes)]
-        self.keys = Keys.from_seeds(bytes([number + 1]) * 32, bytes([number + 101]) * 32)
+        self.keys = Keys.from_seeds((number + 1).to_bytes(32, "big"), (number + 1_001).to_bytes(32, "big"))
+        self.back_at: float | None = None
+        """When it was connected last; None while it is not."""
         self.moves_count = 0
         self._ledger = ledger
         self._nodes = nodes
         self._rng = rng
+        self._retry_s = retry_s
         self._disturbed: list[float] = []
         self._client: MerkClient | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -172,8 +177,15 @@ class Actor:
     async def come(self) -> None:
         """Begin to connect."""
         self.disturb()
+        first_s, cap_s = self._retry_s
         self._client = MerkClient(
-            self.node.url, keys=self.keys, only=True, on_event=self._on_event, retry_first_s=0.05, retry_cap_s=0.5
+            self.node.url,
+            keys=self.keys,
+            only=True,
+            on_event=self._on_event,
+            rng=random.Random(self._rng.random()),
+            retry_first_s=first_s,
+            retry_cap_s=cap_s,
         )
         self._reading = asyncio.create_task(self._read(self._client))
         self._client.start()
@@ -244,6 +256,7 @@ class Actor:
     def _on_event(self, event: object) -> None:
         if isinstance(event, Connected | Disconnected):
             self.disturb()
+            self.back_at = asyncio.get_running_loop().time() if isinstance(event, Connected) else None
         if isinstance(event, MessageDropped) and not self._ledger.is_part_sent_twice(event):
             self._ledger.faults.append(f"{self} dropped a message: {event.refusal.value}")
         if isinstance(event, FileFailed):

@@ -15,28 +15,20 @@ class MerkLoad(Load):
     """Messages each way in turn; "delivered" is the acknowledgement."""
 
     protocol = "merk"
+    disconnects = (Disconnected,)
 
     async def open(self, node: ServedNode) -> None:
         """Open both."""
-        url = node.address_of("merk")
         self._clients: list[MerkClient] = []
         for name in ("one", "other"):
-            client = await self._stack.enter_async_context(
-                waystation.merk.open(self.folder / name, url, only=True, on_event=self._on_event)
+            opening = waystation.merk.open(
+                self.folder / name, node.address_of("merk"), only=True, on_event=self.on_event
             )
-            self._clients.append(client)
-            self.receive(self._read(client))
+            self._clients.append(await self.enter(opening))
+            self.receive(self.read(self._clients[-1].messages()))
 
     async def send(self, serial: str) -> Sent[Any]:
         """Write from the one whose turn it is to the other."""
         self._clients.reverse()
         sender, recipient = self._clients
         return await sender.send(recipient.public_key, serial)
-
-    async def _read(self, client: MerkClient) -> None:
-        async for message in client.messages():
-            self._ledger.arrive(message.text or "")
-
-    def _on_event(self, event: object) -> None:
-        if isinstance(event, Disconnected):
-            self._ledger.disconnect(self.protocol)

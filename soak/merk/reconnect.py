@@ -13,16 +13,15 @@ from typing import Final
 
 import uvloop
 
-from soak.invariants import ended_well
+from soak.invariants import ended_well, eventually
+from soak.merk.actors import Actor, Ledger
 from soak.merk.nodes import MerkNode, mesh, start_all, until_meshed
-from waystation.protocols.merk.keys import Keys
 from waystation.sdk.backoff import CAP_S, FIRST_S, STABLE_S
-from waystation.sdk.merk import Connected, Disconnected, MerkClient, Mode
+from waystation.sdk.merk import Mode
 
 CLIENTS: Final = 300
 ROUNDS: Final = 2
 DOWN_S: Final = (0.5, 4.0)
-"""Both as the SDK has them."""
 SLACK_S: Final = 8.0
 """For 300 handshakes on both sides of one processor."""
 REACHED_S: Final = 15.0
@@ -31,92 +30,52 @@ REACHED_S: Final = 15.0
 def check(folder: Path, seed: int, clients: int = CLIENTS, rounds: int = ROUNDS) -> str:
     """Kill the nodes so often; return how long it took until all were back."""
     _allow_files(4 * clients)
-    rng = random.Random(seed)
     nodes = mesh(folder, "line", 2)
     with ended_well(*nodes):
-        figures = uvloop.run(_live(nodes, rng, clients, rounds))
+        figures = uvloop.run(_live(nodes, random.Random(seed), clients, rounds))
     return f"{clients} clients of two nodes, no rate limits; {figures}"
-
-
-class _Client:
-    """One client, and when it was connected last."""
-
-    def __init__(self, number: int, node: MerkNode, seed: int) -> None:
-        self.keys = Keys.from_seeds(number.to_bytes(32, "big"), (number + 1).to_bytes(32, "big"))
-        self.sdk = MerkClient(
-            node.url,
-            keys=self.keys,
-            only=True,
-            on_event=self._on_event,
-            rng=random.Random(seed),
-            retry_first_s=FIRST_S,
-            retry_cap_s=CAP_S,
-        )
-        self.back_at: float | None = None
-        self.tries_count = 0
-
-    def _on_event(self, event: object) -> None:
-        if isinstance(event, Connected):
-            self.back_at = asyncio.get_running_loop().time()
-        elif isinstance(event, Disconnected):
-            self.back_at = None
-            self.tries_count += 1
 
 
 async def _live(nodes: list[MerkNode], rng: random.Random, count: int, rounds: int) -> str:
     await start_all(nodes)
     await until_meshed(nodes)
-    clients = [_Client(number, nodes[number % 2], rng.getrandbits(64)) for number in range(1, count + 1)]
-    for client in clients:
-        client.sdk.start()
-    for client in clients:
-        await client.sdk.reached()
-    figures = [await _kill(nodes, clients, rng.uniform(*DOWN_S)) for _ in range(rounds)]
-    for client in clients:
-        await client.sdk.aclose()
-    return "; ".join(figures)
+    ledger = Ledger(nodes[0].store)  # nobody sends a file
+    actors = [
+        Actor(number, ledger, nodes, random.Random(rng.random()), retry_s=(FIRST_S, CAP_S)) for number in range(count)
+    ]
+    for actor in actors:
+        await actor.come()
+    for actor in actors:
+        await actor.client.reached()
+    figures = [await _kill(nodes, actors, rng.uniform(*DOWN_S)) for _ in range(rounds)]
+    for actor in actors:
+        await actor.go()
+    return "; ".join([*figures, ledger.judge()])
 
 
-async def _kill(nodes: list[MerkNode], clients: list[_Client], down_s: float) -> str:
+async def _kill(nodes: list[MerkNode], actors: list[Actor], down_s: float) -> str:
     """Kill both nodes for a while; see that every client is back in time and reaches the next one; return figures."""
     loop = asyncio.get_running_loop()
     await asyncio.sleep(STABLE_S + 1)  # until a connection has lived long enough to begin with the first pause again
-    for client in clients:
-        client.tries_count = 0
     killed_at = loop.time()
     await asyncio.gather(*(asyncio.to_thread(node.kill) for node in nodes))
     await asyncio.sleep(down_s)
     await start_all(nodes)
     up_at = loop.time()
+
+    def back() -> list[float]:
+        return sorted(each.back_at - up_at for each in actors if each.back_at is not None and each.back_at > killed_at)
+
     # A pause is at most twice what all pauses before it took together, and begins before the node is up.
     within_s = min(CAP_S, 2 * (up_at - killed_at + FIRST_S)) + SLACK_S
-    async with asyncio.timeout(within_s):
-        while True:
-            back = [client.back_at for client in clients if client.back_at is not None and client.back_at > killed_at]
-            if len(back) == len(clients):
-                break
-            await asyncio.sleep(0.05)
-    delays = sorted(at - up_at for at in back)
-    assert await _all_reach_the_next(clients) <= REACHED_S
+    await eventually(lambda: len(back()) == len(actors), "every client's return", within_s)
+    delays = back()
+    async with asyncio.timeout(REACHED_S):
+        pairs = zip(actors, actors[1:] + actors[:1], strict=True)
+        await asyncio.gather(*(one.reach(other, mode=Mode.SIGNED) for one, other in pairs))
     return (
-        f"down {up_at - killed_at:.1f} s, half back {delays[len(delays) // 2]:.1f} s and all {delays[-1]:.1f} s later, "
-        f"at most {max(client.tries_count for client in clients)} tries"
+        f"down {up_at - killed_at:.1f} s, half back {delays[len(delays) // 2]:.1f} s and all {delays[-1]:.1f} s later"
     )
-
-
-async def _all_reach_the_next(clients: list[_Client]) -> float:
-    """Let every client write to the next one, at the other node, until it is delivered; return the seconds it took."""
-    began = asyncio.get_running_loop().time()
-
-    async def write(client: _Client, other: _Client) -> None:
-        while True:
-            if (await client.sdk.send(other.keys.signing.public, "hi", mode=Mode.SIGNED)).ok:
-                return
-            await asyncio.sleep(0.1)
-
-    async with asyncio.timeout(2 * REACHED_S):
-        await asyncio.gather(*(write(*pair) for pair in zip(clients, clients[1:] + clients[:1], strict=True)))
-    return asyncio.get_running_loop().time() - began
 
 
 def _allow_files(count: int) -> None:

@@ -10,7 +10,7 @@ from soak.load import Load
 from soak.strata.nodes import stored_rows
 from tools.served import ServedNode
 from waystation.sdk.outcome import Sent
-from waystation.sdk.strata import Disconnected, Filters, ManyRelays, Outcome, RelayEvent
+from waystation.sdk.strata import Disconnected, Filters, ManyRelays, Outcome
 from waystation.store.sqlite import SqliteStore
 
 __all__ = ["StrataLoad"]
@@ -20,17 +20,18 @@ class StrataLoad(Load):
     """Packets of one author; the relay's OK is the acknowledgement."""
 
     protocol = "strata"
+    disconnects = (Disconnected,)
 
     async def open(self, node: ServedNode) -> None:
         """Open both."""
         url = node.address_of("strata")
         self._serials: dict[bytes, str] = {}
-        self._writer: ManyRelays = await self._stack.enter_async_context(
-            waystation.strata.open(self.folder / "writer", url, only=True, on_event=self._on_event)
+        self._writer: ManyRelays = await self.enter(
+            waystation.strata.open(
+                self.folder / "writer", url, only=True, on_event=lambda event: self.on_event(event.event)
+            )
         )
-        self._reader: ManyRelays = await self._stack.enter_async_context(
-            waystation.strata.open(self.folder / "reader", url, only=True)
-        )
+        self._reader: ManyRelays = await self.enter(waystation.strata.open(self.folder / "reader", url, only=True))
         self.receive(self._read())
 
     async def send(self, serial: str) -> Sent[Any]:
@@ -56,7 +57,3 @@ class StrataLoad(Load):
         filters = Filters(authors=(self._writer.public_key.did,), types=("POST",))
         async for delivery in self._reader.messages(filters, keep_trying=True):
             self._ledger.arrive(delivery.packet.body["content"]["text"])
-
-    def _on_event(self, event: RelayEvent) -> None:
-        if isinstance(event.event, Disconnected):
-            self._ledger.disconnect(self.protocol)

@@ -112,7 +112,68 @@ PROMISES = {
             ["sdk/bhumi/test_suites.py::test_device_that_insists_on_a_suite"],
         ),
         (
-            "the relay never sees a key or a word of the sender",
+            "use an invite that passes through; welcome somebody in the place of the inviter",
+            [
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_welcome_in_the_place_of_an_inviter",
+            ],
+        ),
+        (
+            "forge a request; put its own in the place of another",
+            [
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_forge_a_request",
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_put_its_own_request_in_the_place_of_another",
+            ],
+        ),
+        (
+            "answer in the place of a device; give the answer of one request to another",
+            [
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_give_the_answer_of_one_request_to_another",
+            ],
+        ),
+        (
+            "bring two peers to a weaker form than they were paired in; spend a permission with bytes that do not open",
+            [
+                "sdk/bhumi/test_hostile.py::test_relay_cannot_downgrade",
+                "sdk/bhumi/test_hostile.py::test_legacy_invite_in_the_name_of_a_paired_peer_is_not_taken",
+                "sdk/bhumi/test_hostile.py::test_preimages_are_registered_again_within_a_bound",
+            ],
+        ),
+        (
+            "be delivered without a preimage that the device gave out; pair without a token",
+            ["sdk/bhumi/test_hostile.py::test_stranger_is_not_delivered"],
+        ),
+        (
+            "use it a second time, after its end, or after `invites --cancel`",
+            ["sdk/bhumi/test_hostile.py::test_who_reads_a_token_can_use_it_once_and_in_time"],
+        ),
+        (
+            "send what its role does not name; send in the name of another; go on after `unpair` or `block`",
+            [
+                "sdk/bhumi/test_hostile.py::test_peer_sends_what_its_role_names",
+                "sdk/bhumi/test_hostile.py::test_peer_does_not_speak_for_another",
+                "sdk/bhumi/test_hostile.py::test_peer_is_heard_until_unpaired_or_blocked",
+            ],
+        ),
+        (
+            "read or forge what passes between its peers and others",
+            ["sdk/bhumi/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
+        ),
+        (
+            "act in its name; with the help of a relay, answer it in theirs: **there is no forward secrecy**",
+            ["sdk/bhumi/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
+        ),
+        (
+            "A device takes from a peer nothing weaker than the two were paired in",
+            ["sdk/bhumi/test_hostile.py::test_relay_cannot_downgrade"],
+        ),
+        (
+            "the secrets come from the system, never from the program",
+            ["sdk/bhumi/test_admission.py::test_secrets_come_from_the_system"],
+        ),
+        (
+            "The relay never sees a key or a word of the sender",
             ["sdk/bhumi/test_sender.py::test_the_relay_never_learns_who_sends"],
         ),
     ],
@@ -229,7 +290,7 @@ PROMISES = {
         ),
         (
             "never in plain when the connection was encrypted, and never inside your network when the relay is not",
-            ["sdk/merk/test_servers.py::test_told_address_must_not_lead_to_worse_places"],
+            ["protocols/merk/client/test_addresses.py::test_told_address_must_not_lead_to_worse_places"],
         ),
         (
             "false: only those in peers, whoever of the two dials",

@@ -23,6 +23,8 @@ from waystation.crypto.signing import KeyPair, verify_any
 from waystation.protocols.bhumi.client.device import DeviceClient
 from waystation.protocols.bhumi.client.guide import GuideClient
 from waystation.protocols.bhumi.client.sender import SenderClient
+from waystation.protocols.bhumi.client.watcher import WatchClient
+from waystation.protocols.bhumi.messages import Options
 from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.protocols.bsp.device.sync import BspDevice
@@ -156,6 +158,18 @@ def _bhumi_guide() -> Driven:
     return Driven(_Asks(), _at_peer)
 
 
+class _Watches(WatchClient):
+    """A client that watches as soon as the relay has agreed."""
+
+    def _on_options(self, options: Options) -> None:
+        super()._on_options(options)
+        self.watch(ALICE.public)
+
+
+def _bhumi_watcher() -> Driven:
+    return Driven(_Watches(), _at_peer)
+
+
 def _lprp_relay() -> Driven:
     driven = Driven(None, lambda _machine: None)
     driven.machine = LprpRelay(settings_of(), RELAY_KEY, driven.store)
@@ -237,6 +251,7 @@ PAIRS = {
     "bhumi device": Pair(_bhumi_device, _bhumi_relay, is_stream=True),
     "bhumi sender": Pair(_bhumi_sender, _bhumi_relay, is_stream=True),
     "bhumi guide": Pair(_bhumi_guide, _bhumi_relay, is_stream=True),
+    "bhumi watcher": Pair(_bhumi_watcher, _bhumi_relay, is_stream=True),
     "bsp": Pair(_bsp_client, _bsp_relay, is_stream=True),
     "lprp": Pair(_lprp_client, _lprp_relay, is_stream=False),
     "merk": Pair(_merk_client, _merk_relay, is_stream=False),

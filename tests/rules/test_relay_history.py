@@ -4,15 +4,15 @@ import random
 
 import pytest
 
+from waystation.core.contacts import Connected, Disconnected
 from waystation.protocols.strata.client.events import Authenticated, Limited, PublishUnknown, RelayError, Violation
+from waystation.protocols.strata.client.watch import RelayWatch
+from waystation.rules.relay_entry import RelayEntry
 from waystation.rules.relay_history import TIMES_MAX, RelayFold, fold
 from waystation.rules.relay_observation import FAILED, MISSING, OK, Observation, Probe
 from waystation.rules.relay_score import explain
 from waystation.rules.relay_state import Incident, Reason, Standing, State
 from waystation.rules.relay_window import observations, window_to_plain
-from waystation.sdk.relay_list import Connected, Disconnected
-from waystation.sdk.relay_scores import RelayEntry
-from waystation.sdk.strata.watch import RelayWatch
 
 T0 = 1_699_999_980
 """The first second of a minute."""

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
+from waystation.core.contacts import Connected, Disconnected
 from waystation.protocols.strata.client.events import Authenticated, Limited, PublishUnknown, RelayError, Violation
+from waystation.protocols.strata.client.watch import Pinged, RelayWatch
+from waystation.rules.relay_entry import RelayEntry
 from waystation.rules.relay_observation import FAILED, MISSING, OK, OUTCOMES, Observation, Probe, record
 from waystation.rules.relay_state import Incident, Standing, State
 from waystation.rules.relay_window import RelayWindow, observations, window_to_plain
-from waystation.sdk.relay_list import Connected, Disconnected
-from waystation.sdk.relay_scores import RelayEntry
-from waystation.sdk.strata.watch import Pinged, RelayWatch
 
 T0 = 1_700_000_000
 NEW = Standing(State.PROBATION, T0)

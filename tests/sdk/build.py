@@ -10,7 +10,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.payload.contents import HandshakeInit
-from waystation.protocols.bhumi.payload.invite import Invite, encode_invite
+from waystation.protocols.bhumi.payload.invite import encode_invite
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.protocols.bhumi.relay.machine import BhumiRelay
 from waystation.protocols.bhumi.settings import BhumiSettings
@@ -147,6 +147,9 @@ class LoopbackRelay(_Relay):
                     asyncio.get_running_loop().call_soon(self._drained, effect.peer)
             elif isinstance(effect, Close) and pipe is not None:
                 pipe.close()
+        self._arm()
+
+    def _arm(self):
         due = self._machine.deadline()
         if self._timer is not None:
             self._timer.cancel()
@@ -224,9 +227,10 @@ class RunningDevice:
         """Wait until the relay has taken the registration so many times."""
         return await self.until(Listening, count)
 
-    def token(self, alias="bob"):
-        """Return a new invite to this device."""
-        return encode_invite(Invite(self.state.identity, self.state.add_invite(alias, random.Random())))
+    def token(self, alias="bob", *, legacy=False, **facts):
+        """Return a new invite to this device; ``legacy`` for one without a secret."""
+        suite = {"suite": None} if legacy else {}
+        return encode_invite(self.state.make_invite(alias, **suite, **facts))
 
 
 async def echo(request):
@@ -238,7 +242,7 @@ async def echo(request):
 async def paired(tmp_path, relay, handler=echo, timeouts=QUICK, **options):
     """Give a listening device "alice", and a sender "bob" that has accepted its invite."""
     async with RunningDevice(tmp_path / "alice", relay.url, handler, **options) as alice:
-        token = alice.token()
+        token = alice.token(legacy="dialect" in options)
         await alice.listening()
         state = BhumiState(tmp_path / "bob")
         dialect = {"dialect": options["dialect"]} if "dialect" in options else {}

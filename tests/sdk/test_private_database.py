@@ -141,3 +141,50 @@ def test_commit_that_fails_leaves_no_transaction(tmp_path):
 
     assert database.all("SELECT v FROM t") == []
     database.close()
+
+
+def test_change_that_must_hold_waits_for_the_disk_and_goes_before_later_ones(tmp_path):
+    """Refused, it raises and is kept; the next transaction writes it first, and once."""
+    database = opened(tmp_path)
+    database.all("PRAGMA max_page_count = 4")
+    with pytest.raises(HostError, match=r"x\.db: .*full.*kept in memory"):
+        database.change_later(lambda: insert(database, bytes(100_000)))
+    with pytest.raises(HostError, match="full"):
+        database.settle()
+    database.all("PRAGMA max_page_count = 1000")
+    insert(database, 1)
+    database.settle()
+
+    assert database.all("SELECT length(v) FROM t ORDER BY rowid") == [(100_000,), (1,)]
+    database.close()
+
+
+def test_more_than_may_wait_is_refused(tmp_path, monkeypatch):
+    """Beyond ``WAITING_MAX`` a change is not kept, and its sentence does not say that it is."""
+    monkeypatch.setattr(private_database, "WAITING_MAX", 1)
+    database = opened(tmp_path)
+    database.all("PRAGMA max_page_count = 4")
+    for sentence in ("kept in memory", "full$"):
+        with pytest.raises(HostError, match=sentence):
+            database.change_later(lambda: insert(database, bytes(100_000)))
+    database.all("PRAGMA max_page_count = 1000")
+    database.settle()
+
+    assert len(database.all("SELECT v FROM t")) == 1
+    database.close()
+
+
+def test_transaction_inside_another_is_a_part_of_it(tmp_path):
+    """What fails outside undoes what was done inside."""
+    database = opened(tmp_path)
+
+    def fail_behind_it():
+        with database.transaction():
+            insert(database, 1)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_behind_it()
+
+    assert database.all("SELECT v FROM t") == []
+    database.close()

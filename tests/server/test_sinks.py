@@ -12,11 +12,18 @@ class Notes:
 
     def __init__(self):
         self.registered = []
+        self.hosts = []
         for name in REPORTS:
             setattr(self, name, object())
 
     def connected(self, *details, has_handshake):
         self.registered.append((*details, has_handshake))
+
+    def admit(self, _protocol, host, *, has_handshake):
+        self.hosts.append(host)
+
+    def release(self, host, *, has_handshake):
+        self.hosts.append(host)
 
     def connected_out(self, *details):
         self.registered.append(details)
@@ -44,6 +51,18 @@ def test_accepted_pipe_is_registered_with_its_endpoint():
     ListenerSink(hub, "bhumi", has_handshake=False).connected(pipe)
 
     assert hub.registered == [("bhumi", pipe, "upstream", True), ("bhumi", pipe, "", False)]
+
+
+def test_connection_through_a_forwarder_counts_under_no_address():
+    """What it is admitted, registered and released under is nobody's address."""
+    hub, pipe = Notes(), Shown()
+    pipe.address = "127.0.0.1"
+    sink = ListenerSink(hub, "bhumi", "upstream", is_forwarded=True)
+    sink.admit("127.0.0.1")
+    sink.release("127.0.0.1")
+    sink.connected(pipe)
+
+    assert (hub.hosts, pipe.address) == (["", ""], "")
 
 
 @pytest.mark.parametrize(("has_certificate", "certificate"), [(False, None), (True, b"c" * 32)])

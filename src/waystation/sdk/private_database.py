@@ -4,15 +4,17 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from waystation.core.errors import HostError
 
-__all__ = ["EXIT_STORE", "PrivateDatabase", "private_folder"]
+__all__ = ["EXIT_STORE", "WAITING_MAX", "PrivateDatabase", "private_folder"]
 
 EXIT_STORE: Final = 5
+WAITING_MAX: Final = 1_000
+"""Changes that wait in memory for a disk that refuses."""
 _BUSY_TIMEOUT_S: Final = 10.0  # another program of the same user may be writing
 _RETRY_S: Final = 0.005
 _PRIMARY_CODE: Final = 0xFF  # SQLite's extended error codes add to the bits above
@@ -44,6 +46,8 @@ class PrivateDatabase:
             HostError: The file or its folder cannot be used, or it is no database.
         """
         self.path = path
+        self._waiting: list[Callable[[], object]] = []
+        self._is_changing = False
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._database = _open(path, schema, synchronous)
@@ -56,10 +60,19 @@ class PrivateDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make what is ``run`` inside durable together at its end, or none of it; raises HostError."""
+        """Make what is ``run`` inside durable together at its end, or none of it; raises HostError.
+
+        What waits (``change_later``) is written before it. Inside another transaction it is a part of that one.
+        """
+        if self._is_changing:
+            yield
+            return
         try:
             self._database.execute("BEGIN IMMEDIATE")
+            self._is_changing = True
             try:
+                for change in self._waiting:
+                    change()
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
@@ -67,8 +80,38 @@ class PrivateDatabase:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
+            finally:
+                self._is_changing = False
         except sqlite3.Error as error:
             raise self._refused(error) from error
+        self._waiting.clear()
+
+    def change_later(self, change: Callable[[], object]) -> None:
+        """Make a change durable that has happened whatever the disk says, at the latest with the next transaction.
+
+        Args:
+            change: Runs inside a transaction, maybe more than once until one is durable. It must fit whatever is there
+                by then: one that fails keeps the database from all others.
+
+        Raises:
+            HostError: The disk refuses. The change waits in memory, behind those of before; it is lost if the program
+                ends first, or if ``WAITING_MAX`` wait already.
+        """
+        try:
+            with self.transaction():
+                change()
+        except HostError as error:
+            if len(self._waiting) >= WAITING_MAX:
+                raise
+            self._waiting.append(change)
+            sentence = f"{error}; it is kept in memory and written once the disk takes writes again"
+            raise HostError(sentence, exit_code=EXIT_STORE) from error
+
+    def settle(self) -> None:
+        """Make durable what waits; raises HostError."""
+        if self._waiting:
+            with self.transaction():
+                pass
 
     def run(self, statement: str, *values: Any) -> int:
         """Change something inside ``transaction``; return how many rows it was."""

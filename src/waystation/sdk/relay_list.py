@@ -7,8 +7,8 @@ waits. The pause doubles each time, with jitter, and is reset by a connection th
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
 
+from waystation.core.contacts import Connected, Disconnected
 from waystation.core.errors import HostError, LocalError
 from waystation.sdk.backoff import STABLE_S, Backoff, Pause
 from waystation.sdk.connection import Connection, Ended
@@ -18,30 +18,6 @@ from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.dial import WebSocketDialler
 
 __all__ = ["Connected", "Disconnected", "RelayList"]
-
-
-class Connected(NamedTuple):
-    """A connection is established: the relay has taken us."""
-
-    relay: str
-    """Address."""
-    handshake_ms: float
-    """From dialling to this."""
-    server: bytes | None = None
-    """Key that the relay names, 32 bytes, where its protocol names one in the handshake."""
-    authenticated: bool = False
-    """Whether it has proved that key."""
-
-
-class Disconnected(NamedTuple):
-    """A relay could not be reached, or the connection to it has ended."""
-
-    relay: str
-    reason: str
-    up_s: float | None
-    """How long it was established; None when it never was."""
-    retry_s: float
-    """Until the next try, at this relay or another one."""
 
 
 class RelayList(ABC):

@@ -8,14 +8,14 @@ one program is never undone when another saves an older entry.
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
-from waystation.rules.relay_choice import Candidate
-from waystation.rules.relay_state import Standing, State, pin, standing_from_plain, standing_to_plain, unpin
-from waystation.rules.relay_window import RelayWindow, window_from_plain, window_to_plain
+from waystation.rules.relay_entry import RelayEntry
+from waystation.rules.relay_state import pin, standing_from_plain, standing_to_plain, unpin
+from waystation.rules.relay_window import window_from_plain, window_to_plain
 from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase
 
 __all__ = ["ENTRIES_MAX", "RelayEntry", "RelayScores"]
@@ -26,7 +26,6 @@ ENTRIES_MAX: Final = 512
 Ours: far above the 20 backups of specs/strata.md 18, so that only the memory of bans and of hostile lists can reach it.
 """
 
-_NEW_SCORE: Final = 0.5  # specs/strata.md 18: fresh with no data
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS relay_scores (
     url TEXT PRIMARY KEY, relay_id TEXT, state TEXT NOT NULL, score REAL NOT NULL, window TEXT NOT NULL,
@@ -40,33 +39,6 @@ _TRIM: Final = """
 DELETE FROM relay_scores WHERE url IN (
     SELECT url FROM relay_scores WHERE NOT pinned AND state != 'active' AND url != ?
     ORDER BY state = 'blacklisted', updated, url LIMIT max((SELECT count(*) FROM relay_scores) - ?, 0))"""
-
-
-@dataclass(frozen=True, slots=True)
-class RelayEntry:
-    """One relay; times are whole Unix seconds."""
-
-    url: str
-    relay_id: str | None
-    """DID of the relay, pinned on first use; None before."""
-    standing: Standing
-    score: float
-    """0 to 1, as of the last save."""
-    window: RelayWindow
-    last_tried_s: int | None = None
-    """When a connect was tried last; None for never."""
-    updated_s: int = 0
-    """When the entry was saved; the table sets it."""
-
-    @classmethod
-    def new(cls, url: str, now_s: int) -> Self:
-        """Return the entry of a relay never met: on probation, with nothing observed."""
-        return cls(url, None, Standing(State.PROBATION, now_s), _NEW_SCORE, RelayWindow())
-
-    @property
-    def candidate(self) -> Candidate:
-        """The relay as ``relay_choice`` takes it."""
-        return Candidate(self.url, self.standing.state, self.score, self.standing.pinned, self.last_tried_s)
 
 
 class RelayScores(PrivateDatabase):

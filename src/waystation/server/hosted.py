@@ -139,6 +139,10 @@ class PipePort(NamedTuple):
     """None for bare TCP."""
     endpoint: str = ""
     """Which of the relay's endpoints its connections reach."""
+    is_forwarded: bool = False
+    """Whether all its connections come from a forwarder on this machine: their address is then counted for nothing."""
+    acks_at_once: bool = False
+    """Whether the kernel acknowledges what comes at once, for clients that write a frame in pieces (Nagle)."""
 
 
 class ProtocolHost:

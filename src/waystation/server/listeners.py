@@ -77,7 +77,14 @@ class Listeners:
         """
         for protocol, host in self._hosts.items():
             for port in host.pipe_ports():
-                sink = ListenerSink(self._hub, protocol, port.endpoint, has_handshake=port.tls is not None)
+                sink = ListenerSink(
+                    self._hub,
+                    protocol,
+                    port.endpoint,
+                    has_handshake=port.tls is not None,
+                    is_forwarded=port.is_forwarded,
+                    acks_at_once=port.acks_at_once,
+                )
                 context = self._contexts(protocol, port.tls) if port.tls is not None else None
                 proxies = self._proxies.before(protocol, (port.setting,))
                 listener = self._listener(sink, context, None, proxies)

@@ -25,7 +25,16 @@ class _Sink:
 class ListenerSink(_Sink):
     """The sink of one listener: its pipes speak one protocol and reach one endpoint of the relay."""
 
-    def __init__(self, hub: Hub, protocol: str, endpoint: str = "", *, has_handshake: bool = True) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        protocol: str,
+        endpoint: str = "",
+        *,
+        has_handshake: bool = True,
+        is_forwarded: bool = False,
+        acks_at_once: bool = False,
+    ) -> None:
         """Lead pipes to an endpoint of the relay of ``protocol``, "" for the usual one.
 
         Args:
@@ -33,22 +42,37 @@ class ListenerSink(_Sink):
             protocol: Of the relay.
             endpoint: As in ``Node.connect``.
             has_handshake: Whether a connection is established only after a handshake of TLS or HTTP.
+            is_forwarded: As in ``PipePort``.
+            acks_at_once: As in ``PipePort``.
         """
         super().__init__(hub, protocol)
         self._endpoint = endpoint
         self._has_handshake = has_handshake
+        self._is_forwarded = is_forwarded
+        if acks_at_once:
+            self.received = self._received_and_acked
 
     def connected(self, pipe: Pipe) -> None:
         """Register a new pipe."""
+        if self._is_forwarded:
+            pipe.address = ""
         self._hub.connected(self._protocol, pipe, self._endpoint, has_handshake=self._has_handshake)
 
     def admit(self, host: str) -> bool:
         """Return whether a connection from ``host`` is admitted."""
-        return self._hub.admit(self._protocol, host, has_handshake=self._has_handshake)
+        return self._hub.admit(self._protocol, self._counted(host), has_handshake=self._has_handshake)
 
     def release(self, host: str) -> None:
         """Report an admitted connection that ended before it was established."""
-        self._hub.release(host, has_handshake=self._has_handshake)
+        self._hub.release(self._counted(host), has_handshake=self._has_handshake)
+
+    def _counted(self, host: str) -> str:
+        """Return the address that a connection is counted under."""
+        return "" if self._is_forwarded else host
+
+    def _received_and_acked(self, pipe: Pipe, data: bytes) -> None:
+        pipe.ack_now()
+        self._hub.received(pipe, data)
 
 
 class DialledSink(_Sink):

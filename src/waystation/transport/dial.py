@@ -14,7 +14,7 @@ from waystation.transport.connect import connect_tcp
 from waystation.transport.datagrams.pipe import connect_udp
 from waystation.transport.pipe import Pipe, Sink
 from waystation.transport.silence import SilencePolicy
-from waystation.transport.tls import client_context, system_context
+from waystation.transport.tls import client_context, find_authority, system_context
 
 __all__ = [
     "DATAGRAM_SCHEMES",
@@ -25,6 +25,7 @@ __all__ = [
     "WEB_PORT",
     "RelayUrl",
     "dial",
+    "fetch_authority",
     "speaks_http",
     "speaks_tls",
 ]
@@ -39,6 +40,7 @@ REFUSES_ADDRESSES: Final = "refuse this address: not on its list, banned, or too
 """What else a connection may mean that is closed before anything was said (engine.admission)."""
 WEB_PORT: Final = "an HTTP server answers there; is the port right?"
 """What is said of a port that ``speaks_http``."""
+_CHUNK_BYTES: Final = 65_536
 _HTTP_BEGINS: Final = b"HTTP/"
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
 
@@ -142,6 +144,50 @@ async def speaks_tls(url: RelayUrl, timeout_s: float) -> bool:
         return False
     transport.abort()
     return True
+
+
+async def fetch_authority(url: RelayUrl, fingerprint: bytes, timeout_s: float) -> bytes:
+    """Return the authority in DER that a relay shows behind its certificate and that has this SHA-256 (32 bytes).
+
+    Nothing is sent over this connection, and it is closed: only the fingerprint says that the authority is the right
+    one. Who trusts it verifies the relay with the next connection.
+
+    Raises:
+        HostError: The relay cannot be reached, or shows no such authority.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            found = find_authority(await _shake_hands(url), fingerprint)
+    except (OSError, UnicodeError, EOFError) as error:  # TimeoutError and ssl.SSLError are OSErrors
+        raise HostError(_reason(url, error if isinstance(error, OSError) else OSError(error), timeout_s)) from error
+    if found is None:
+        raise HostError(
+            f"{url} does not show the authority that the invitation names (SHA-256 {fingerprint.hex()[:16]}…): it is "
+            "another relay, somebody stands between, or its certificate was exchanged; ask for a new invitation, or "
+            "name the authority with --ca"
+        )
+    return found
+
+
+async def _shake_hands(url: RelayUrl) -> ssl.SSLObject:
+    """Return the end of a TLS handshake, with what the other side has shown; the connection is closed."""
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    try:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ours = client_context(verify=False).wrap_bio(incoming, outgoing, server_hostname=url.host)
+        while True:
+            try:
+                ours.do_handshake()
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+            else:
+                return ours
+            received = await reader.read(_CHUNK_BYTES)
+            if not received:
+                raise EOFError("the connection ended in the TLS handshake")
+            incoming.write(received)
+    finally:
+        writer.transport.abort()
 
 
 async def speaks_http(url: RelayUrl, timeout_s: float) -> bool:

@@ -17,14 +17,17 @@ __all__ = [
     "KeyFileError",
     "PemPair",
     "TlsContext",
+    "added_authorities",
     "authority_der",
     "client_context",
     "context_of",
+    "find_authority",
     "leaf_sha256",
     "read_pems",
     "reload_certificate",
     "server_context",
     "system_context",
+    "trust_authority",
 ]
 
 TlsContext = ssl.SSLContext
@@ -143,6 +146,35 @@ def authority_der(ca: Path) -> bytes:
     except (ValueError, ssl.SSLError) as error:
         raise LocalError(f"{ca} holds no certificate that can be read") from error
     return der
+
+
+def added_authorities(context: ssl.SSLContext) -> list[bytes]:
+    """Return the authorities in DER that a context trusts besides the system's."""
+    system = set(system_context().get_ca_certs(binary_form=True))
+    return [der for der in context.get_ca_certs(binary_form=True) if der not in system]
+
+
+def trust_authority(context: ssl.SSLContext, der: bytes) -> None:
+    """Trust one more authority in a context for dialling.
+
+    Raises:
+        HostError: The bytes are no certificate.
+    """
+    try:
+        context.load_verify_locations(cadata=der)
+    except (ValueError, ssl.SSLError) as error:
+        raise HostError(f"an authority cannot be read: {error}") from error
+
+
+def find_authority(shown: ssl.SSLObject, fingerprint: bytes) -> bytes | None:
+    """Return the certificate in DER, of those that the other side has shown, whose SHA-256 this is; None without one.
+
+    What was shown is not verified here. Who trusts the certificate that is found, because of its fingerprint, and then
+    connects anew, gets a verified connection.
+    """
+    chain = shown._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001 - public from Python 3.13
+    ders = [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain or ()]
+    return next((der for der in ders if hashlib.sha256(der).digest() == fingerprint), None)
 
 
 @cache

@@ -1,10 +1,14 @@
 import asyncio
 import base64
+import datetime
+import hashlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from tests.cli.build import caller, in_a_thread
 from tests.sdk.build import LoopbackRelay
 from waystation.core.ids import decode_id52
+from waystation.crypto.certificates import make_local_certificates
 from waystation.crypto.signing import KeyPair
 from waystation.examples.demo.run import Demo
 from waystation.protocols.bhumi.payload.invite import Invite, decode_invite, encode_invite
@@ -91,38 +96,41 @@ def test_a_whole_conversation(run, relay):
 
 @pytest.mark.parametrize("e2e", ["suite-1", "suite-2"])
 def test_suite_is_remembered_from_accepting_on(run, relay, e2e):
-    """A listener that was told nothing is met in a suite, which `peers` shows and `send` uses without being told."""
-    token = run("invite", "--home", "alice", "--alias", "bob")[1].strip()
+    """With a legacy token a listener is met in a suite, which `peers` shows and `send` uses without being told."""
+    token = run("invite", "--home", "alice", "--alias", "bob", "--legacy")[1].strip()
     listener = Listening("alice", relay, "--echo")
     accepted = run("accept", token, "--home", "bob", "--alias", "alice", "--relay", relay, "--e2e", e2e)
     sent = run("send", "alice", "hi", "--home", "bob", "--relay", relay)
-    told = run("send", "alice", "v1", "--home", "bob", "--relay", relay, "--e2e", "bhumi-v1")
+    other = {"suite-1": "suite-2", "suite-2": "suite-1"}[e2e]
+    told = run("send", "alice", "told", "--home", "bob", "--relay", relay, "--e2e", other)
     shown = [json.loads(run("peers", "--home", home, "--json")[1])["e2e"] for home in ("alice", "bob")]
     text = run("peers", "--home", "bob")[1]
 
-    assert (accepted[0], sent, told) == (0, (0, "hi\n", ""), (0, "v1\n", ""))
+    assert (accepted[0], sent, told) == (0, (0, "hi\n", ""), (0, "told\n", ""))
     assert shown == [e2e, e2e]
-    assert f"  {e2e} " in text
+    assert f"  {e2e} " in text and "legacy" in text
+    assert "this token has no secret" in accepted[2]
     assert listener.stop() == 0
 
 
 def test_suite_that_a_listener_insists_on(run, relay):
-    """A listener that was told a suite refuses a handshake in any other form, with a sentence."""
-    token = run("invite", "--home", "alice", "--alias", "bob")[1].strip()
+    """A listener that was told a suite takes no legacy handshake in another form, and says so."""
+    token = run("invite", "--home", "alice", "--alias", "bob", "--legacy")[1].strip()
     listener = Listening("alice", relay, "--e2e", "suite-2")
     refused = run("accept", token, "--home", "bob", "--relay", relay)
 
-    assert refused[0] == 1 and "another --e2e" in refused[2]
+    assert refused[0] == 1
+    assert "could not be opened" in listener.next()["reason"]
     assert listener.stop() == 0
 
 
 @pytest.mark.parametrize("command", [["listen"], ["accept", "x" * 86], ["send", "alice", "hi"]])
 def test_unknown_suite_is_refused_by_name(run, command):
     """An --e2e that does not exist is refused with those that do."""
-    code, _, err = run(*command, "--e2e", "suite-3")
+    code, _, err = run(*command, "--e2e", "suite-9")
 
     assert code == 2
-    assert all(name in err for name in ("suite-3", "bhumi-v1", "suite-1", "suite-2", "none"))
+    assert all(name in err for name in ("suite-9", "suite-3", "bhumi-v1", "suite-1", "suite-2", "none"))
 
 
 def test_exec_and_count(run, relay, tmp_path):
@@ -151,7 +159,8 @@ def test_invite_prints_only_the_token(run):
     invite = decode_invite(out.strip())
     state = BhumiState(Path("bhumi-me"))
     assert (code, invite.identity, state.grant_of(invite.preimage).peer) == (0, state.identity, None)
-    assert f"waystation bhumi accept {out.strip()} --relay tls://relay.example:8443" in err
+    assert invite.relays == ("tls://relay.example:8443",)
+    assert f"waystation bhumi accept {out.strip()}\n" in err
     assert "█" in err
     state.close()
 
@@ -162,7 +171,8 @@ def test_invite_names_the_relay_of_the_last_listen(run, relay):
     document = json.loads(run("invite", "--json")[1])
 
     assert listening.stop() == 0
-    assert document["accept"].endswith(f" --relay {relay}")
+    assert decode_invite(document["token"]).relays == (relay,)
+    assert document["relays"] == [relay]
 
 
 def test_invite_as_json(run):
@@ -172,7 +182,9 @@ def test_invite_as_json(run):
     document = json.loads(out)
     assert (code, err, document["alias"]) == (0, "", "bob")
     assert decode_invite(document["token"]).identity == decode_id52(document["id52"])
-    assert document["accept"] == f"waystation bhumi accept {document['token']} --relay tls://127.0.0.1:8443"
+    assert document["accept"] == f"waystation bhumi accept {document['token']}"
+    assert (document["relays"], document["legacy"], document["allow"]) == (["tls://127.0.0.1:8443"], False, None)
+    assert 6 * 86_400 < document["expires"] - time.time() <= 7 * 86_400
 
 
 @pytest.mark.parametrize(
@@ -349,10 +361,20 @@ def test_signal_ends_a_listener_that_waits_to_reconnect(tmp_path, number, code):
 
 
 def test_invite_names_the_authority_and_the_program_as_called(run, monkeypatch):
-    """The line for the other side repeats --ca and the path by which the program was called."""
+    """The token has the authority's fingerprint, and the line for the other side the program as it was called."""
     monkeypatch.setattr(sys, "argv", [".venv/bin/waystation"])
+    made = make_local_certificates(["relay"], datetime.datetime.now(datetime.UTC))
+    Path("my ca.pem").write_bytes(made.ca_pem)
+    Path("both.pem").write_bytes(
+        made.ca_pem + make_local_certificates(["other"], datetime.datetime.now(datetime.UTC)).ca_pem
+    )
 
     document = json.loads(run("invite", "--ca", "my ca.pem", "--json")[1])
+    legacy = json.loads(run("invite", "--ca", "my ca.pem", "--legacy", "--json")[1])
+    _, both, said = run("invite", "--ca", "both.pem")
 
-    assert document["accept"].startswith(".venv/bin/waystation bhumi accept ")
-    assert document["accept"].endswith(" --ca 'my ca.pem'")
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(made.ca_pem.decode())).digest()
+    assert document["accept"] == f".venv/bin/waystation bhumi accept {document['token']}"
+    assert decode_invite(document["token"]).authority == fingerprint
+    assert legacy["accept"].endswith(" --relay tls://127.0.0.1:8443 --ca 'my ca.pem'")
+    assert decode_invite(both.strip()).authority == b"" and "does not have exactly one authority" in said

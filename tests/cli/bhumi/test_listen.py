@@ -99,15 +99,6 @@ def test_hidden_device_says_so(state, capsys):
     assert capsys.readouterr().err.endswith("; nobody can look this device up\n")
 
 
-def test_place_is_remembered(state):
-    """Where it listens now is what an invite names."""
-    listener = Listener(state, 0, as_json=True)
-    for relay in ("tls://a:1", "tls://b:1"):
-        listener.show(Listening(relay, True))
-
-    assert state.place_of(state.identity) == "tls://b:1"
-
-
 def test_presence_is_shown_once_a_relay(state, capsys):
     """That it was renewed is no news; that another relay knows now is."""
     listener = Listener(state, 0, as_json=True)

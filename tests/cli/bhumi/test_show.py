@@ -9,6 +9,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.payload.contents import ContentType
 from waystation.sdk.bhumi import (
+    Denied,
     DeviceEvent,
     Disconnected,
     Handled,
@@ -29,6 +30,7 @@ EVENTS = [
     Listening("tls://a:1", True),
     Disconnected("tls://a:1", "it broke", 1.234),
     PeerJoined(PEER, "bob"),
+    Denied(Request(PEER, "bob", ContentType.COMMAND, b"{}"), "this peer may not send 'led'"),
     Handled(Request(PEER, "bob", ContentType.TEXT, b"hi"), True),
     Trouble("no room"),
     Moved("tls://a:1", "tls://b:1"),
@@ -62,6 +64,14 @@ def test_probe_is_shown_with_its_verdict():
     assert sentence_of(document) == "tried tls://c:1: slow, 2500.0 ms; the result stays here"
 
 
+def test_legacy_pairing_is_named():
+    """Whoever joins by an invite without a secret is shown as legacy, with what that means."""
+    document = document_of(PeerJoined(PEER, "bob", is_legacy=True), "me")
+
+    assert document["legacy"] is True
+    assert sentence_of(document).endswith("legacy: the invite had no secret, so a relay may have used it")
+
+
 def test_control_characters_are_shown():
     """What a peer sends is printed, not obeyed."""
     assert "\x1b" not in sentence_of(document_of(Trouble("\x1b[2J"), "me"))
@@ -83,4 +93,4 @@ def test_reply_goes_to_stdout(capsys, as_json):
         shown = {"status": "refused", "peer": "alice", "reply": "no", "latency_ms": 500.0, "tries": 2}
         assert (json.loads(out), err) == (shown, "")
     else:
-        assert (out, err) == ("no\n", "waystation: alice could not handle the request\n")
+        assert (out, err) == ("no\n", "waystation: alice: the peer could not handle the request: no\n")

@@ -4,7 +4,8 @@ import pytest
 
 from waystation.cli.strata.keys import KeyAction, act_on_key
 from waystation.core.errors import LocalError
-from waystation.sdk.strata.keys import export_identity, load_identity
+from waystation.protocols.strata.client.identity import export_identity
+from waystation.sdk.strata.keys import load_identity
 
 
 def test_new_key_waits_until_a_relay_has_taken_it(tmp_path):

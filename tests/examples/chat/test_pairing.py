@@ -9,8 +9,8 @@ from waystation.core.errors import HostError
 from waystation.examples.chat import pairing
 from waystation.examples.chat.format import CHAT, FORMATS_KNOWN
 from waystation.examples.chat.pairing import InvitationPeer, Newcomer, introduce
+from waystation.protocols.bsp.invite import Invitation
 from waystation.sdk.bsp import BspUrl, Delivered, Visibility
-from waystation.sdk.bsp.invite import Invitation
 
 KEY = b"\x05" * 32
 

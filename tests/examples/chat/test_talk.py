@@ -12,8 +12,8 @@ from waystation.core.errors import HostError
 from waystation.crypto.signing import KeyPair
 from waystation.examples.chat.format import CHAT, FORMATS_KNOWN, Line, write_line
 from waystation.examples.chat.talk import Talk
+from waystation.protocols.bsp.invite import Invitation
 from waystation.sdk.bsp import BspUrl, PeerUnreachable
-from waystation.sdk.bsp.invite import Invitation
 
 KEY = KeyPair.from_seed(b"\x05" * 32).public.hex()
 

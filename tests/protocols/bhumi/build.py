@@ -16,7 +16,7 @@ from waystation.core.facts import DeliveryFinished, Refused
 from waystation.core.instant import Instant
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair, sign
-from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.limits import DEFAULT_LIMITS, BhumiLimits
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import Refusal
@@ -77,6 +77,7 @@ def decode(frame_type: int, payload: bytes, *, with_preimage: bool) -> messages.
         FrameType.HELLO: wire.decode_hello,
         FrameType.SEND_RESULT: wire.decode_send_result,
         FrameType.OPTIONS: wire.decode_options,
+        FrameType.WATCHED: extension_wire.decode_watched,
     }
     return decoders[FrameType(frame_type)](payload)
 
@@ -197,11 +198,11 @@ class World:
         assert isinstance(hello, messages.Hello)
         return line
 
-    def connect_raw(self) -> Line:
+    def connect_raw(self, endpoint: str = "") -> Line:
         """Connect a client; HELLO stays to be heard."""
         peer = Peer(len(self.lines) + 1)
         line = self.lines[peer] = Line(self, peer)
-        self.relay.connect(peer, self.now)
+        self.relay.connect_by(peer, endpoint, self.now)
         self.settle()
         line.nonce = line.heard[0].relay_nonce
         return line

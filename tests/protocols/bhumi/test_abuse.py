@@ -70,6 +70,18 @@ def test_abuse_02_cache_flood_without_the_quota():
     assert world.relay.sizes()["cached_bytes"] > 9 * 1_048_576
 
 
+def test_abuse_02_cache_flood_by_empty_answers():
+    """258 I_AMs with 256 empty answers each flush nobody's carried answer."""
+    world = World(rate_limits=False)
+    world.device(responses=[(1, b"carried")])
+    flood = world.device(BOB)
+    for round_number in range(258):
+        first = 1_000 + 256 * round_number
+        flood.say(i_am(BOB, flood.nonce, [], [(number, b"") for number in range(first, first + 256)]))
+
+    assert world.connect().say(send(ALICE, 1)).hear() == [SendResult(0, b"carried")]
+
+
 def test_abuse_02_one_upload_has_quotas_of_its_own():
     """256 answers and 1 MiB of one I_AM are kept, the largest single one is a payload."""
     world = World(max_payload_bytes=4_096)
@@ -151,7 +163,7 @@ def test_abuse_03_message_numbers_are_not_predictable():
 
 
 def test_abuse_04_same_preimage_twice_at_once():
-    """The device sees one DELIVER; four more wait with the first; the rest, and any other target, get 2."""
+    """The device sees one DELIVER, and everybody its answer; any other target gets 2."""
     world = World()
     device = world.device(commits=[1])
     world.device(BOB)
@@ -161,7 +173,7 @@ def test_abuse_04_same_preimage_twice_at_once():
     device.answer(b"x")
 
     assert delivered == 1
-    assert [line.statuses() for line in senders] == [[0]] * 5 + [[2]] * 2
+    assert [line.statuses() for line in senders] == [[0]] * 7
     assert elsewhere.statuses() == [2]
 
 

@@ -1,4 +1,4 @@
-"""Laws of protocols.bhumi.extension_wire: each frame 0x41 to 0x4C there and back, and whatever lies about itself."""
+"""Laws of protocols.bhumi.extension_wire: each frame 0x41 to 0x4E there and back, and whatever lies about itself."""
 
 import pytest
 from hypothesis import given
@@ -21,6 +21,9 @@ from waystation.protocols.bhumi.extension_messages import (
     Relays,
     RelaysRequest,
     RevokeCommits,
+    Watch,
+    Watched,
+    WatchState,
     Where,
     WhereEntry,
     WhereResult,
@@ -49,6 +52,9 @@ CASES = [
     (Relays((AD, AD)), wire.decode_relays, 2 + 2 * 136),
     (QaRequest(7, "tcp://[::1]:8443", 60), wire.decode_qa_request, 8 + 16),
     (QaReport(7, QaVerdict.SLOW, 4_294_967_295), wire.decode_qa_report, 9),
+    (Watch(ALICE.public), wire.decode_watch, 33),
+    (Watch(ALICE.public, begins=False), wire.decode_watch, 33),
+    (Watched(ALICE.public, WatchState.REFUSED), wire.decode_watched, 33),
     (Gossip(), wire.decode_gossip, 2),
     (Gossip((PRESENCE, AD, AS_LONG_AS_A_PRESENCE)), wire.decode_gossip, 2 + 143 + 3 + 134 + 143),
 ]
@@ -106,6 +112,8 @@ def test_trailing_bytes(message, decode, size):
         (wire.decode_gossip, b"\xff\xff" + bytes(200), Refusal.TRUNCATED),
         (wire.decode_where_result, bytes(32) + b"\xff" + bytes(200), Refusal.TRUNCATED),
         (wire.decode_qa_report, bytes(4) + b"\x05" + bytes(4), Refusal.BAD_VERDICT),
+        (wire.decode_watch, bytes(32) + b"\x02", Refusal.BAD_WATCH),
+        (wire.decode_watched, bytes(32) + b"\x03", Refusal.BAD_WATCH),
         (wire.decode_gossip, b"\x00\x01\x00\x00" + bytes(200), Refusal.BAD_RECORD),
         (wire.decode_gossip, b"\x00\x01\x00\x8d\x44" + bytes(139), Refusal.TRUNCATED),
         (wire.decode_gossip, b"\x00\x01\x00\x8c\x44" + bytes(139), Refusal.BAD_RECORD),

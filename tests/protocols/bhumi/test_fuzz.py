@@ -10,12 +10,8 @@ SEED = 20_260
 INPUTS = 2_000
 FEWER = {
     "bhumi_extensions": 500,
-    "bsp_bundle": 1_000,
-    "bsp_device": 1_000,
     "bsp_machine": 500,
-    "bsp_mailbox": 750,
     "lprp_client": 250,
-    "lprp_fragments": 1_000,
     "lprp_host": 750,
     "merk_relay": 1_000,
     "session": 750,

@@ -20,7 +20,7 @@ def test_defaults_are_those_of_the_decisions():
         sends_burst=400,
         outstanding_sends=16,
         pending_per_recipient=32,
-        joiners=4,
+        joiners=1_024,
         ack_strikes=16,
         commits_per_identity=4_096,
         cached_responses=65_536,

@@ -227,6 +227,11 @@ def _audit_groups(books):
         assert all(vertex.state is not State.INVALID for vertex in live)
         assert all(vertex.state is State.DELIVERED for vertex in vertices if vertex.shared)
         assert member.graph.pending_count == sum(vertex.state is State.PENDING for vertex in vertices)
+        orders = {vertex.message_id: vertex.order for vertex in vertices if vertex.state is State.DELIVERED}
+        assert sorted(orders.values()) == list(range(1, len(orders) + 1))
+        for vertex in vertices:
+            if vertex.state is State.DELIVERED:
+                assert all(orders.get(name, vertex.order) < vertex.order for name in vertex.dependencies)
         for key, sharing in member.sharings.items():
             assert books.peers[key].sharings[group_id] is sharing
             assert sharing.visibility is not Visibility.INVISIBLE

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocols.lprp.build import VECTORS, vector
-from waystation.protocols.lprp.work import is_enough, leading_zero_bits, search, solution_of, work_hash
+from waystation.protocols.lprp.work import WorkProgress, is_enough, leading_zero_bits, search, solution_of, work_hash
 
 CHALLENGE = vector("lease_demand_work")
 SOLVED = [("lease_demand_work", "lease_work"), ("relay_demand_work", "relay_work")]
@@ -137,3 +137,12 @@ def test_solution_is_eight_bytes_big_endian(counter):
     """The counter is the solution and the solution the counter (LPRP-D7A)."""
     assert len(solution_of(counter)) == 8
     assert int(solution_of(counter).hex(), 16) == counter
+
+
+def test_progress_says_what_is_to_be_expected():
+    """Rate, average and chance follow from tries and time; what is left never shrinks, since each try is new."""
+    progress = WorkProgress(bits=10, hashes=1_024, elapsed_s=2.0)
+
+    assert (progress.rate, progress.expected_hashes, progress.remaining_s) == (512.0, 1_024, 2.0)
+    assert progress.chance == pytest.approx(0.632, abs=0.001)
+    assert WorkProgress(10, 0, 0.0).remaining_s is None

@@ -165,10 +165,10 @@ def test_same_preimage_twice_is_handled_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("content_type", "content"),
-    [(ContentType.TEXT, b""), (ContentType.COMMAND, b'{"ok":false,"error":"no bulb"}')],
+    [(ContentType.TEXT, b"no bulb"), (ContentType.COMMAND, b'{"ok":false,"error":"no bulb"}')],
 )
 def test_failing_handler_is_the_peers_error(tmp_path, content_type, content):
-    """A handler that raises answers with status 1 (a command with its error), and the device goes on."""
+    """A handler that raises answers with status 1 and its reason, in JSON for a command, and the device goes on."""
 
     async def scenario():
         async def broken(_request):
@@ -215,7 +215,8 @@ def test_answer_over_the_limit_is_an_error(tmp_path):
 
     answer = asyncio.run(scenario())
 
-    assert (answer.status, answer.content) == (ResponseStatus.REFUSED, b"")
+    assert answer.status == ResponseStatus.REFUSED
+    assert answer.content == b"the answer is larger than the relay takes"
     assert any(answer.next_preimage)
 
 
@@ -281,8 +282,8 @@ def test_unknown_preimage_is_answered_empty(tmp_path, payload):
     assert len(troubles) == 1
 
 
-def test_nonsense_from_a_peer_renews_its_right(tmp_path):
-    """A known peer that sends nonsense gets an error and the next preimage; the handler sees nothing."""
+def test_what_cannot_be_opened_spends_nothing(tmp_path):
+    """Bytes that are no envelope get an empty answer; the handler sees nothing, and the peer's permission stays."""
 
     async def scenario():
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
@@ -291,12 +292,11 @@ def test_nonsense_from_a_peer_renews_its_right(tmp_path):
             peer = await introduced(relay)
             relay.send(peer, messages.Deliver(1, b"nonsense", preimage))
             ((_, ack),) = await relay.wait_for(FrameType.ACK)
-            return opened(ack), device.state.preimages(), await device.until(Trouble)
+            return wire.decode_ack(ack).payload, device.state.preimages(), await device.until(Trouble)
 
     answer, preimages, _ = asyncio.run(scenario())
 
-    assert answer.status == ResponseStatus.REFUSED
-    assert preimages == [answer.next_preimage]
+    assert (answer, preimages) == (b"", [bytes([1]) * 32])
 
 
 def test_invite_made_by_another_program_is_registered(tmp_path):
@@ -423,8 +423,8 @@ def sealed_init(recipient, preimage, sender):
 
 
 @pytest.mark.parametrize("case", ["message", "nonsense", "weak identity", "own identity"])
-def test_wasted_invite_is_withdrawn(tmp_path, case):
-    """An invite used for anything but a proper handshake gets an empty answer and is gone."""
+def test_misused_invite_stays_valid(tmp_path, case):
+    """An invite used for anything but a proper handshake gets an empty answer, and is still there for its holder."""
 
     async def scenario():
         async with ScriptedRelay() as relay, RunningDevice(tmp_path, relay.url, echo) as device:
@@ -440,9 +440,10 @@ def test_wasted_invite_is_withdrawn(tmp_path, case):
             relay.send(peer, messages.Deliver(1, payload, invite))
             ((_, ack),) = await relay.wait_for(FrameType.ACK)
             await device.until(Trouble)
-            return wire.decode_ack(ack).payload, device.state.preimages(), device.state.peers()
+            left = device.state.preimages()
+            return wire.decode_ack(ack).payload, left == [invite], device.state.peers()
 
-    assert asyncio.run(scenario()) == (b"", [], [])
+    assert asyncio.run(scenario()) == (b"", True, [])
 
 
 def test_handshake_of_a_known_peer_is_refused(tmp_path):

@@ -13,7 +13,8 @@ from waystation.sdk.bhumi import Trouble
 
 
 @pytest.mark.parametrize(
-    ("content_type", "content"), [(ContentType.TEXT, b""), (ContentType.COMMAND, b'{"ok":false,"error":"bad ? byte"}')]
+    ("content_type", "content"),
+    [(ContentType.TEXT, b"bad ? byte"), (ContentType.COMMAND, b'{"ok":false,"error":"bad ? byte"}')],
 )
 def test_error_that_utf8_cannot_say_is_answered(tmp_path, content_type, content):
     """A handler's error that holds half a surrogate pair still gives the peer an error answer."""
@@ -44,10 +45,16 @@ def test_long_error_is_cut(tmp_path):
     assert asyncio.run(scenario()) == b'{"ok":false,"error":"' + b"x" * 256 + b'"}'
 
 
-@pytest.mark.parametrize("content_type", [ContentType.TEXT, ContentType.COMMAND])
-@pytest.mark.parametrize("given", [None, 7, {"a": 1}])
-def test_handler_that_returns_no_answer_is_the_peers_error(tmp_path, content_type, given):
-    """A handler that returns neither text nor bytes gives the peer an error, and its owner the reason."""
+@pytest.mark.parametrize(
+    ("content_type", "given", "says"),
+    [
+        (ContentType.TEXT, None, "NoneType, not text or bytes"),
+        (ContentType.TEXT, {"a": 1}, "dict, not text or bytes"),
+        (ContentType.COMMAND, {1, 2}, "set, which is neither text nor JSON"),
+    ],
+)
+def test_handler_that_returns_no_answer_is_the_peers_error(tmp_path, content_type, given, says):
+    """A handler that returns neither text nor bytes, nor JSON for a command, is an error to the peer and its owner."""
 
     async def broken(_request):
         return given
@@ -55,12 +62,26 @@ def test_handler_that_returns_no_answer_is_the_peers_error(tmp_path, content_typ
     async def scenario():
         async with LoopbackRelay() as relay, paired(tmp_path, relay, broken) as (alice, bob, _):
             reply = await asyncio.wait_for(bob.send("alice", '{"cmd":"led"}', content_type), 10)
-            return reply.status, await alice.until(Trouble)
+            return reply, await alice.until(Trouble)
 
-    status, (trouble,) = asyncio.run(scenario())
+    reply, (trouble,) = asyncio.run(scenario())
 
-    assert status == 1
-    assert f"{type(given).__name__}, not text or bytes" in trouble.reason
+    assert reply.status == 1
+    assert says in trouble.reason and says in reply.sentence
+
+
+@pytest.mark.parametrize("given", [{"t": 21.5}, [1, 2], 7, None, True])
+def test_command_is_answered_with_what_json_can_say(tmp_path, given):
+    """A handler answers a command with a dict, a list, a number or nothing, as on a microcontroller."""
+
+    async def answer(_request):
+        return given
+
+    async def scenario():
+        async with LoopbackRelay() as relay, paired(tmp_path, relay, answer) as (_, bob, _state):
+            return await bob.command("alice", "reading")
+
+    assert asyncio.run(scenario()) == given
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ from waystation.protocols.bhumi.payload.contents import (
     DeviceMessage,
     HandshakeComplete,
     HandshakeInit,
+    MalformedPayloadError,
     MessageResponse,
     ResponseStatus,
 )
 from waystation.protocols.bhumi.payload.envelope import hint_of
+from waystation.protocols.bhumi.payload.pairing import root_with
 from waystation.protocols.bhumi.payload.suites import SharedSecrets, suite_hint_of
+from waystation.sdk.bhumi import dialect as dialect_module
 from waystation.sdk.bhumi.dialect import (
     Dialect,
     command_content,
@@ -33,7 +36,10 @@ PREIMAGE, NEXT = bytes([0x10]) * 32, bytes([0x13]) * 32
 EVE = KeyPair.from_seed(bytes([0xE5]) * 32)
 SUITES = [Dialect.SUITE_1, Dialect.SUITE_2]
 SEALED = [Dialect.E2E, *SUITES]
+PAIRED = [Dialect.SUITE_3, Dialect.SUITE_4]
+SECRET = bytes([0x5E]) * 32
 ALICES, BOBS = SharedSecrets(ALICE), SharedSecrets(BOB)
+ROOT = root_with(ALICES, BOB.public, SECRET)
 RNG = random.Random(1)
 INIT = HandshakeInit(BOB.public, NEXT, "tls://bob:1")
 COMMAND = DeviceMessage(ContentType.COMMAND, b'{"cmd":"led","args":{}}')
@@ -88,7 +94,9 @@ def test_request_in_another_dialect_makes_no_sense(dialect, spoken):
         (suite_hint_of(NEXT) + b"\x01", Dialect.NONE),
         (suite_hint_of(PREIMAGE), None),
         (suite_hint_of(PREIMAGE) + b"\0", None),
-        (suite_hint_of(PREIMAGE) + b"\x83", None),
+        (suite_hint_of(PREIMAGE) + b"\x83", Dialect.SUITE_3),
+        (suite_hint_of(PREIMAGE) + b"\x04", Dialect.SUITE_4),
+        (suite_hint_of(PREIMAGE) + b"\x85", None),
     ],
 )
 def test_first_bytes_tell_the_dialect(data, dialect):
@@ -118,11 +126,71 @@ def test_plain_binary_is_refused():
         write_request(Dialect.NONE, BOBS, ALICE.public, PREIMAGE, DeviceMessage(ContentType.BINARY, b"x"), RNG)
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-@pytest.mark.parametrize("data", [b"", b"\x01", b"\x02" + bytes(35), b"nonsense", b"[]", bytes(200)])
-def test_nonsense_is_no_request(dialect, data):
-    """What is no request is None, whatever it is."""
-    assert read_request(dialect, ALICES, BOB.public, PREIMAGE, data) is None
+NONSENSE = [b"", b"\x01", b"\x02" + bytes(35), b"nonsense", b"[]", bytes(200)]
+
+
+@pytest.mark.parametrize("dialect", [*SEALED, *PAIRED])
+@pytest.mark.parametrize("data", NONSENSE)
+def test_nonsense_does_not_open(dialect, data):
+    """What was not sealed for us is None, whatever it is, from a peer and with an invite."""
+    assert read_request(dialect, ALICES, BOB.public, PREIMAGE, data, root=ROOT) is None
+    assert read_request(dialect, ALICES, None, PREIMAGE, data, secret=SECRET) is None
+
+
+@pytest.mark.parametrize("data", NONSENSE)
+def test_plain_nonsense_is_malformed(data):
+    """What is plaintext can always be read, and makes no sense."""
+    with pytest.raises(MalformedPayloadError):
+        read_request(Dialect.NONE, ALICES, BOB.public, PREIMAGE, data)
+
+
+@pytest.mark.parametrize("dialect", [Dialect.E2E, *SUITES, *PAIRED])
+def test_sealed_nonsense_is_malformed(dialect, monkeypatch):
+    """What its peer has sealed, and is no request, is told from what somebody else has made up."""
+    monkeypatch.setattr(dialect_module, "encode_payload", lambda _: b"nonsense")
+    data = write_request(dialect, BOBS, ALICE.public, PREIMAGE, COMMAND, RNG, root=ROOT)
+
+    with pytest.raises(MalformedPayloadError):
+        read_request(dialect, ALICES, BOB.public, PREIMAGE, data, root=ROOT)
+
+
+@pytest.mark.parametrize("dialect", PAIRED)
+def test_paired_request(dialect):
+    """Only who has the root of the two, or the secret of the invite, can write or read a request."""
+    data = write_request(dialect, BOBS, ALICE.public, PREIMAGE, COMMAND, RNG, root=ROOT)
+    init = write_request(dialect, BOBS, ALICE.public, PREIMAGE, INIT, RNG, secret=SECRET)
+
+    assert dialect_of(PREIMAGE, data) is dialect_of(PREIMAGE, init) is dialect
+    assert read_request(dialect, ALICES, BOB.public, PREIMAGE, data, root=ROOT) == COMMAND
+    assert read_request(dialect, ALICES, None, PREIMAGE, init, secret=SECRET) == INIT
+    for wrong in ({}, {"root": bytes(32)}, {"secret": SECRET}):
+        assert read_request(dialect, ALICES, BOB.public, PREIMAGE, data, **wrong) is None
+    for wrong in ({}, {"secret": bytes(32)}, {"root": ROOT}):
+        assert read_request(dialect, ALICES, None, PREIMAGE, init, **wrong) is None
+    assert read_request(dialect, ALICES, BOB.public, PREIMAGE, init, root=ROOT) is None
+    assert read_request(dialect, ALICES, None, PREIMAGE, data, secret=SECRET) is None
+
+
+@pytest.mark.parametrize("dialect", PAIRED)
+def test_paired_answer_belongs_to_one_request(dialect):
+    """The answer to one request is none to another with the same preimage, and none without the root."""
+    first, second = (write_request(dialect, BOBS, ALICE.public, PREIMAGE, COMMAND, RNG, root=ROOT) for _ in range(2))
+    answer = MessageResponse(0, NEXT, b"done")
+    data = write_answer(dialect, ALICES, BOB.public, PREIMAGE, answer, RNG, root=ROOT, request=first)
+
+    assert read_answer(dialect, BOBS, ALICE.public, PREIMAGE, data, root=ROOT, request=first) == answer
+    for wrong in ({"root": ROOT, "request": second}, {"root": ROOT}, {"request": first}, {"root": bytes(32)}):
+        with pytest.raises(AnswerError, match="identity and request"):
+            read_answer(dialect, BOBS, ALICE.public, PREIMAGE, data, **wrong)
+
+
+def test_dialects_have_an_order():
+    """None is below bhumi-v1, that below the suites, and those below the paired ones, which alone are not legacy."""
+    order = sorted(Dialect, key=lambda dialect: dialect.strength)
+
+    assert [each.value for each in order] == ["none", "bhumi-v1", "suite-1", "suite-2", "suite-3", "suite-4"]
+    assert (Dialect.SUITE_1.strength, Dialect.SUITE_3.strength) == (Dialect.SUITE_2.strength, Dialect.SUITE_4.strength)
+    assert [each for each in Dialect if not each.is_legacy] == PAIRED
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -138,9 +206,13 @@ def test_nonsense_is_no_request(dialect, data):
 )
 def test_answer_round_trip(dialect, answer):
     """Every answer that both dialects can say is read as it was written."""
-    data = write_answer(dialect, ALICES, BOB.public, PREIMAGE, answer, RNG)
+    asked = {
+        "root": ROOT,
+        "request": write_request(Dialect.SUITE_3, BOBS, ALICE.public, PREIMAGE, COMMAND, RNG, root=ROOT),
+    }
+    data = write_answer(dialect, ALICES, BOB.public, PREIMAGE, answer, RNG, **asked)
 
-    assert read_answer(dialect, BOBS, ALICE.public, PREIMAGE, data) == answer
+    assert read_answer(dialect, BOBS, ALICE.public, PREIMAGE, data, **asked) == answer
 
 
 def test_plain_answer_bytes():
@@ -196,11 +268,23 @@ def test_weak_recipient(dialect):
         (b"\xff", '{"ok":true,"data":"\ufffd"}'.encode()),
         ("", b'{"ok":true,"data":""}'),
         ("NaN", b'{"ok":true,"data":"NaN"}'),
+        ("\ud800", b'{"ok":true,"data":"?"}'),
+        ({"t": 21.5}, b'{"ok":true,"data":{"t":21.5}}'),
+        ([1, None, True], b'{"ok":true,"data":[1,null,true]}'),
+        (None, b'{"ok":true,"data":null}'),
+        (7, b'{"ok":true,"data":7}'),
     ],
 )
 def test_command_content(given, content):
-    """A handler's JSON goes in as JSON, anything else as a string."""
+    """A handler's JSON goes in as JSON, other text as a string, and all that JSON can say as it is."""
     assert command_content(given) == content
+
+
+@pytest.mark.parametrize("given", [object(), {1, 2}, float("nan"), {"a": b"bytes"}])
+def test_what_json_cannot_say_is_no_command_content(given):
+    """What has no words in JSON is named by its type."""
+    with pytest.raises(TypeError, match=f"it returned {type(given).__name__}, which is neither text nor JSON"):
+        command_content(given)
 
 
 def test_command_result():

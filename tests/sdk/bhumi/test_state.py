@@ -10,8 +10,10 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.payload.envelope import hint_of
+from waystation.sdk.bhumi import admission
 from waystation.sdk.bhumi import state as bhumi_state
-from waystation.sdk.bhumi.state import BhumiState, Grant, HandshakeFacts, PendingKind
+from waystation.sdk.bhumi.admission import Grant
+from waystation.sdk.bhumi.state import BhumiState, HandshakeFacts, PendingKind
 from waystation.sdk.errors import UnknownPeerError
 
 BOB = KeyPair.from_seed(bytes([0xB2]) * 32).public
@@ -228,7 +230,7 @@ def test_what_was_issued_stays_bounded(state):
 
 def test_invites_are_bounded(state, monkeypatch):
     """Unused invites have a limit."""
-    monkeypatch.setattr(bhumi_state, "INVITES_MAX", 2)
+    monkeypatch.setattr(admission, "INVITES_MAX", 2)
     for _ in range(2):
         state.add_invite("", random.Random())
 

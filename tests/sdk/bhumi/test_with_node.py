@@ -49,7 +49,7 @@ async def pairing(tmp_path, node, handler=echo, **options):
         state = BhumiState(tmp_path / "bob")
         timeouts = Timeouts(doubt_s=10, settle_s=1)
         async with Sender(state, node.url, tls=node.tls, timeouts=timeouts, **dialect) as bob:
-            await bob.accept(alice.token(), alias="alice")
+            await bob.accept(alice.token(legacy="dialect" in options), alias="alice")
             yield alice, bob, state
         state.close()
 

@@ -5,13 +5,12 @@ import asyncio
 import pytest
 
 from tests.sdk.lprp.build import run
-from waystation.crypto.agreement import agreement_public_of, agreement_secret_of
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.messages import Command
 from waystation.protocols.lprp.payload.fragments import Fragment, cut, read_fragment
-from waystation.protocols.lprp.payload.sealing import ONE_TIME_PLAINTEXT_MAX, seal_once, seal_reused
+from waystation.protocols.lprp.payload.sealing import ONE_TIME_PLAINTEXT_MAX, seal_once
 from waystation.protocols.lprp.wire import Codec
-from waystation.sdk.lprp.inbox import Inbox, open_payload
+from waystation.sdk.lprp.inbox import Inbox
 from waystation.sdk.lprp.mail import Mail
 from waystation.sdk.lprp.state import LprpState
 
@@ -218,18 +217,3 @@ def test_large_batches_leave_the_loop_free(in_rig):
         return [len(signatures) for signatures, _ in rig.confirmed]
 
     assert in_rig(scenario) == [64, 64, 22]
-
-
-def test_payload_is_opened_in_either_way_and_only_by_its_recipient():
-    """One-time and reused keys are both understood; a raw payload, or somebody else's, is not opened."""
-    alice, carol = KeyPair.from_seed(b"a" * 32), KeyPair.from_seed(b"c" * 32)
-    once = seal_once(b"hello", BOB.public, alice.public, ephemeral_secret=b"e" * 32)
-    reused = seal_reused(b"hello", BOB.public, alice.public, secret=agreement_secret_of(BOB), nonce=b"n" * 24)
-
-    def opened(payload, recipient=alice):
-        packet = Codec().seal(BOB, recipient.public, Command.RELAY, payload, 1)
-        return open_payload(packet, recipient)
-
-    assert agreement_public_of(BOB.public) == reused[:32]
-    assert (opened(once), opened(reused)) == (b"hello", b"hello")
-    assert (opened(once, carol), opened(b"x" * 100), opened(b"")) == (None, None, None)

@@ -15,7 +15,7 @@ import pytest
 from waystation.core.errors import HostError, LocalError
 from waystation.protocols.lprp.work import is_enough, solution_of
 from waystation.sdk.lprp import solver
-from waystation.sdk.lprp.solver import WorkPool, WorkProgress
+from waystation.sdk.lprp.solver import WorkPool
 
 CHALLENGE = bytes(range(208))
 OTHER = bytes(reversed(range(208)))
@@ -280,12 +280,3 @@ asyncio.run(main())
 
     assert len(orphans) == 2
     assert not any(alive(pid) for pid in orphans)
-
-
-def test_progress_says_what_is_to_be_expected():
-    """Rate, average and chance follow from tries and time; what is left never shrinks, since each try is new."""
-    progress = WorkProgress(bits=10, hashes=1_024, elapsed_s=2.0)
-
-    assert (progress.rate, progress.expected_hashes, progress.remaining_s) == (512.0, 1_024, 2.0)
-    assert progress.chance == pytest.approx(0.632, abs=0.001)
-    assert WorkProgress(10, 0, 0.0).remaining_s is None

@@ -4,7 +4,7 @@ import pytest
 
 from tests.protocols.merk.build import NODE, OTHER_NODE
 from waystation.core.errors import HostError, LocalError
-from waystation.sdk.merk.servers import SERVERS_MAX, Server, Servers, check_address
+from waystation.sdk.merk.servers import SERVERS_MAX, Server, Servers
 
 FAR = "wss://far.example/merk"
 
@@ -59,32 +59,6 @@ def test_telling_again_changes_nothing():
     assert servers.get("wss://a.example").added
 
 
-@pytest.mark.parametrize(
-    ("address", "learnt_from", "taken"),
-    [
-        ("wss://b.example/merk", FAR, True),
-        ("ws://b.example/merk", FAR, False),
-        ("ws://b.example/merk", "ws://far.example", True),
-        ("wss://127.0.0.1/merk", FAR, False),
-        ("wss://10.1.2.3/merk", FAR, False),
-        ("wss://[::1]/merk", FAR, False),
-        ("wss://[fe80::1]/merk", FAR, False),
-        ("wss://localhost/merk", FAR, False),
-        ("wss://printer/merk", FAR, False),
-        ("wss://nas.local./merk", FAR, False),
-        ("ws://192.168.1.9:8080", "ws://192.168.1.2:8080", True),
-        ("ws://127.0.0.1:8081", "ws://localhost:8080", True),
-        ("wss://8.8.8.8/merk", FAR, True),
-        ("http://b.example", FAR, False),
-        ("wss://user@b.example", FAR, False),
-        ("nonsense", FAR, False),
-    ],
-)
-def test_told_address_must_not_lead_to_worse_places(address, learnt_from, taken):
-    """No plain text from an encrypted connection, and nothing of our own network from elsewhere."""
-    assert bool(Servers().learn([address], learnt_from=learnt_from)) == taken
-
-
 def test_first_proved_key_is_pinned_until_the_server_is_removed(tmp_path):
     """A later key does not replace it; removing and adding does."""
     servers = Servers(tmp_path / "servers.json")
@@ -126,28 +100,6 @@ def test_absent_server_cannot_be_removed():
     """That is the caller's mistake."""
     with pytest.raises(LocalError, match="not in the list"):
         Servers().remove(FAR)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "ws://",
-        "http://a",
-        "ws:a",
-        "ws://a:99999",
-        "ws://a:0",
-        "ws://u@a",
-        "ws://a#x",
-        "ws://a b",
-        "ws://a\n",
-        "ws://" + "a" * 251,
-    ],
-)
-def test_what_is_no_address_is_refused(text):
-    """Only what can be dialled, shown and told is in the list."""
-    with pytest.raises(LocalError):
-        check_address(text)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,12 @@
 import pytest
 
-from tests.protocols.strata.build import ALICE, BOB, CLIENT, MEDIA_HASH, NOW, claim, client_attested, did, photo, signed
+from tests.protocols.strata.build import ALICE, BOB, NOW
 from waystation.core.errors import HostError, LocalError
-from waystation.protocols.strata.keys.keyring import read_key_event
-from waystation.protocols.strata.relay.documents import read_document
-from waystation.sdk.strata.keys import (
-    KEY_FILE,
+from waystation.protocols.strata.client.identity import (
     Identity,
-    add_key,
-    approve_recovery,
-    create_identity,
-    import_identity,
-    load_identity,
-    make_did_document,
-    revoke_key,
     rotate_key,
-    save_identity,
-    sign_attested,
 )
+from waystation.sdk.strata.keys import KEY_FILE, create_identity, import_identity, load_identity, save_identity
 
 ME = Identity.of(ALICE)
 
@@ -67,41 +56,6 @@ def test_files_that_hold_no_key_are_refused(tmp_path):
         load_identity(tmp_path)
 
 
-def test_key_events_are_what_relays_read():
-    """Each passes the reader that relays use."""
-    packets = [
-        add_key(ME, BOB.public, "phone", NOW),
-        rotate_key(ME, BOB, "keys-2", NOW)[0],
-        revoke_key(ME, ME.key_id, NOW, revoked_at=NOW - 9, reason="lost"),
-        approve_recovery(ME, b"\1" * 32, NOW, note="yes"),
-    ]
-    for packet in packets:
-        read_key_event(packet.body["content"], ME.did)
-
-    assert packets[2].body["content"]["revoked_at"] == NOW - 9
-    assert all(packet.author_id == ME.did and packet.id_matches for packet in packets)
-
-
-def test_document_names_recovery_keys_and_their_policy():
-    """Relays read it, and a threshold nobody can reach is refused here."""
-    read = read_document(make_did_document(ME, [BOB.public, CLIENT.public], NOW, threshold=2))
-
-    assert (read.did, read.policy.threshold) == (ME.did, 2)
-    assert [method.recovery for method in read.methods].count(True) == 2
-    with pytest.raises(LocalError):
-        make_did_document(ME, [BOB.public], NOW, threshold=2)
-
-
-def test_client_attestation_is_the_oracles():
-    """The attested packet is byte for byte what the letter of the specification gives."""
-    body = photo(claim("SOFTWARE", MEDIA_HASH))
-    ours = sign_attested(ME, body, client_id=did(CLIENT), client_version="1.0.0", client_key_pair=CLIENT)
-
-    assert ours.body == signed(client_attested(body))
-    with pytest.raises(LocalError):
-        sign_attested(ME, {"content": {}}, client_id="x", client_version="1.0.0", client_key_pair=CLIENT)
-
-
 @pytest.mark.parametrize(
     "text", ["", "zz" * 32, "ab" * 31, "a b", "a b {seed}", '{{"seed": "{seed}"}}', "{{{seed}", "{seed}0"]
 )
@@ -114,10 +68,3 @@ def test_bad_secret_is_not_repeated(tmp_path, text):
     assert refused.value.__cause__ is None
     assert "zz" not in str(refused.value) and "5a5a" not in str(refused.value) and "abab" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("content", ["hello", None, [1], {}, {"text": "x"}])
-def test_content_without_a_type_is_a_mistake(content):
-    """A sentence says so instead of an error of Python."""
-    with pytest.raises(LocalError):
-        Identity.of(ALICE).packet(content, timestamp=1)

@@ -9,13 +9,13 @@ from tests.sdk.strata.test_relay import scenario
 from waystation.core.errors import LocalError
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
 from waystation.protocols.strata.client.bootstrap import RelayEntry as Listed
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.messages import Filters
 from waystation.rules.relay_choice import Notice, Profile, Verdict, publish_delay_ms
 from waystation.rules.relay_state import State
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.many import ManyRelays
 
 ME = Identity.of(ALICE)
@@ -156,7 +156,7 @@ async def test_churn_takes_a_relay_of_the_bootstrap_lists(scores):
         ManyRelays(scores, identity=ME, bootstrap_urls=[one.url], rng=random.Random(1)) as many,
     ):
         early = many.churn()
-        many._churned_at = None
+        many._pool._churned_at = None
         taken = many.churn()
         states = [entry.standing.state for entry in many.entries]
 
@@ -210,7 +210,7 @@ async def test_bootstrap_data_introduce_relays(scores):
     async with ManyRelays(scores, bootstrap=document, snapshots=advice, rng=random.Random(1)) as many:
         taken = set()
         for _ in range(2):
-            many._churned_at = None
+            many._pool._churned_at = None
             taken.add(many.churn())
         known = [(entry.url, entry.relay_id, entry.window.boot) for entry in many.entries]
 
@@ -237,7 +237,7 @@ async def test_relay_that_never_answered_is_not_remembered(scores):
         ManyRelays(scores, [one.url, DEAD], identity=ME, bootstrap_urls=[f"{DEAD}2"]) as many,
     ):
         await many.send({"type": "POST", "text": "x"})
-        many._churned_at = None
+        many._pool._churned_at = None
         many.churn()
         many.evaluate()
 

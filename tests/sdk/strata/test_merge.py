@@ -4,8 +4,8 @@ import pytest
 
 from tests.sdk.strata.build import ALICE, RELAY_2, RelayServer, ScriptedServer
 from tests.sdk.strata.test_relay import scenario
+from waystation.protocols.strata.client.identity import Identity
 from waystation.sdk.errors import RequestRefusedError
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.relay import RelayClient
 

@@ -9,11 +9,11 @@ from tests.server.build import eventually
 from waystation.core.dids import encode_did
 from waystation.core.errors import LocalError
 from waystation.protocols.strata.client.events import Authenticated, ServerNamed, Violation
+from waystation.protocols.strata.client.identity import Identity, revoke_key, rotate_key
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import packet_id_text
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RelayUnreachableError, RequestRefusedError
 from waystation.sdk.relay_list import Connected, Disconnected
-from waystation.sdk.strata.keys import Identity, revoke_key, rotate_key
 from waystation.sdk.strata.relay import RelayClient
 
 ME = Identity.of(ALICE)

@@ -247,6 +247,40 @@ def test_admin_says_when_there_is_no_relay(tmp_path):
     assert answer == (404, {"ok": False, "error": "[bhumi] is not enabled", "status": 404})
 
 
+def test_upstream_door_takes_more_connections_than_one_address_may_have(tmp_path):
+    """Nodes of the original speak no TLS, so that all of them come from one forwarder on this machine."""
+    node = NodeProcess(tmp_path / "node", bhumi__upstream_listen="127.0.0.1:0")
+    node.start()
+    with ExitStack() as stack:
+        stack.callback(node.stop)
+        clients = [stack.enter_context(Client(node.url("bhumi_upstream"))) for _ in range(100)]
+        for client in clients:
+            client.say(messages.Send(ALICE.public, b"p" * 32, b"ping"))
+
+        assert [client.frame()[0] for client in clients] == [FrameType.SEND_RESULT] * 100
+
+
+def test_client_that_writes_a_frame_in_pieces_does_not_wait_at_the_upstream_door(tmp_path):
+    """The original writes type, length and body one by one, with Nagle on: without quick ACKs each takes 40 ms."""
+    node = NodeProcess(tmp_path / "node", bhumi__upstream_listen="127.0.0.1:0", limits__enabled="false")
+    node.start()
+    with ExitStack() as stack:
+        stack.callback(node.stop)
+        durations = []
+        frame = wire.encode(messages.Send(ALICE.public, b"p" * 32, b"ping"))
+        for without_nagle in (True, False):
+            client = stack.enter_context(Client(node.url("bhumi_upstream")))
+            client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, without_nagle)
+            began = time.monotonic()
+            for _ in range(50):
+                for piece in (frame[:2], frame[2:6], frame[6:]):
+                    client.socket.sendall(piece)
+                client.frame()
+            durations.append(time.monotonic() - began)
+
+    assert durations[1] < durations[0] + 50 * 0.02
+
+
 def test_upstream_door_shows_the_preimage(tmp_path):
     """Who comes by upstream_listen gets the original's layout without asking (BHUMI-2)."""
     node = NodeProcess(tmp_path / "node", bhumi__upstream_listen="127.0.0.1:0")

@@ -14,10 +14,10 @@ from tests.server.whole.test_node_datagrams import party_of
 from waystation.core.errors import HostError, RemoteError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.packet import packet_id_text
 from waystation.sdk import merk
 from waystation.sdk.errors import RelayUnreachableError
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.relay import RelayClient
 from waystation.transport.http_get import http_get
 

@@ -10,7 +10,7 @@ from tests.server.build import PATIENCE_S, NodeProcess
 from tests.store.build_rot import flip_column, flip_in_file
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.client.events import Violation
-from waystation.sdk.strata.keys import Identity
+from waystation.protocols.strata.client.identity import Identity
 from waystation.sdk.strata.relay import RelayClient
 
 COUNT, ROTTEN = 60, range(4, 60, 6)

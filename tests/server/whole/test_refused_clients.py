@@ -8,9 +8,9 @@ from tests.server.build import key_pair
 from tests.server.build_node import configured, serving
 from waystation import bhumi, merk, strata, tls
 from waystation.core.errors import WaystationError
+from waystation.protocols.strata.client.identity import Identity
 from waystation.sdk.bhumi import Disconnected
 from waystation.sdk.errors import RelayUnreachableError, RequestRefusedError
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.relay import RelayClient
 
 FRIEND, STRANGER = key_pair(7), key_pair(8)

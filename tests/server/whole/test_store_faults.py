@@ -4,40 +4,20 @@
 """
 
 import asyncio
-import contextlib
 import signal
 import subprocess
 
 import pytest
 
+from tests.disk import fill, small_disk
 from tests.server.build import NodeProcess, exchange, key_pair, run_serve, until
+from waystation.protocols.strata.client.identity import Identity
 from waystation.sdk.errors import RequestRefusedError
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.relay import RelayClient
 
 AUTHOR = Identity.of(key_pair(4))
 FLOOR_MIB = 1_048_576
 """More than any disk of a test has free."""
-
-
-@contextlib.contextmanager
-def small_disk(folder, mib):
-    """Mount a file system of so many MiB; only root may."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def fill(folder):
-    """Take every byte that is free; return the file that has them."""
-    stuffing = folder / "stuffing"
-    with contextlib.suppress(OSError), stuffing.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4_096))
-    return stuffing
 
 
 def publish(node, text):

@@ -19,9 +19,9 @@ def with_deliveries(deliveries: type[Deliveries]) -> type[BhumiRelay]:
 class KeepsCommits(Deliveries):
     """Forgets to consume the commit."""
 
-    def _deliver(self, binding, slot, preimage, payload, now):
-        super()._deliver(binding, slot, preimage, payload, now)
-        binding.commits.add(sha256(preimage))
+    def _deliver(self, binding, slot, preimage, commit, payload, now):
+        super()._deliver(binding, slot, preimage, commit, payload, now)
+        binding.commits.add(commit)
 
 
 @with_deliveries
@@ -78,8 +78,8 @@ class TrustsAnybody(Deliveries):
 class Garbles(Deliveries):
     """Cuts the last byte off what it delivers."""
 
-    def _deliver(self, binding, slot, preimage, payload, now):
-        super()._deliver(binding, slot, preimage, payload[:-1], now)
+    def _deliver(self, binding, slot, preimage, commit, payload, now):
+        super()._deliver(binding, slot, preimage, commit, payload[:-1], now)
 
 
 class ForgetsAnswers(BhumiRelay):

@@ -302,8 +302,8 @@ class KeepsToItself(Gossip):
 class RepeatsRequests(Deliveries):
     """Delivers everything twice."""
 
-    def _deliver(self, binding, slot, preimage, payload, now):
-        super()._deliver(binding, slot, preimage, payload, now)
+    def _deliver(self, *details):
+        super()._deliver(*details)
         self._outbox.append(self._outbox[-1])
 
 
@@ -322,9 +322,9 @@ class TrustsSenders(Deliveries):
             binding.commits.add(sha256(message.preimage))
         super().on_send(session, payload, now)
 
-    def _deliver(self, binding, slot, preimage, payload, now):
+    def _deliver(self, binding, slot, preimage, commit, payload, now):
         _DELIVERED.add(preimage)
-        super()._deliver(binding, slot, preimage, payload, now)
+        super()._deliver(binding, slot, preimage, commit, payload, now)
 
 
 @with_deliveries

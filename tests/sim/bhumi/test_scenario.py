@@ -25,7 +25,6 @@ CORE_REASONS = {
     "other_identity",
     "oversize",
     "replaced",
-    "too_many_joiners",
     "unsolicited_ack",
     "write_timeout",
 }

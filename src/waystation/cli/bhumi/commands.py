@@ -3,25 +3,24 @@
 Results are printed to stdout (with --json one object a line), everything else to stderr.
 """
 
-import io
+import contextlib
 import os
-import random
 import re
 import shlex
 import sys
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import segno
 import typer
 import typer.core
 
 from waystation.cli.bhumi.listen import Listener, handler_of
+from waystation.cli.bhumi.pairing import DEFAULT_HOME, AliasOption, HomeOption, check_existing, register
 from waystation.cli.bhumi.relays import Wishes, show_relays
 from waystation.cli.bhumi.show import print_reply
 from waystation.cli.bhumi.ways import (
-    DEFAULT_RELAY,
     DialsPrivateOption,
     FindOption,
     HiddenOption,
@@ -38,7 +37,6 @@ from waystation.cli.options import (
     TextArgument,
     ca_or_local,
     count_option,
-    home_option,
 )
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.cli.program import own_program
@@ -51,38 +49,42 @@ from waystation.sdk.bhumi import (
     ContentType,
     Device,
     Dialect,
-    Invite,
     decode_invite,
-    encode_invite,
 )
-from waystation.transport.dial import RelayUrl
+from waystation.sdk.bhumi.connection import CONNECT_TIMEOUT_S
+from waystation.sdk.bhumi.inviting import check_end, learn_authority
 from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
-_DEFAULT_HOME: Final = Path("bhumi-me")
+_LEGACY: Final = (
+    "this token has no secret: a relay that carries it can pair in your place, and in bhumi-v1 write requests in your "
+    "name; ask for one that begins with bhumi:"
+)
 _DASHED_TOKEN: Final = re.compile(r"-[A-Za-z0-9_-]{85}")  # one token in 64 begins like an option
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="Listen and send as a Bhumi device."
 )
 
-HomeOption = Annotated[Path, home_option("its key and its peers")]
 ListenDialectOption = Annotated[
     Dialect,
-    typer.Option("--e2e", help="bhumi-v1 takes suites too, suite-1 or suite-2 only itself; none: the original node's."),
+    typer.Option(
+        "--e2e",
+        help="Concerns legacy peers: bhumi-v1 takes suite-1 and suite-2 too, those only themselves; none: the "
+        "original's. suite-3 takes no legacy peer.",
+    ),
 ]
 AcceptDialectOption = Annotated[
     Dialect | None,
     typer.Option(
         "--e2e",
-        help="bhumi-v1, the default; suite-1 or suite-2 for small devices; none for the original node. Remembered.",
+        help="What the token says unless given. For a token without a secret: bhumi-v1, suite-1, suite-2, or none.",
     ),
 ]
 SendDialectOption = Annotated[
     Dialect | None, typer.Option("--e2e", help="As for accept; what the peer was accepted with unless given.")
 ]
-AliasOption = Annotated[str, typer.Option("--alias", help="How to call the peer from now on.")]
 WaitOption = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a peer that is offline.")]
 
 
@@ -97,10 +99,13 @@ class _AcceptCommand(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
+register(app)
+
+
 @app.command()
 def listen(
     relay: RelayOption = None,
-    home: HomeOption = _DEFAULT_HOME,
+    home: HomeOption = DEFAULT_HOME,
     ca: CaOption = None,
     insecure: InsecureOption = False,
     echo: Annotated[bool, typer.Option("--echo", help="Answer with what was asked.")] = False,
@@ -147,47 +152,11 @@ def listen(
         _run(state, stay())
 
 
-@app.command()
-def invite(
-    relay: RelayOption = None,
-    home: HomeOption = _DEFAULT_HOME,
-    ca: Annotated[Path | None, typer.Option("--ca", help="PEM file that the other side needs, too.")] = None,
-    alias: AliasOption = "",
-    qr: Annotated[bool, typer.Option("--qr", help="Show the token as a QR code, too.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a token that lets one person pair with this identity, once.
-
-    Works while ``listen`` runs; the line for the other side names the relay of the last ``listen``.
-    Hand the token over by a way that others cannot read.
-
-    Example: waystation bhumi invite --alias bob
-    """
-    named = [str(RelayUrl.parse(text)) for text in relay or ()]
-    state = BhumiState(home)
-    try:
-        token = encode_invite(Invite(state.identity, state.add_invite(alias, random.SystemRandom())))
-        id52 = encode_id52(state.identity)
-        place = named[0] if named else state.place_of(state.identity) or DEFAULT_RELAY
-    finally:
-        state.close()
-    line = shlex.join([*own_program(), "bhumi", "accept", token, "--relay", place, *_ca_words(ca)])
-    if as_json:
-        print_json({"token": token, "id52": id52, "alias": alias, "accept": line})
-        return
-    typer.echo(token)
-    typer.echo(f"\nThis identity is {id52}. The other side runs:\n\n  {line}\n", err=True)
-    if qr:
-        drawn = io.StringIO()
-        segno.make(token, error="m").terminal(drawn, compact=True)
-        typer.echo(drawn.getvalue(), err=True)
-
-
 @app.command(cls=_AcceptCommand)
 def accept(
-    token: Annotated[str, typer.Argument(help="The 86 characters that the other side made with `invite`.")],
+    token: Annotated[str, typer.Argument(help="What the other side made with `invite`.")],
     relay: RelayOption = None,
-    home: HomeOption = _DEFAULT_HOME,
+    home: HomeOption = DEFAULT_HOME,
     ca: CaOption = None,
     insecure: InsecureOption = False,
     alias: AliasOption = "",
@@ -199,28 +168,41 @@ def accept(
 ) -> None:
     """Pair with whoever made a token; the other side must be listening.
 
+    The token names relays and their authority; --relay, --ca and --insecure win.
+
     Example: waystation bhumi accept TOKEN --alias alice
     """
-    preimage = decode_invite(token).preimage
+    given = decode_invite(token)
+    check_end(given)
+    if given.is_legacy:
+        typer.echo(f"waystation: {_LEGACY}", err=True)
 
     async def pair(state: BhumiState, ways: Ways) -> None:
         await look_around(ways)
-        known = state.inviter_of(preimage) is not None
+        known = state.inviter_of(given.preimage) is not None
         async with ways.sender(state, e2e, wait_s=wait, dials_private=dials_private) as sender:
             peer = await sender.accept(token, alias=alias)
+        ways.keep_for(state, peer.identity, insecure=insecure)
         id52 = encode_id52(peer.identity)
         if as_json:
             status = "known" if known else "ok"
-            print_json({"status": status, "peer": id52, "alias": peer.alias, "rights": peer.rights})
+            facts = {"rights": peer.rights, "legacy": peer.is_legacy}
+            print_json({"status": status, "peer": id52, "alias": peer.alias, **facts})
             return
         typer.echo(f"{'already paired' if known else 'paired'} with {peer.name} ({id52})")
-        way = ["--relay", ways.relays[0]] if ways.relays else ["--find"]
+        way = ["--find"] if find and not relay else []
         words = [*own_program(), "bhumi", "send", peer.alias or id52, "hello", *way, "--home", str(home)]
-        typer.echo(f"\nNow: {shlex.join([*words, *_ca_words(ca)])}", err=True)
+        typer.echo(f"\nNow: {shlex.join(words)}", err=True)
 
-    with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
-        state = BhumiState(home)
-        _run(state, pair(state, ways))
+    if e2e is not None and e2e.is_legacy and not given.is_legacy:
+        typer.echo(f"waystation: {e2e.value} is weaker than what the invitation is for, which is used", err=True)
+        e2e = None
+    with contextlib.closing(BhumiState(home)) as state:
+        named = relay or list(given.relays)
+        if ca is None and not insecure:
+            run_loop(learn_authority(state, replace(given, relays=tuple(named)), CONNECT_TIMEOUT_S))
+        with open_ways(home, named, ca, insecure=insecure, find=find, state=state) as ways:
+            run_loop(pair(state, ways))
 
 
 @app.command()
@@ -228,7 +210,7 @@ def send(
     peer: Annotated[str, typer.Argument(help="Alias or id52.")],
     text: TextArgument = None,
     relay: RelayOption = None,
-    home: HomeOption = _DEFAULT_HOME,
+    home: HomeOption = DEFAULT_HOME,
     ca: CaOption = None,
     insecure: InsecureOption = False,
     file: Annotated[Path | None, typer.Option("--file", help="Send the bytes of this file.")] = None,
@@ -248,7 +230,7 @@ def send(
     Example: waystation bhumi send alice "how are you?" --wait 30
     """
     content, content_type = _content(text, file, command)
-    _check_existing(home)
+    check_existing(home)
 
     async def ask(state: BhumiState, ways: Ways) -> None:
         await look_around(ways)
@@ -260,33 +242,10 @@ def send(
         if reply.status:
             raise typer.Exit(EXIT_FAILURE)
 
-    with open_ways(home, relay, ca, insecure=insecure, find=find) as ways:
-        state = BhumiState(home)
-        _run(state, ask(state, ways))
-
-
-@app.command()
-def peers(home: HomeOption = _DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """List whom this identity can talk to.
-
-    Example: waystation bhumi peers --json
-    """
-    _check_existing(home)
-    state = BhumiState(home)
-    try:
-        known = state.peers()
-    finally:
-        state.close()
-    for peer in known:
-        id52 = encode_id52(peer.identity)
-        if as_json:
-            counts = {"rights": peer.rights, "issued": peer.issued}
-            print_json({"peer": id52, "alias": peer.alias, "url": peer.url, "e2e": peer.dialect.value, **counts})
-        else:
-            counted = f"{peer.rights} to send, {peer.issued} given out"
-            typer.echo(f"{peer.alias or '-':<16} {id52}  {peer.dialect.value:<8}  {counted}  {peer.url}")
-    if not known and not as_json:
-        typer.echo(f"no peers yet: `{shlex.join(own_program())} bhumi invite` makes a token for somebody", err=True)
+    with contextlib.closing(BhumiState(home)) as state:
+        named = relay or state.relays_of(state.find_peer(peer).identity)
+        with open_ways(home, named, ca, insecure=insecure, find=find, state=state) as ways:
+            run_loop(ask(state, ways))
 
 
 @app.command()
@@ -302,7 +261,7 @@ def relays(
     private: Annotated[
         bool, typer.Option("--dials-private", help="Believe relays that say they are at a private address, too.")
     ] = False,
-    home: HomeOption = _DEFAULT_HOME,
+    home: HomeOption = DEFAULT_HOME,
     ca: CaOption = None,
     insecure: InsecureOption = False,
     as_json: JsonOption = False,
@@ -316,17 +275,6 @@ def relays(
     tls = client_context(ca_or_local(ca), verify=not insecure) if refresh else None
     wishes = Wishes(add or (), remove or (), lan, refresh, private)
     show_relays(home, wishes, tls, as_json=as_json)
-
-
-def _ca_words(ca: Path | None) -> list[str]:
-    return [] if ca is None else ["--ca", str(ca)]
-
-
-def _check_existing(home: Path) -> None:
-    """Raise LocalError unless there is an identity in a folder."""
-    if not (home / "node.key").exists():
-        program = shlex.join(own_program())
-        raise LocalError(f"there is no identity in {home}; `{program} bhumi listen`, invite and accept make one")
 
 
 def _content(text: str | None, file: Path | None, command: str | None) -> tuple[bytes, ContentType]:

@@ -1,7 +1,6 @@
 """Runs a listening Bhumi device for the command line: how it answers, what it prints, and when it ends."""
 
 import asyncio
-import contextlib
 import json
 import os
 import shlex
@@ -14,7 +13,7 @@ import typer
 
 from waystation.cli.bhumi.show import document_of, sentence_of
 from waystation.cli.output import EXIT_INTERRUPTED, print_json, visible
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.sdk.bhumi import (
     BhumiState,
@@ -45,7 +44,6 @@ class Listener:
     """Shows a device's events and ends it after enough requests, or on SIGTERM or SIGINT."""
 
     def __init__(self, state: BhumiState, count: int, *, as_json: bool, hidden: bool = False) -> None:
-        self._state = state
         self._hidden = hidden
         self._id52 = encode_id52(state.identity)
         self._count = count
@@ -86,8 +84,6 @@ class Listener:
             if event.relay == self._shown_relay:  # the same again every few minutes is no news
                 return
             self._shown_relay = event.relay
-        if isinstance(event, Listening):
-            self._remember(event.relay)
         document = document_of(event, self._id52)
         if self._as_json:
             print_json(document)
@@ -101,12 +97,6 @@ class Listener:
             self._handled_count += 1
             if self._handled_count == self._count:
                 self._enough.set()
-
-    def _remember(self, relay: str) -> None:
-        """Keep where this device listens, for whom it invites; a disk that fails stops no device."""
-        with contextlib.suppress(HostError):
-            if self._state.place_of(self._state.identity) != relay:
-                self._state.remember_place(self._state.identity, relay)
 
 
 async def _echo(request: Request) -> bytes | str:

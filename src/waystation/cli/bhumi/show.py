@@ -10,6 +10,7 @@ import typer
 from waystation.cli.output import print_json, visible
 from waystation.core.ids import encode_id52
 from waystation.sdk.bhumi import (
+    Denied,
     DeviceEvent,
     Disconnected,
     Handled,
@@ -20,6 +21,7 @@ from waystation.sdk.bhumi import (
     Probed,
     ProbeRefused,
     Reply,
+    Request,
     Trouble,
 )
 
@@ -34,17 +36,22 @@ def document_of(event: DeviceEvent, id52: str) -> dict[str, Any]:
 
 def sentence_of(document: Mapping[str, Any]) -> str:
     """Return an event's document, other than of a request, as a sentence for people."""
-    return visible(_SENTENCES[document["event"]].format(**document))
+    sentence = _SENTENCES[document["event"]].format(**document)
+    if document["event"] == "joined" and document["legacy"]:
+        sentence += "; legacy: the invite had no secret, so a relay may have used it"
+    return visible(sentence)
 
 
 def _request(event: Handled, _id52: str) -> dict[str, Any]:
-    request = event.request
+    return {**_asked(event.request), "ok": event.ok, **as_document("content", event.request.content)}
+
+
+def _asked(request: Request) -> dict[str, Any]:
     return {
         "peer": encode_id52(request.peer),
         "alias": request.alias,
         "content_type": request.content_type.name.lower(),
-        "ok": event.ok,
-        **as_document("content", request.content),
+        "legacy": request.is_legacy,
     }
 
 
@@ -57,8 +64,12 @@ _DOCUMENTS: Final[Mapping[type[Any], tuple[str, Callable[[Any, str], dict[str, A
         "disconnected",
         lambda event, _: {"relay": event.relay, "reason": event.reason, "retry_s": round(event.retry_s, 1)},
     ),
-    PeerJoined: ("joined", lambda event, _: {"peer": encode_id52(event.peer), "alias": event.alias}),
+    PeerJoined: (
+        "joined",
+        lambda event, _: {"peer": encode_id52(event.peer), "alias": event.alias, "legacy": event.is_legacy},
+    ),
     Handled: ("request", _request),
+    Denied: ("denied", lambda event, _: {**_asked(event.request), "reason": event.reason}),
     Trouble: ("trouble", lambda event, _: {"reason": event.reason}),
     Moved: ("moved", lambda event, _: {"before": event.before, "after": event.after}),
     PresenceAsserted: ("presence", lambda event, _: {"relay": event.relay, "ttl_s": event.ttl_s}),
@@ -79,6 +90,7 @@ _SENTENCES: Final = {
     "listening": "listening on {relay} as {id52}",
     "disconnected": "{reason}; next try in {retry_s} s",
     "joined": "{alias} accepted an invite ({peer})",
+    "denied": "{alias} was refused: {reason}",
     "trouble": "trouble: {reason}",
     "moved": "moved from {before} to {after}",
     "presence": "{relay} may answer where this identity is, for {ttl_s} s (--hidden prevents it)",
@@ -103,7 +115,7 @@ def print_reply(peer: str, reply: Reply, *, as_json: bool) -> None:
     shown = visible(reply.text).encode() if sys.stdout.isatty() else reply.content
     typer.echo(shown, nl=not shown.endswith(b"\n"))
     if reply.status:
-        typer.echo(f"waystation: {peer} could not handle the request", err=True)
+        typer.echo(visible(f"waystation: {peer}: {reply.sentence}"), err=True)
 
 
 def as_document(name: str, content: bytes) -> dict[str, str]:

@@ -15,7 +15,7 @@ from waystation.core.errors import HostError
 from waystation.sdk.bhumi import BhumiState, Dialect, RelayBook, RelayQuality, Sender, Timeouts
 from waystation.sdk.bhumi.lan import look_on_lan
 from waystation.transport.dial import RelayUrl
-from waystation.transport.tls import TlsContext, client_context
+from waystation.transport.tls import TlsContext, added_authorities, client_context, trust_authority
 
 __all__ = [
     "DEFAULT_RELAY",
@@ -30,6 +30,7 @@ __all__ = [
 
 DEFAULT_RELAY: Final = "tls://127.0.0.1:8443"
 """Where a node of one's own listens (docs/configuration.md)."""
+_KEPT_AUTHORITIES_MAX: Final = 8  # ours: a file with more is a whole store of authorities
 _LOOK_S: Final = 2.0  # the first answers of a local network come within one or two
 
 RelayOption = Annotated[
@@ -75,9 +76,24 @@ class Ways:
             timeouts=Timeouts(wait_s=wait_s),
         )
 
+    def keep_for(self, state: BhumiState, peer: bytes, *, insecure: bool) -> None:
+        """Keep relays and authorities for a peer that was reached this way, so that it is reached without options."""
+        state.remember_relays(peer, self.relays)
+        added = [] if self.tls is None or insecure else added_authorities(self.tls)
+        for der in added[:_KEPT_AUTHORITIES_MAX]:
+            state.keep_authority(der)
+
 
 @contextlib.contextmanager
-def open_ways(home: Path, given: list[str] | None, ca: Path | None, *, insecure: bool, find: bool) -> Iterator[Ways]:
+def open_ways(
+    home: Path,
+    given: list[str] | None,
+    ca: Path | None,
+    *,
+    insecure: bool,
+    find: bool,
+    state: BhumiState | None = None,
+) -> Iterator[Ways]:
     """Give the relays of a command.
 
     Args:
@@ -86,6 +102,7 @@ def open_ways(home: Path, given: list[str] | None, ca: Path | None, *, insecure:
         ca: Of --ca.
         insecure: Of --insecure.
         find: Of --find.
+        state: Without --ca, the authorities that invitations have named to this identity are trusted, too.
 
     Raises:
         LocalError: An address cannot be read.
@@ -95,6 +112,9 @@ def open_ways(home: Path, given: list[str] | None, ca: Path | None, *, insecure:
     relays = [str(RelayUrl.parse(text)) for text in texts]
     is_tls = find or any(relay.startswith("tls://") for relay in relays)
     tls = client_context(ca_or_local(ca), verify=not insecure) if is_tls else None
+    if tls is not None and state is not None and ca is None and not insecure:
+        for der in state.authorities():
+            trust_authority(tls, der)
     with contextlib.ExitStack() as stack:
         book = quality = None
         if find:

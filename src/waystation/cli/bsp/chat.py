@@ -22,8 +22,8 @@ from waystation.core.errors import LocalError
 from waystation.examples.chat.format import CHAT, FORMATS_KNOWN, Line, write_line
 from waystation.examples.chat.pairing import introduce
 from waystation.examples.chat.talk import Talk
+from waystation.protocols.bsp.invite import Invitation, parse_invitation
 from waystation.sdk.bsp import ID_BYTES, BspHome, BspPeer, Group
-from waystation.sdk.bsp.invite import Invitation, parse_invitation
 
 __all__ = ["chat"]
 

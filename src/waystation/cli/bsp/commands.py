@@ -41,6 +41,7 @@ from waystation.core.ids import encode_id52
 from waystation.core.instant import Instant
 from waystation.examples.chat.format import FORMATS_KNOWN
 from waystation.protocols.bsp.device.why import explain
+from waystation.protocols.bsp.home.status import group_status, peer_status
 from waystation.sdk.bsp import (
     DEPENDENCIES_MAX,
     Group,
@@ -50,7 +51,6 @@ from waystation.sdk.bsp import (
     Visibility,
     deps_v1_body,
 )
-from waystation.sdk.bsp.message import group_status, peer_status
 
 __all__ = ["app"]
 

@@ -13,8 +13,8 @@ from waystation.cli.options import JsonOption
 from waystation.cli.output import print_json, print_result, visible
 from waystation.core.errors import LocalError
 from waystation.examples.chat.format import FORMATS_KNOWN
+from waystation.protocols.bsp.invite import parse_group
 from waystation.sdk.bsp import ID_BYTES, BspHome, Group, HomeGroup
-from waystation.sdk.bsp.invite import parse_group
 from waystation.sdk.errors import HomeBusyError
 
 __all__ = ["app"]

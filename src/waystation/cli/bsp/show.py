@@ -10,6 +10,7 @@ import typer
 from waystation.cli.bsp.place import Row
 from waystation.cli.output import visible
 from waystation.core.ids import encode_id52
+from waystation.protocols.bsp.invite import format_group
 from waystation.sdk.bsp import (
     BundleRefused,
     CarrierTrouble,
@@ -32,7 +33,6 @@ from waystation.sdk.bsp import (
     StoreRecovered,
     deps_v1_content,
 )
-from waystation.sdk.bsp.invite import format_group
 
 __all__ = [
     "content_of",

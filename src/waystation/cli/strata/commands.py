@@ -30,7 +30,6 @@ from waystation.sdk.strata import (
     ManyRelays,
     Profile,
     RelayScores,
-    create_identity,
     draw_qr,
     load_identity,
     notice_once,
@@ -40,7 +39,7 @@ from waystation.sdk.strata import (
     parse_relay_json,
 )
 from waystation.sdk.strata.bootstrap import load_document, load_gatekeepers
-from waystation.sdk.strata.keys import KEY_FILE
+from waystation.sdk.strata.keys import KEY_FILE, open_identity
 from waystation.transport.http_get import TlsContext
 from waystation.transport.tls import client_context
 
@@ -85,7 +84,7 @@ def publish(
     """
     body = parse_content(text, content, reply_to)
     _show_notice(home)
-    identity = load_identity(home) if (home / KEY_FILE).exists() else create_identity(home)
+    identity = open_identity(home)
     now_s = int(time.time())
     packet = identity.packet(body, timestamp=now_s, expires_at=None if expires is None else now_s + expires)
 

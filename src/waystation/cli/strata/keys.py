@@ -9,18 +9,15 @@ from typing import Any, Final, NamedTuple
 
 from waystation.core.errors import LocalError
 from waystation.crypto.signing import SEED_BYTES, KeyPair
-from waystation.protocols.strata.packet import Packet, packet_id_text, parse_packet_id
-from waystation.sdk.strata.keys import (
+from waystation.protocols.strata.client.identity import (
     Identity,
     approve_recovery,
-    create_identity,
     export_identity,
-    import_identity,
-    load_identity,
     revoke_key,
     rotate_key,
-    save_identity,
 )
+from waystation.protocols.strata.packet import Packet, packet_id_text, parse_packet_id
+from waystation.sdk.strata.keys import create_identity, import_identity, load_identity, save_identity
 
 __all__ = ["KeyAction", "KeyOutcome", "act_on_key"]
 

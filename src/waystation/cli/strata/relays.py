@@ -16,13 +16,13 @@ from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.core.errors import HostError, LocalError, RemoteError
 from waystation.protocols.strata.client.bootstrap import RelayEntry as Listed
+from waystation.protocols.strata.client.watch import RelayWatch
+from waystation.protocols.strata.relay_uri import parse_relay
 from waystation.rules.relay_score import explain
 from waystation.rules.relay_state import State
 from waystation.rules.relay_window import observations
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.strata.relay import RelayClient
-from waystation.sdk.strata.uri import parse_relay
-from waystation.sdk.strata.watch import RelayWatch
 from waystation.transport.http_get import TlsContext
 
 __all__ = ["RelayAction", "act_on_relay", "add_listed"]

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from waystation.core.errors import HostError, LocalError
 from waystation.examples.chat.format import NICK_CHARS_MAX
+from waystation.protocols.bsp.invite import Invitation
 from waystation.sdk.bsp import (
     BspHome,
     BspPeer,
@@ -25,7 +26,6 @@ from waystation.sdk.bsp import (
     PeerUnreachable,
     PublicKey,
 )
-from waystation.sdk.bsp.invite import Invitation
 
 __all__ = ["InvitationPeer", "Newcomer", "introduce"]
 

@@ -19,8 +19,8 @@ from waystation.examples.chat.format import NICK_CHARS_MAX
 from waystation.examples.chat.pairing import INVITATION_NAME, InvitationPeer, Newcomer
 from waystation.examples.chat.room import Room, Said
 from waystation.examples.chat.stdin import lines_of
+from waystation.protocols.bsp.invite import Invitation, format_group, format_invitation
 from waystation.sdk.bsp import BspPeer, Delivered, Group, PeerDown, PeerUnreachable, PeerUp, PublicKey
-from waystation.sdk.bsp.invite import Invitation, format_group, format_invitation
 
 __all__ = ["FAREWELL_S", "Talk"]
 

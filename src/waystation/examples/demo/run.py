@@ -9,7 +9,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -33,7 +32,8 @@ from waystation.examples.demo.strata import StrataDemo
 from waystation.protocols.bhumi.client.base import Greeted
 from waystation.protocols.bhumi.client.sender import Answered, SenderClient
 from waystation.protocols.bhumi.messages import Status
-from waystation.sdk.bhumi import BhumiState, Device, Dialect, Invite, Listening, Request, Sender, encode_invite
+from waystation.sdk.bhumi import BhumiState, Device, Dialect, Listening, Request, Sender
+from waystation.sdk.bhumi.inviting import authority_of, invitation
 from waystation.sdk.connection import Connection, now
 from waystation.sdk.errors import OfflineError
 from waystation.sdk.lprp import HostUrl
@@ -48,7 +48,6 @@ _STOP_TIMEOUT_S: Final = 15.0
 _REQUESTS: Final = 60
 _SLOW_S: Final = 0.5
 
-_rng = random.SystemRandom()
 _console = Console(highlight=False)
 
 
@@ -89,8 +88,8 @@ class Demo:
             lamp, visitor = self._state("lamp"), self._state("visitor")
             async with self._mcu() as thermometer, self._device("lamp", lamp) as lamp_task:
                 await self._pair(thermometer.token, visitor, "thermometer", Dialect.SUITE_2)
-                invite = Invite(lamp.identity, lamp.add_invite("visitor", _rng))
-                await self._pair(encode_invite(invite), visitor, "lamp", Dialect.E2E)
+                token = invitation(lamp, "visitor", [self._relay], authority_of(self._tls))
+                await self._pair(token, visitor, "lamp", None)
                 await self._talk(visitor)
                 await self._lose_an_answer(visitor, thermometer)
                 await self._switch_off(visitor, lamp_task)
@@ -238,13 +237,16 @@ class Demo:
 
     # The plot
 
-    async def _pair(self, token: str, visitor: BhumiState, name: str, dialect: Dialect) -> None:
+    async def _pair(self, token: str, visitor: BhumiState, name: str, dialect: Dialect | None) -> None:
         async with Sender(visitor, self._relay, tls=self._tls, dialect=dialect) as sender:
             for _ in range(5):  # the lamp looks for new invites twice a second
                 await asyncio.sleep(_SLOW_S + 0.1)
                 with contextlib.suppress(WaystationError):
                     peer = await sender.accept(token, alias=name)
-                    _say("visitor", f"paired with {peer.name} by invite {token[:10]}… (86 characters, used up now)")
+                    _say(
+                        "visitor",
+                        f"paired with {peer.name} by invite {token[:16]}… ({len(token)} characters, used up now)",
+                    )
                     return
         self._expect(holds=False, otherwise=f"the visitor could not pair with {name}")
 

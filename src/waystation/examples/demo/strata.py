@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import read_packet
 from waystation.rules.relay_state import Change, State
 from waystation.sdk.errors import RequestRefusedError
 from waystation.sdk.relay_scores import RelayScores
 from waystation.sdk.strata import ManyRelays, create_identity, packet_id_text
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.relay import RelayClient
 
 __all__ = ["StrataDemo"]

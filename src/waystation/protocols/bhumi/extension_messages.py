@@ -1,4 +1,4 @@
-"""The messages of Bhumi's extension frames, 0x41 to 0x4C (specs/bhumi.md 5, BHUMI-X).
+"""The messages of Bhumi's extension frames, 0x41 to 0x4E (specs/bhumi.md 5, BHUMI-X).
 
 A relay uses them only on a connection that has negotiated them by OPTIONS. ``Presence`` and ``RelayAd`` are signed by
 their owner. Relays forward their bytes unchanged and can neither create nor extend one (spec section 7).
@@ -24,6 +24,9 @@ __all__ = [
     "RelaysRequest",
     "RevokeCommits",
     "SignedRecord",
+    "Watch",
+    "WatchState",
+    "Watched",
     "Where",
     "WhereEntry",
     "WhereResult",
@@ -38,6 +41,15 @@ class QaVerdict(IntEnum):
     WRONG = 2
     UNREACHABLE = 3
     SLOW = 4
+
+
+class WatchState(IntEnum):
+    """What a relay says of a device that is watched."""
+
+    OFFLINE = 0
+    ONLINE = 1
+    REFUSED = 2
+    """There are too many watches; nothing will be reported of this device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +197,24 @@ class Gossip:
     records: tuple[SignedRecord, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Client to relay: report when this device connects or disconnects; 33 bytes. Frame 0x4D."""
+
+    identity: PublicKey
+    begins: bool = True
+    """u8: 1 begins, 0 ends the watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Relay to client: the present state of a device; 33 bytes. Frame 0x4E."""
+
+    identity: PublicKey
+    state: WatchState
+    """u8."""
+
+
 ExtensionMessage = (
     RevokeCommits
     | BindChallenge
@@ -199,6 +229,8 @@ ExtensionMessage = (
     | QaRequest
     | QaReport
     | Gossip
+    | Watch
+    | Watched
 )
 """Everything here."""
 
@@ -216,5 +248,7 @@ FRAME_TYPES = {
     QaRequest: FrameType.QA_REQUEST,
     QaReport: FrameType.QA_REPORT,
     Gossip: FrameType.GOSSIP,
+    Watch: FrameType.WATCH,
+    Watched: FrameType.WATCHED,
 }
 """The frame that carries each."""

@@ -1,4 +1,4 @@
-"""Encodes and decodes the extension frames 0x41 to 0x4C (specs/bhumi.md 5, BHUMI-X).
+"""Encodes and decodes the extension frames 0x41 to 0x4E (specs/bhumi.md 5, BHUMI-X).
 
 Every ``decode_*`` takes a payload, checks counts and lengths before it reads by them, and demands that the structure
 fills the payload exactly. The frame buffer has refused payloads above 64 KiB before. Signatures are verified in
@@ -29,6 +29,9 @@ from waystation.protocols.bhumi.extension_messages import (
     RelaysRequest,
     RevokeCommits,
     SignedRecord,
+    Watch,
+    Watched,
+    WatchState,
     Where,
     WhereEntry,
     WhereResult,
@@ -54,6 +57,8 @@ __all__ = [
     "decode_relays_request",
     "decode_revoke_commits",
     "decode_tagged",
+    "decode_watch",
+    "decode_watched",
     "decode_where",
     "decode_where_result",
     "encode_extension",
@@ -203,6 +208,16 @@ def decode_qa_report(payload: bytes) -> QaReport:
     return _decoded("QA_REPORT", payload, _take_report)
 
 
+def decode_watch(payload: bytes) -> Watch:
+    """Decode WATCH; raises MalformedError."""
+    return _decoded("WATCH", payload, _take_watch)
+
+
+def decode_watched(payload: bytes) -> Watched:
+    """Decode WATCHED; raises MalformedError."""
+    return _decoded("WATCHED", payload, _take_watched)
+
+
 def split_gossip(payload: bytes) -> list[bytes]:
     """Return the tagged records of GOSSIP without reading them further.
 
@@ -292,6 +307,21 @@ def _take_report(cursor: Cursor) -> QaReport:
         raise MalformedError(Refusal.BAD_VERDICT, f"QA_REPORT: {verdict} is no verdict") from error
 
 
+def _take_watch(cursor: Cursor) -> Watch:
+    identity, begins = _take_key(cursor), cursor.take_u8()
+    if begins > 1:
+        raise MalformedError(Refusal.BAD_WATCH, f"WATCH: {begins} is neither 0 nor 1")
+    return Watch(identity, begins == 1)
+
+
+def _take_watched(cursor: Cursor) -> Watched:
+    identity, state = _take_key(cursor), cursor.take_u8()
+    try:
+        return Watched(identity, WatchState(state))
+    except ValueError as error:
+        raise MalformedError(Refusal.BAD_WATCH, f"WATCHED: {state} is no state") from error
+
+
 def _take_gossip(cursor: Cursor) -> list[bytes]:
     count = cursor.take_u16()
     if count * _GOSSIPED_BYTES_MIN > cursor.left:
@@ -346,5 +376,7 @@ _ENCODERS: Final[Mapping[type[Any], Callable[[Any], bytes]]] = {
     Relays: _encode_relays,
     QaRequest: _encode_qa_request,
     QaReport: lambda message: _REPORT.pack(message.probe_id, message.verdict, message.latency_us),
+    Watch: lambda message: message.identity + bytes((message.begins,)),
+    Watched: lambda message: message.identity + bytes((message.state,)),
     Gossip: lambda message: encode_gossip([encode_tagged(record) for record in message.records])[FRAME_HEADER_BYTES:],
 }

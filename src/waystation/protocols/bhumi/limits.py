@@ -31,8 +31,11 @@ class BhumiLimits:
     pending_per_recipient: int = limit(  # BHUMI-A12
         32, "Deliveries to one device without an ACK.", at_most=512, refusal=Refusal.RECIPIENT_QUEUE_FULL
     )
-    joiners: int = limit(  # BHUMI-A4
-        4, "SENDs that wait for the exchange of another one.", at_most=64, refusal=Refusal.TOO_MANY_JOINERS
+    joiners: int = limit(  # BHUMI-C9
+        1_024,
+        "SENDs that wait for the exchange of another one with the same preimage; beyond it they get 3 at once.",
+        at_most=65_536,
+        refusal=Refusal.TOO_MANY_JOINERS,
     )
     ack_strikes: int = limit(  # BHUMI-C5
         16, "ACKs for numbers that were never sent, before the relay closes.", at_most=256, refusal=Refusal.ACK_STRIKES
@@ -97,6 +100,23 @@ class BhumiLimits:
         unit="bytes",
         at_most=67_108_864,
         refusal=Refusal.CARRIED_OVER_QUOTA,
+    )
+    carried_responses_per_identity: int = limit(  # BHUMI-A2
+        1_024,
+        "Those of them of one device; when the cache is full, whoever has brought most loses the oldest.",
+        at_most=65_536,
+        refusal=Refusal.CARRIED_OVER_QUOTA,
+    )
+    # Watches, BHUMI-WATCH
+    watches: int = limit(
+        65_536,
+        "Devices that connections watch, each counted once a connection.",
+        at_most=1_048_576,
+        refusal=Refusal.WATCHES_FULL,
+        use="watches",
+    )
+    watches_per_connection: int = limit(
+        64, "Those of them of one connection.", at_most=4_096, refusal=Refusal.WATCHES_FULL
     )
     # Presences and questions, BHUMI-FLOOD
     presences: int = limit(

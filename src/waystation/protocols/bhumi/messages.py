@@ -62,6 +62,8 @@ class FrameType(IntEnum):
     QA_REQUEST = 0x4A  # from the relay
     QA_REPORT = 0x4B  # to the relay, BHUMI-QALOCAL
     GOSSIP = 0x4C  # between relays
+    WATCH = 0x4D  # to the relay, BHUMI-WATCH
+    WATCHED = 0x4E  # from the relay
 
 
 class Status(IntEnum):
@@ -88,6 +90,8 @@ class Feature(IntFlag):
     """The relay challenges, the client proves its identity to this very relay."""
     I_AM_OK = 1 << 5
     """The relay says that it took an I_AM."""
+    WATCH = 1 << 6
+    """The relay reports which devices connect and disconnect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Refusal(Enum):
     END_INSIDE_FRAME = "end_inside_frame"
     BAD_ADDRESS = "bad_address"
     BAD_VERDICT = "bad_verdict"
+    BAD_WATCH = "bad_watch"
     BAD_RECORD = "bad_record"
     # The peer may not do what it asked: the connection closes.
     BAD_SIGNATURE = "bad_signature"
@@ -68,6 +69,7 @@ class Refusal(Enum):
     GOSSIP_FLOOD = "gossip_flood"
     GOSSIP_WITHOUT_IDENTITY = "gossip_without_identity"
     UNASKED_REPORT = "unasked_report"
+    WATCHES_FULL = "watches_full"
     # A SEND is refused with status 1 and its commit kept, or with status 2.
     RECIPIENT_QUEUE_FULL = "recipient_queue_full"
     TOO_MANY_JOINERS = "too_many_joiners"

@@ -24,7 +24,7 @@ from waystation.core.settings import InForce
 from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.refusals import Refusal
-from waystation.protocols.bhumi.relay.cache import CacheEntry
+from waystation.protocols.bhumi.relay.carried import CacheEntry
 from waystation.protocols.bhumi.relay.negotiated import Negotiated
 from waystation.protocols.bhumi.wire import FrameBuffer
 
@@ -57,6 +57,7 @@ TRANSITIONS: Final[Mapping[tuple[State, FrameType], State]] = {
 FRAME_TIMEOUT_MS: Final = 10_000  # BHUMI-L
 IDLE_IDENTIFIED_MS: Final = 120_000  # BHUMI-L
 IDLE_ANONYMOUS_MS: Final = 60_000  # BHUMI-L
+IDLE_ORIGINAL_MS: Final = 1 << 40  # BHUMI-ORIGINAL: 34 years
 WRITE_TIMEOUT_MS: Final = 10_000  # BHUMI-A15
 
 
@@ -111,6 +112,7 @@ class Session:
         "held",
         "host",
         "identity",
+        "is_original",
         "leases",
         "limited",
         "limits",
@@ -122,6 +124,7 @@ class Session:
         "sent",
         "state",
         "strikes",
+        "unanswered",
         "unread_replies",
         "unread_timeouts",
         "waiting_since",
@@ -160,6 +163,8 @@ class Session:
         self.identity: PublicKey | None = None
         self.always_preimage = False
         """Whether it came by a listener on which every DELIVER shows the preimage."""
+        self.is_original = False
+        """Whether it came by the listener for nodes of the original, which never send KEEPALIVE."""
         self.host = ""
         """What its address is counted under; "" when nobody knows."""
         self.negotiated: Negotiated | None = None
@@ -177,6 +182,8 @@ class Session:
         """Deliveries that timed out while bytes waited for this peer: they may still fill its buffer."""
         self.sent = _NOTHING_SENT
         """Numbers of deliveries to this identity, on this connection and those before it."""
+        self.unanswered: dict[bytes, None] = {}
+        """Commits of deliveries on this connection without an ACK, oldest first: naming them again means nothing."""
         self.strikes = 0
         self.held = False
         self.unread_replies = 0
@@ -192,6 +199,17 @@ class Session:
     def move(self, frame_type: FrameType) -> None:
         """Move the machine by a frame that was accepted."""
         self.state = TRANSITIONS[self.state, frame_type]
+
+    def note_unanswered(self, commit: bytes, remembered_max: int) -> None:
+        """Remember that a commit was used for a delivery here; beyond ``remembered_max`` the oldest is forgotten."""
+        self.unanswered[commit] = None
+        if len(self.unanswered) > remembered_max:
+            del self.unanswered[next(iter(self.unanswered))]
+
+    def note_answered(self, delivered_to: Peer, commit: bytes) -> None:
+        """Note that a delivery to connection ``delivered_to`` has its answer."""
+        if delivered_to == self.peer:
+            self.unanswered.pop(commit, None)
 
     def use_limits(self) -> None:
         """Give the allowances of this connection their size anew: the limits have changed."""
@@ -209,6 +227,7 @@ class Session:
         self.state = State.CLOSED
         self.leases.clear()
         self.commits.clear()
+        self.unanswered.clear()
         self.frames = FrameBuffer({})
 
     def note_congested(self, now: Instant) -> None:
@@ -259,6 +278,9 @@ class Session:
     def _timers(self) -> list[tuple[Instant, Refusal]]:
         # BHUMI-L: an identified connection may be idle twice as long; its device waits for requests.
         idle_ms = IDLE_IDENTIFIED_MS if self.state is State.IDENTIFIED else IDLE_ANONYMOUS_MS
+        # BHUMI-ORIGINAL: nodes of the original are quiet while nobody asks; TCP keepalive finds the dead ones.
+        if self.is_original:
+            idle_ms = IDLE_ORIGINAL_MS
         timers = [(after_ms(self.active_at, idle_ms), Refusal.IDLE_TIMEOUT)]
         if self.waiting_since is not None:
             timers.append((after_ms(self.waiting_since, WRITE_TIMEOUT_MS), Refusal.WRITE_TIMEOUT))

@@ -6,12 +6,12 @@ signature, so work cannot be done in advance, and a solution fits one challenge 
 Spec: specs/lprp.md 6, LPRP-D7 to LPRP-D7B.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from waystation.crypto.hashing import blake2b_256, blake2b_256_begun
 from waystation.protocols.lprp.messages import REPLY_BYTES, SOLUTION_BYTES_MAX
 
-__all__ = ["COUNTER_BYTES", "is_enough", "leading_zero_bits", "search", "solution_of", "work_hash"]
+__all__ = ["COUNTER_BYTES", "WorkProgress", "is_enough", "leading_zero_bits", "search", "solution_of", "work_hash"]
 
 COUNTER_BYTES: Final = 8
 """Size of our own solutions; other clients may send 0 to 300 bytes (LPRP-D7A)."""
@@ -66,3 +66,32 @@ def search(challenge: bytes, bits: int, start: int, count: int) -> int | None:
 
 
 _DIGEST_BITS: Final = 256
+
+
+class WorkProgress(NamedTuple):
+    """How far a search is; each try is a new draw, so that what is left to expect never shrinks."""
+
+    bits: int
+    hashes: int
+    """Tries so far."""
+    elapsed_s: float
+
+    @property
+    def rate(self) -> float:
+        """Tries a second of this search, 0 before the first."""
+        return self.hashes / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def expected_hashes(self) -> int:
+        """Tries that a search of so many bits takes on average."""
+        return 1 << self.bits
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds still to expect, whatever was tried in vain; None before the first tries came back."""
+        return self.expected_hashes / self.rate if self.rate > 0 else None
+
+    @property
+    def chance(self) -> float:
+        """Share of all searches of so many bits that are done after so many tries, 0 to 1."""
+        return 1.0 - (1.0 - 1.0 / self.expected_hashes) ** self.hashes

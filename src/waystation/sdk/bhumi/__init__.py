@@ -24,6 +24,7 @@ from waystation.sdk.bhumi.client import BhumiClient, IncomingRequest
 from waystation.sdk.bhumi.device import Device
 from waystation.sdk.bhumi.dialect import Dialect, command_result
 from waystation.sdk.bhumi.events import (
+    Denied,
     DeviceEvent,
     Disconnected,
     Handled,
@@ -50,6 +51,7 @@ __all__ = [
     "BhumiState",
     "Command",
     "ContentType",
+    "Denied",
     "Device",
     "DeviceEvent",
     "Dialect",

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,11 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.client.sender import SenderClient
 from waystation.protocols.bhumi.payload.contents import ContentType
-from waystation.protocols.bhumi.payload.invite import Invite, encode_invite
 from waystation.sdk.bhumi.connection import RelayConnection
 from waystation.sdk.bhumi.device import Device
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.events import DeviceEvent, Handler, Request
+from waystation.sdk.bhumi.inviting import authority_of, invitation
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import Reply
 from waystation.sdk.bhumi.quality import RelayQuality
@@ -44,15 +44,19 @@ _REACH_TRIES_MAX: Final = 8  # ours: a book may have hundreds of relays, and a p
 class IncomingRequest(Request):
     """What a peer asks, with the place for the answer; a peer that gets none sees a timeout."""
 
-    _answer: asyncio.Future[bytes | str]
+    _answer: asyncio.Future[object]
 
-    def answer(self, content: bytes | str) -> None:
-        """Answer the peer; raises InUseError when the request was answered already."""
+    def answer(self, content: object) -> None:
+        """Answer the peer: with text or bytes, a command with anything that JSON can say, too.
+
+        Raises:
+            InUseError: The request was answered already.
+        """
         if self._is_open():
             self._answer.set_result(content)
 
     def fail(self, reason: str) -> None:
-        """Let the peer know that the request could not be handled; the reason stays here. Raises as ``answer``."""
+        """Let the peer know that the request could not be handled, and why (256 characters). Raises as ``answer``."""
         if self._is_open():
             self._answer.set_exception(LocalError(reason))
 
@@ -195,13 +199,22 @@ class BhumiClient(Client):
 
     # Peers
 
-    def invite(self, alias: str = "") -> str:
-        """Return a token with which one peer can pair with us, once, while we listen.
+    def invite(self, alias: str = "", *, expires_s: int | None = None, allow: Iterable[str] | None = None) -> str:
+        """Return an invitation: with it one peer can pair with us, once, while we listen.
+
+        The text names our relays and their authority, so that its holder needs nothing else.
 
         Args:
             alias: How to call that peer.
+            expires_s: For how many seconds it is good; 0 for ever, None for 7 days.
+            allow: What that peer may send: names of commands, ``text`` and ``binary``; None for everything.
+
+        Raises:
+            LocalError: Too many invites wait to be used, or an argument is out of its range.
         """
-        return encode_invite(Invite(self.public_key, self.state.add_invite(alias, random.SystemRandom())))
+        place, _ = self.state.own_place()
+        relays = [str(url) for url in self._choice.named] or ([place] if place else [])
+        return invitation(*(self.state, alias, relays, authority_of(self._tls)), expires_s=expires_s, allow=allow)
 
     async def accept(self, token: str, *, alias: str = "") -> PeerRecord:
         """Pair with the peer that made a token; see ``Sender.accept``."""
@@ -290,9 +303,18 @@ class BhumiClient(Client):
             self._changed.clear()
             await self._changed.wait()
 
-    async def _hand_over(self, request: Request) -> bytes | str:
-        answer: asyncio.Future[bytes | str] = asyncio.get_running_loop().create_future()
-        self._asked.append(IncomingRequest(request.peer, request.alias, request.content_type, request.content, answer))
+    async def _hand_over(self, request: Request) -> object:
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._asked.append(
+            IncomingRequest(
+                request.peer,
+                request.alias,
+                request.content_type,
+                request.content,
+                answer,
+                is_legacy=request.is_legacy,
+            )
+        )
         self._changed.set()
         return await answer
 

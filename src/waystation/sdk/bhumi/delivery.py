@@ -6,6 +6,7 @@ asked for the peer's location only after each known relay reported it absent or 
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
+from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.sdk.bhumi.channel import Channel
 from waystation.sdk.bhumi.finder import Finder
@@ -136,7 +138,8 @@ class Deliveries:
             fresh_count = 0
             if verdict is Verdict.ANSWERED:
                 if relay != first:
-                    self._state.remember_place(pending.peer, str(relay))
+                    with contextlib.suppress(HostError):  # an answer is handed over, whatever our disk says
+                        self._state.remember_place(pending.peer, str(relay))
             elif (
                 self._finder is not None
                 and verdict in {Verdict.OFFLINE, Verdict.UNREACHABLE}

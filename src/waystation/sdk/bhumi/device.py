@@ -6,9 +6,10 @@ requests are answered. An answer whose connection has ended is sent over the nex
 """
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
@@ -34,6 +35,7 @@ from waystation.sdk.bhumi.events import (
     ProbeRefused,
     Trouble,
 )
+from waystation.sdk.bhumi.inviting import authority_of, invitation
 from waystation.sdk.bhumi.listener import Listener
 from waystation.sdk.bhumi.moves import PRESENCE_TTL_S, Presences, RelayChoice
 from waystation.sdk.bhumi.probe import Prober
@@ -42,6 +44,7 @@ from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.state import BhumiState
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.home_lock import hold
+from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.transport.dial import RelayUrl
 from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
@@ -130,6 +133,7 @@ class Device:
         self._placing = asyncio.Lock()
         self._placed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._disk = StoreWatch(self._on_store)
 
     async def run(self) -> None:
         """Listen and answer, reconnecting for ever.
@@ -151,6 +155,27 @@ class Device:
             finally:
                 self._runs = False
                 await self._stop()
+
+    def invite(self, alias: str = "", *, expires_s: int | None = None, allow: Iterable[str] | None = None) -> str:
+        """Return an invitation: with it one peer can pair with this device, once, while it listens.
+
+        The text names the relays of this device and their authority, so that its holder needs nothing else.
+
+        Args:
+            alias: How to call that peer.
+            expires_s: For how many seconds it is good; 0 for ever, None for 7 days.
+            allow: What that peer may send: names of commands, ``text`` and ``binary``; None for everything.
+
+        Raises:
+            LocalError: Too many invites wait to be used, or an argument is out of its range.
+        """
+        place, _ = self._state.own_place()
+        relays = [str(url) for url in self._choice.named]
+        ordered = [place, *relays] if place in relays or not relays else relays
+        authority = authority_of(self._tls)
+        return invitation(
+            *(self._state, alias, [each for each in ordered if each], authority), expires_s=expires_s, allow=allow
+        )
 
     def reconnect(self) -> None:
         """Connect now, if no relay has us; pauses begin with the shortest again. A connection that stands stays."""
@@ -229,7 +254,7 @@ class Device:
                 raise self._failure
             current = self._connection
             if current is not None and current.is_open:
-                current.register_new()
+                self._disk.attempt(current.register_new)
                 current.flush()
                 self._renew_presence(current)
         assert connection is not None
@@ -290,15 +315,25 @@ class Device:
     def _on_registered(self, connection: Listener, event: Registered) -> None:
         self._gives_up = False
         self._on_event(Listening(str(connection.relay), event.confirmed))
+        self._remember(connection.relay)
         if connection is self._connection:  # while moving, ``move`` does it in its own order
             self._start(self._assert_presence(connection))
         self._choice.reached(connection.relay, connection.handshake_s)
 
+    def _remember(self, relay: RelayUrl) -> None:
+        """Keep where we listen, for whom we invite; a disk that fails stops no device."""
+        authority = authority_of(self._tls) if relay.scheme == "tls" else b""
+        with contextlib.suppress(HostError):
+            self._state.remember_own_place(str(relay), authority)
+
     async def _handle(self, connection: Listener, delivered: Delivered) -> None:
         event: DeviceEvent | None
         try:
-            answer, event = await self._answers.answer_to(delivered)
-            self._acknowledge(connection, delivered.message_id, answer)
+            done = await self._answers.answer_to(delivered)
+            event = done.event
+            self._acknowledge(connection, delivered.message_id, done.answer)
+            if done.again is not None:
+                connection.register_again(done.again)
         except HostError as error:  # without the promise on disk there is no answer: the sender sees a timeout
             event = Trouble(str(error))
         except Exception as error:  # noqa: BLE001 - a task that is not awaited must not end unseen; the peer gets an error
@@ -373,6 +408,9 @@ class Device:
             self._report(error)
         except Exception as error:  # noqa: BLE001 - `run` raises it: nobody waits for this task
             self._failure = error
+
+    def _on_store(self, news: StoreFailed | StoreRecovered) -> None:
+        self._on_event(Trouble(news.reason if isinstance(news, StoreFailed) else "our disk can be used again"))
 
     def _report(self, error: HostError) -> None:
         self._on_event(Trouble(str(error)))

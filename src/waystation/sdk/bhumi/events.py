@@ -1,13 +1,15 @@
 """The events that a Bhumi device reports, and the request object that its handler gets."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.payload.contents import Command, ContentType, decode_command
 
 __all__ = [
+    "Denied",
     "DeviceEvent",
     "Disconnected",
     "Handled",
@@ -33,6 +35,8 @@ class Request:
     """How we call the peer; its id52's beginning when it has no alias."""
     content_type: ContentType
     content: bytes
+    is_legacy: bool = field(default=False, kw_only=True)
+    """Whether it came in a legacy dialect, in which a relay may have written it (bhumi-v1, none) or paired itself."""
 
     @property
     def text(self) -> str:
@@ -44,7 +48,8 @@ class Request:
         return decode_command(self.content)
 
 
-Handler = Callable[[Request], Awaitable[bytes | str]]
+Handler = Callable[[Request], Awaitable[Any]]
+"""Answers a request with text or bytes, and a command with anything that JSON can say, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class PeerJoined:
 
     peer: PublicKey
     alias: str
+    is_legacy: bool = False
+    """Whether the invite had no secret, so that a relay may have used it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,15 @@ class Handled:
     request: Request
     ok: bool
     """False when the handler raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A request was refused because its peer may not send it; no handler was called."""
+
+    request: Request
+    reason: str
+    """What the peer was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +141,15 @@ class Probed:
 
 
 DeviceEvent = (
-    Listening | Disconnected | PeerJoined | Handled | Trouble | Moved | PresenceAsserted | ProbeRefused | Probed
+    Listening
+    | Disconnected
+    | PeerJoined
+    | Handled
+    | Denied
+    | Trouble
+    | Moved
+    | PresenceAsserted
+    | ProbeRefused
+    | Probed
 )
 """Every event of a device."""

@@ -97,6 +97,7 @@ class Listener(RelayConnection):
         )
         super().__init__(self.machine, relay, partial(on_event, self), clock=clock, silence=silence)
         self._known_to_relay = set(preimages)
+        self._delivered: set[bytes] = set()
         self._adverts_arrived = asyncio.Event()
         self._registered_s = math.inf
         self.presence_due_s = math.inf
@@ -150,12 +151,18 @@ class Listener(RelayConnection):
             await self.aclose()
 
     def register_new(self) -> None:
-        """Register every preimage that the relay does not know yet; sweep the dead ones when its room ends."""
+        """Register every preimage that the relay does not know yet, and revoke those that are withdrawn.
+
+        The dead ones are swept when the relay's room ends.
+        """
         changes = self._state.changes()
         if changes == self._changes:
             return
         self._changes = changes
         preimages = self._state.preimages()
+        if not self._revoke_all_but(set(preimages)):
+            self.refresh()
+            return
         new = [preimage for preimage in preimages if preimage not in self._known_to_relay]
         if not new:
             return
@@ -165,6 +172,24 @@ class Listener(RelayConnection):
         self._known_to_relay.update(new)
         self.machine.add_commits(commit_of(preimage) for preimage in new)
 
+    def register_again(self, preimage: bytes) -> None:
+        """Register a preimage once more that a delivery has used up at the relay, and that is still valid."""
+        if self.is_open:
+            self._delivered.discard(preimage)
+            self.machine.add_commits([commit_of(preimage)])
+            self.flush()
+
+    def _revoke_all_but(self, valid: set[bytes]) -> bool:
+        """Revoke what the relay still permits and we do not; return False when it takes no REVOKE_COMMITS."""
+        gone = self._known_to_relay - valid
+        revoked = sorted(commit_of(preimage) for preimage in gone - self._delivered)
+        if revoked and self.machine.revoke_commits(revoked) is not None:
+            return False
+        if self.machine.can_revoke:
+            self._known_to_relay -= gone
+            self._delivered -= gone
+        return True
+
     def refresh(self) -> None:
         """Replace what the relay knows by what is valid now, recent answers included.
 
@@ -173,6 +198,7 @@ class Listener(RelayConnection):
         self._changes = self._state.changes()
         preimages = self._state.preimages()
         self._known_to_relay = set(preimages)
+        self._delivered.clear()
         self.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())
 
     def acknowledge(self, message_id: int, answer: bytes) -> Unsent | None:
@@ -235,7 +261,9 @@ class Listener(RelayConnection):
     def _on_machine_event(
         self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked
     ) -> None:
-        if isinstance(event, RelayNamed):
+        if isinstance(event, Delivered) and event.preimage is not None:
+            self._delivered.add(event.preimage)  # its commit is used up there
+        elif isinstance(event, RelayNamed):
             self.relay_id = event.relay_id
         elif isinstance(event, RelaysReceived):
             self._find_name(event.adverts, int(self._clock()))

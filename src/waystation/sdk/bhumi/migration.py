@@ -16,6 +16,14 @@ _COLUMNS: Final = (
     ("issued", "suite_hint", "BLOB"),
     ("invites", "suite_hint", "BLOB"),
     ("last_response", "suite_hint", "BLOB"),
+    ("peers", "root", "BLOB"),
+    ("peers", "root_before", "BLOB"),
+    ("peers", "allow", "TEXT"),
+    ("peers", "blocked", "INTEGER NOT NULL DEFAULT 0"),
+    ("invites", "secret", "BLOB"),
+    ("invites", "expires", "INTEGER NOT NULL DEFAULT 0"),
+    ("invites", "allow", "TEXT"),
+    ("pending", "root", "BLOB"),
 )
 _HINTED: Final = ("issued", "invites", "last_response")
 

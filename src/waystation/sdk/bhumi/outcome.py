@@ -1,8 +1,10 @@
 """The results of a Bhumi request: ``Outcome`` (how it ended) and ``Reply`` (with the peer's answer)."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
+from waystation.protocols.bhumi.payload.contents import MalformedPayloadError, decode_command_answer
 from waystation.sdk import outcome
 from waystation.sdk.errors import AnswerError, NoPreimageError, OfflineError, RemoteError, UncertainError
 
@@ -49,9 +51,23 @@ class Reply(outcome.Sent[Outcome]):
     """How many SENDs it took; more than one means that the answer may come from a cache."""
 
     @property
+    def sentence(self) -> str:
+        """What happened, for people, with the reason that the peer gave for a failure."""
+        base = self.outcome.sentence if self.failure is None else str(self.failure)
+        reason = _reason_in(self.content) if self.outcome is Outcome.FAILED else ""
+        return f"{base}: {reason}" if reason else base
+
+    @property
     def text(self) -> str:
         """The content as text; bytes that are no UTF-8 are replaced."""
         return self.content.decode("utf-8", errors="replace")
+
+
+def _reason_in(content: bytes) -> str:
+    """Return why a request failed, as the content of its answer says: a text, or the error of a command."""
+    with contextlib.suppress(MalformedPayloadError):
+        return decode_command_answer(content).error
+    return content.decode("utf-8", errors="replace")
 
 
 _OUTCOMES: Final[dict[type[RemoteError], Outcome]] = {

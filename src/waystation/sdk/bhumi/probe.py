@@ -22,7 +22,13 @@ from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.bhumi.client.device import Delivered, ProbeAsked
 from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
-from waystation.protocols.bhumi.payload.contents import ContentType, DeviceMessage, MessageResponse, ResponseStatus
+from waystation.protocols.bhumi.payload.contents import (
+    ContentType,
+    DeviceMessage,
+    MalformedPayloadError,
+    MessageResponse,
+    ResponseStatus,
+)
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.sdk.bhumi.channel import Channel
 from waystation.sdk.bhumi.dialect import Dialect, read_answer, read_request, write_answer, write_request
@@ -245,7 +251,10 @@ class _Run:
         if delivered.preimage not in (None, exchange.preimage):
             return False
         asker, preimage = self._asker.key_pair.public, exchange.preimage
-        return read_request(Dialect.E2E, self._own, asker, preimage, delivered.payload) == exchange.request
+        try:
+            return read_request(Dialect.E2E, self._own, asker, preimage, delivered.payload) == exchange.request
+        except MalformedPayloadError:
+            return False
 
 
 def _content(rng: random.Random) -> bytes:

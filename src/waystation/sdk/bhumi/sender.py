@@ -12,8 +12,9 @@ import contextlib
 import random
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Self
 
 from waystation.core.errors import HostError, LocalError, RemoteError, WaystationError
@@ -30,7 +31,8 @@ from waystation.protocols.bhumi.payload.contents import (
     ResponseStatus,
     encode_command,
 )
-from waystation.protocols.bhumi.payload.invite import decode_invite
+from waystation.protocols.bhumi.payload.invite import Invite, decode_invite
+from waystation.protocols.bhumi.payload.pairing import root_with
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.protocols.bhumi.relay_addresses import is_open_place
 from waystation.sdk.bhumi.answers import SPARES_COMMAND
@@ -184,9 +186,13 @@ class Sender:
             if pending is None:
                 back = self._rng.randbytes(PREIMAGE_BYTES)
                 request = HandshakeInit(self._state.identity, back, self._url)
-                dialect = self._dialect_for(self._state.peer(peer))
-                payload = write_request(dialect, self._secrets, peer, preimage, request, self._rng)
-                pending = self._state.begin_handshake(preimage, peer, payload, alias, back)
+                dialect = self._dialect_of(invite)
+                root = b"" if invite.is_legacy else root_with(self._secrets, peer, invite.secret)
+                payload = write_request(
+                    *(dialect, self._secrets, peer, preimage, request, self._rng), secret=invite.secret
+                )
+                with _nothing_sent():
+                    pending = self._state.begin_handshake(preimage, peer, payload, alias, back, root)
             ended = await self._deliver(pending, in_doubt=not back)
             self._finish_handshake(pending, ended, back)
             await self._top_up(peer)
@@ -210,6 +216,7 @@ class Sender:
                 words in this dialect.
             RelayUnreachableError: No relay was reached; nothing was delivered.
             NoPreimageError: No permission is left; nothing was attempted.
+            HostError: The disk refuses to note the request; nothing was sent. An answer is returned whatever it says.
         """
         self._life.check()
         record = peer if isinstance(peer, PeerRecord) else self._state.find_peer(peer)
@@ -218,6 +225,8 @@ class Sender:
         raw = content.encode() if isinstance(content, str) else content
         message = DeviceMessage(content_type, raw, self._url)
         async with self._turns[record.identity]:
+            with _nothing_sent():
+                self._state.settle()
             if self._state.next_right(record.identity) is None:
                 await self._recover(record.identity)
             if self._state.next_right(record.identity) is None:
@@ -242,8 +251,13 @@ class Sender:
         return command_result(reply.content)
 
     async def recover(self) -> list[Recovered]:
-        """Ask again, with the very same bytes, for the outcome of every request that has none."""
+        """Ask again, with the very same bytes, for the outcome of every request that has none.
+
+        Raises:
+            HostError: The disk refuses to note outcomes that are known already.
+        """
         self._life.check()
+        self._state.settle()
         return await self._recover(None)
 
     async def _recover(self, peer: bytes | None) -> list[Recovered]:
@@ -275,12 +289,14 @@ class Sender:
         in_doubt = False
         while (preimage := self._state.next_right(peer.identity)) is not None:
             dialect = self._dialect_for(peer)
-            payload = write_request(dialect, self._secrets, peer.identity, preimage, message, self._rng)
-            pending = self._state.begin_message(preimage, peer.identity, payload)
+            payload = write_request(
+                *(dialect, self._secrets, peer.identity, preimage, message, self._rng), root=peer.root
+            )
+            pending = self._begin(peer, preimage, payload, in_doubt=in_doubt)
             try:
                 ended = await self._deliver(pending, in_doubt=False, timeouts=timeouts)
             except LocalError:
-                self._state.give_back(preimage, peer.identity)
+                self._note(partial(self._state.give_back, preimage, peer.identity))
                 raise
             tries_count += ended.tries_count
             in_doubt = in_doubt or ended.in_doubt
@@ -288,16 +304,31 @@ class Sender:
                 reply = self._finish_message(pending, ended)
                 return replace(reply, latency_s=time.monotonic() - began, tries_count=tries_count)
             if ended.verdict in {Verdict.OFFLINE, Verdict.UNREACHABLE}:  # it certainly did not arrive
-                self._state.give_back(preimage, peer.identity)
+                self._note(partial(self._state.give_back, preimage, peer.identity))
             if ended.verdict is not Verdict.SPENT:
                 raise self._error_of(peer, ended, in_doubt=in_doubt)
-            self._state.finish(preimage, peer.identity, ())
+            self._note(partial(self._state.finish, preimage, peer.identity, ()))
         if in_doubt:
             raise UncertainError(
                 f"{peer.name} may have handled the request, but the answer is lost and no permission to send is left; "
                 "ask them for a new invite"
             )
         raise _no_right_left(peer)
+
+    def _begin(self, peer: PeerRecord, preimage: bytes, payload: bytes, *, in_doubt: bool) -> Pending:
+        """Note a request before it leaves; raises HostError when the disk refuses, and UncertainError after a doubt."""
+        try:
+            with _nothing_sent():
+                return self._state.begin_message(preimage, peer.identity, payload, peer.root)
+        except HostError as error:
+            if not in_doubt:
+                raise
+            raise UncertainError(f"{peer.name} may have handled the request before; now {error}") from error
+
+    def _note(self, change: Callable[[], object]) -> None:
+        """Note what has happened at the peer whatever our disk says; no request is sent before it is there."""
+        with contextlib.suppress(HostError):
+            self._state.change_later(change)
 
     async def _deliver(self, pending: Pending, *, in_doubt: bool, timeouts: Timeouts | None = None) -> Ended:
         """Try until the request has an outcome or time runs out."""
@@ -307,18 +338,43 @@ class Sender:
         finally:
             self._active.discard(pending.preimage)
 
-    def _dialect_for(self, peer: PeerRecord | None) -> Dialect:
-        """Return what to write a new request in; None is a peer we have not met."""
-        if self._dialect is not None:
-            return self._dialect
-        return Dialect.E2E if peer is None else peer.dialect
+    def _dialect_of(self, invite: Invite) -> Dialect:
+        """Return what to write a handshake in; raises LocalError when the invite is not for what was asked for."""
+        told = self._dialect
+        if invite.is_legacy:
+            if told is not None and not told.is_legacy:
+                raise LocalError(f"this token has no secret, which {told.value} needs; ask for a new invitation")
+            known = self._state.peer(invite.identity)
+            if told is None and known is not None and known.is_legacy:
+                return known.dialect
+            return told or Dialect.E2E
+        assert invite.suite is not None
+        if told is not None and told.is_legacy:
+            raise LocalError(f"the invitation is for suite-{invite.suite}; {told.value} is weaker and not taken")
+        return told or Dialect(f"suite-{invite.suite}")
+
+    def _dialect_for(self, peer: PeerRecord) -> Dialect:
+        """Return what to write a request in; raises LocalError when the peer was not paired for what was asked for."""
+        told = self._dialect
+        if told is None or told is peer.dialect:
+            return peer.dialect
+        if told.is_legacy and not peer.is_legacy:
+            raise LocalError(f"{peer.name} was paired in {peer.dialect.value}, and takes nothing in {told.value}")
+        if not told.is_legacy and not peer.root:
+            raise LocalError(f"{peer.name} was paired without a secret, which {told.value} needs; ask for a new invite")
+        return told
 
     def _read_answer(self, pending: Pending, ended: Ended) -> tuple[Dialect, Answer]:
         """Return an answer and its dialect, which is that of the request's own bytes; raises AnswerError."""
         dialect = dialect_of(pending.preimage, pending.payload)
         if dialect is None:
             raise AnswerError("the request was written in a suite that is unknown here")
-        return dialect, read_answer(dialect, self._secrets, pending.peer, pending.preimage, ended.answer)
+        answer = read_answer(
+            *(dialect, self._secrets, pending.peer, pending.preimage, ended.answer),
+            root=pending.root,
+            request=pending.payload,
+        )
+        return dialect, answer
 
     def _finish_message(self, pending: Pending, ended: Ended) -> Reply:
         """Take over what the answer gives, and return the reply."""
@@ -327,11 +383,12 @@ class Sender:
             if not isinstance(answer, MessageResponse):
                 raise AnswerError("the answer is one to a handshake")
         except AnswerError:
-            self._state.finish(pending.preimage, pending.peer, ())
+            self._note(partial(self._state.finish, pending.preimage, pending.peer, ()))
             raise
-        self._note_url(pending.peer, answer.url)
         gained = [] if answer.next_preimage == NO_PREIMAGE else [answer.next_preimage]
-        self._state.finish(pending.preimage, pending.peer, gained)
+        self._note(partial(self._state.finish, pending.preimage, pending.peer, gained))
+        with contextlib.suppress(HostError):
+            self._note_url(pending.peer, answer.url)
         outcome = Outcome.FAILED if answer.status else Outcome.ANSWERED
         return Reply(outcome, answer.status, answer.content, ended.latency_s, ended.tries_count)
 
@@ -354,8 +411,14 @@ class Sender:
                 dialect, answer = self._read_answer(pending, ended)
                 if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
                     gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
-                    facts = HandshakeFacts(pending.alias, answer.url, dialect=dialect)
-                    self._state.finish(preimage, peer, gained, facts)
+                    facts = HandshakeFacts(pending.alias, answer.url, dialect=dialect, root=pending.root)
+                    try:
+                        self._state.finish(preimage, peer, gained, facts)
+                    except HostError as error:
+                        sentence = (
+                            f"the inviter has accepted, and it cannot be noted; accept the same token again: {error}"
+                        )
+                        raise HostError(sentence, exit_code=error.exit_code) from error
                     return
         self._state.finish(preimage, peer, ())
         self._state.withdraw(back)
@@ -398,6 +461,14 @@ class Sender:
         return UncertainError(
             f"no outcome in time ({ended.reason}): {peer.name} may have got the request; it stays pending"
         )
+
+
+@contextlib.contextmanager
+def _nothing_sent() -> Iterator[None]:
+    try:
+        yield
+    except HostError as error:
+        raise HostError(f"nothing was sent: {error}", exit_code=error.exit_code) from error
 
 
 def _no_right_left(peer: PeerRecord) -> NoPreimageError:

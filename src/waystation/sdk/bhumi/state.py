@@ -7,7 +7,6 @@ permit requests), so it has mode 0600 and a new folder 0700. A key file that oth
 """
 
 import contextlib
-import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,22 +16,21 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey, decode_id52, encode_id52
-from waystation.protocols.bhumi.messages import PREIMAGE_BYTES, RecentResponse
+from waystation.protocols.bhumi.messages import RecentResponse
 from waystation.protocols.bhumi.payload.envelope import hint_of
 from waystation.protocols.bhumi.payload.suites import suite_hint_of
+from waystation.sdk.bhumi.admission import Admission, role_of, role_text
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.migration import migrate
 from waystation.sdk.errors import UnknownPeerError
 from waystation.sdk.identity import read_or_make_key
-from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase, private_folder
+from waystation.sdk.private_database import EXIT_STORE, private_folder
 
 __all__ = [
-    "INVITES_MAX",
     "ISSUED_PER_PEER_MAX",
     "RESPONSE_TTL_S",
     "SPENT_PER_PEER_MAX",
     "BhumiState",
-    "Grant",
     "HandshakeFacts",
     "PeerRecord",
     "Pending",
@@ -40,21 +38,17 @@ __all__ = [
 ]
 
 RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, BHUMI-L
-INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one identity
 ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
 SPENT_PER_PEER_MAX: Final = 4_096  # ours: far more requests than a relay keeps answers of for 300 s
 _PEER_QUERY: Final = """
 SELECT id, alias, url, gives_spares,
     (SELECT count(*) FROM theirs WHERE theirs.peer = peers.id),
     (SELECT count(*) FROM issued WHERE issued.peer = peers.id),
-    dialect
+    dialect, root, allow, blocked
 FROM peers"""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS peers (
     id BLOB PRIMARY KEY, alias TEXT NOT NULL, url TEXT NOT NULL, gives_spares INTEGER NOT NULL, created REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS invites (
-    preimage BLOB PRIMARY KEY, hint BLOB NOT NULL, alias TEXT NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS issued (
     position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, hint BLOB NOT NULL, peer BLOB NOT NULL
@@ -103,22 +97,22 @@ class PeerRecord:
     """How many requests the peer can send to us."""
     dialect: Dialect
     """What its handshake was in."""
+    root: bytes = field(default=b"", repr=False)
+    """32 bytes that seal what passes between the two; empty for a legacy pairing."""
+    allow: frozenset[str] | None = None
+    """What it may send us: commands, ``text`` and ``binary``; None for everything."""
+    is_blocked: bool = False
+    """Whether we take no request of it."""
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it was paired without a secret, so that a relay may have stood between."""
+        return self.dialect.is_legacy
 
     @property
     def name(self) -> str:
         """The alias, or the first characters of the id52."""
         return self.alias or encode_id52(self.identity)[:8]
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What one of our preimages was given out for."""
-
-    preimage: bytes = field(repr=False)
-    peer: PublicKey | None
-    """Who may use it; None for an invite."""
-    alias: str = ""
-    """How the invited one shall be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +128,8 @@ class Pending:
     """For a handshake: how the inviter shall be called."""
     created: float
     """Unix seconds."""
+    root: bytes = field(default=b"", repr=False)
+    """32 bytes, of the two, that the answer is sealed with; empty for a legacy pairing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +144,13 @@ class HandshakeFacts:
     """32-byte preimage by which we may reach it, when it comes with the facts."""
     dialect: Dialect = Dialect.E2E
     """What the handshake was in, and later requests shall be."""
+    root: bytes = field(default=b"", repr=False)
+    """32 bytes, of the two; empty for a legacy pairing."""
+    allow: frozenset[str] | None = None
+    """What our invite permits; None for everything. Does not count where we were invited."""
 
 
-class BhumiState(PrivateDatabase):
+class BhumiState(Admission):
     """The folder of one participant; close it when done."""
 
     def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -160,16 +160,11 @@ class BhumiState(PrivateDatabase):
             HostError: The folder, the key file or the database cannot be used, or others may read the key.
         """
         self.home = home
-        self._clock = clock
         with private_folder(home):
             self.key_pair = read_or_make_key(home / "node.key")
-            super().__init__(home / "bhumi.db", _SCHEMA)
+            self.identity = self.key_pair.public
+            super().__init__(home / "bhumi.db", _SCHEMA, clock=clock)
         migrate(self)
-
-    @property
-    def identity(self) -> PublicKey:
-        """The 32-byte public key of this participant."""
-        return self.key_pair.public
 
     def changes(self) -> tuple[int, int]:
         """Return a value that differs after anybody, in this process or another, has written."""
@@ -178,38 +173,11 @@ class BhumiState(PrivateDatabase):
 
     # What we give out.
 
-    def add_invite(self, alias: str, rng: random.Random) -> bytes:
-        """Make and keep the preimage of a new invite; raises LocalError when there are too many unused ones."""
-        preimage = rng.randbytes(PREIMAGE_BYTES)
-        with self.transaction():
-            (count,) = self.first("SELECT count(*) FROM invites")
-            if count >= INVITES_MAX:
-                raise LocalError(f"{count} invites wait to be used already; that is the limit")
-            self.run(
-                "INSERT INTO invites VALUES (?, ?, ?, ?, ?)",
-                preimage, hint_of(preimage), alias, self._clock(), suite_hint_of(preimage),
-            )  # fmt: skip
-        return preimage
-
     def withdraw(self, preimage: bytes) -> None:
         """Forget a preimage that was given out: it never reached its peer, or was wasted on nonsense."""
         with self.transaction():
             self.run("DELETE FROM issued WHERE preimage = ?", preimage)
             self.run("DELETE FROM invites WHERE preimage = ?", preimage)
-
-    def preimages(self) -> list[bytes]:
-        """Return every preimage that a peer may still use to reach us: issued ones first, newest first."""
-        rows = self.all("SELECT preimage FROM issued ORDER BY position DESC")
-        rows += self.all("SELECT preimage FROM invites ORDER BY created DESC")
-        return [row[0] for row in rows]
-
-    def grant_of(self, preimage: bytes) -> Grant | None:
-        """Return what a preimage was given out for, or None when it is unknown or spent."""
-        row = self.first("SELECT peer FROM issued WHERE preimage = ?", preimage)
-        if row is not None:
-            return Grant(preimage=preimage, peer=PublicKey(row[0]))
-        row = self.first("SELECT alias FROM invites WHERE preimage = ?", preimage)
-        return None if row is None else Grant(preimage=preimage, peer=None, alias=row[0])
 
     def find_by_hint(self, hint: bytes) -> bytes | None:
         """Return the preimage, given out or answered lately, whose 8-byte hint, of either envelope, this is."""
@@ -245,6 +213,8 @@ class BhumiState(PrivateDatabase):
             )  # fmt: skip
             if joined is not None:
                 self._meet(peer, joined)
+                role = None if joined.allow is None else role_text(joined.allow)
+                self.run("UPDATE peers SET allow = ? WHERE id = ?", role, peer)
             self._issue(peer, issued)
 
     def response_to(self, preimage: bytes) -> bytes | None:
@@ -262,23 +232,25 @@ class BhumiState(PrivateDatabase):
 
     # What we were given.
 
-    def begin_handshake(self, preimage: bytes, peer: bytes, payload: bytes, alias: str, back: bytes) -> Pending:
+    def begin_handshake(
+        self, preimage: bytes, peer: bytes, payload: bytes, alias: str, back: bytes, root: bytes = b""
+    ) -> Pending:
         """Record a handshake before it leaves, and issue ``back``, by which the inviter may reach us."""
         with self.transaction():
             self._issue(peer, (back,))
-            return self._begin(preimage, peer, PendingKind.HANDSHAKE, payload, alias)
+            return self._begin(preimage, peer, PendingKind.HANDSHAKE, payload, alias, root)
 
     def next_right(self, peer: bytes) -> bytes | None:
         """Return the oldest preimage we hold for ``peer``, or None."""
         row = self.first("SELECT preimage FROM theirs WHERE peer = ? ORDER BY position LIMIT 1", peer)
         return None if row is None else bytes(row[0])
 
-    def begin_message(self, preimage: bytes, peer: bytes, payload: bytes) -> Pending:
+    def begin_message(self, preimage: bytes, peer: bytes, payload: bytes, root: bytes = b"") -> Pending:
         """Record a request before it leaves; its preimage can be used for nothing else from now on."""
         with self.transaction():
             self.run("DELETE FROM theirs WHERE preimage = ?", preimage)
             self._spend(preimage, peer)
-            return self._begin(preimage, peer, PendingKind.MESSAGE, payload, "")
+            return self._begin(preimage, peer, PendingKind.MESSAGE, payload, "", root)
 
     def give_back(self, preimage: bytes, peer: bytes) -> None:
         """Note that a request was certainly not delivered: its preimage is the next to be used again."""
@@ -318,8 +290,11 @@ class BhumiState(PrivateDatabase):
 
     def pending(self) -> list[Pending]:
         """Return the requests without an outcome, oldest first."""
-        rows = self.all("SELECT preimage, peer, kind, payload, alias, created FROM pending ORDER BY created")
-        return [Pending(row[0], PublicKey(row[1]), PendingKind(row[2]), *row[3:]) for row in rows]
+        rows = self.all("SELECT preimage, peer, kind, payload, alias, created, root FROM pending ORDER BY created")
+        return [
+            Pending(row[0], PublicKey(row[1]), PendingKind(row[2]), row[3], row[4], row[5], row[6] or b"")
+            for row in rows
+        ]
 
     # Whom we know.
 
@@ -377,16 +352,26 @@ class BhumiState(PrivateDatabase):
         with self.transaction():
             self.run("UPDATE peers SET gives_spares = 0 WHERE id = ?", peer)
 
-    def _begin(self, preimage: bytes, peer: bytes, kind: PendingKind, payload: bytes, alias: str) -> Pending:
+    def _begin(
+        self, preimage: bytes, peer: bytes, kind: PendingKind, payload: bytes, alias: str, root: bytes
+    ) -> Pending:
         created = self._clock()
-        self.run("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", preimage, peer, kind.value, payload, alias, created)
-        return Pending(preimage, PublicKey(peer), kind, payload, alias, created)
+        self.run(
+            "INSERT INTO pending (preimage, peer, kind, payload, alias, created, root) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            preimage, peer, kind.value, payload, alias, created, root or None,
+        )  # fmt: skip
+        return Pending(preimage, PublicKey(peer), kind, payload, alias, created, root)
 
     def _meet(self, peer: bytes, facts: HandshakeFacts) -> None:
+        # BHUMI-PAIR: a legacy handshake proves no sender, so it weakens no pairing that has a root.
         self.run(
-            "INSERT INTO peers VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO UPDATE SET url = excluded.url,"
-            " dialect = excluded.dialect, alias = CASE excluded.alias WHEN '' THEN alias ELSE excluded.alias END",
-            peer, facts.alias, facts.url, self._clock(), facts.dialect.value,
+            "INSERT INTO peers (id, alias, url, gives_spares, created, dialect, root) VALUES (?, ?, ?, 1, ?, ?, ?)"
+            " ON CONFLICT (id) DO UPDATE SET url = excluded.url,"
+            " dialect = CASE WHEN excluded.root IS NULL AND root IS NOT NULL THEN dialect ELSE excluded.dialect END,"
+            " root_before = CASE WHEN excluded.root IS NULL THEN root_before ELSE root END,"
+            " root = coalesce(excluded.root, root),"
+            " alias = CASE excluded.alias WHEN '' THEN alias ELSE excluded.alias END",
+            peer, facts.alias, facts.url, self._clock(), facts.dialect.value, facts.root or None,
         )  # fmt: skip
         if facts.right is not None:
             self._gain(peer, (facts.right,))
@@ -429,4 +414,7 @@ def _peer_of(row: Any) -> PeerRecord:
         raise HostError(
             f"a peer was met in {row[6]!r}, which this version does not know", exit_code=EXIT_STORE
         ) from error
-    return PeerRecord(PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5], dialect)
+    allow = None if row[8] is None else role_of(row[8])
+    return PeerRecord(
+        PublicKey(row[0]), row[1], row[2], bool(row[3]), row[4], row[5], dialect, row[7] or b"", allow, bool(row[9])
+    )

@@ -26,13 +26,11 @@ from waystation.sdk.bhumi import (
     BhumiState,
     ContentType,
     Device,
-    Invite,
     Listening,
     Request,
     ResponseStatus,
     Sender,
     Timeouts,
-    encode_invite,
 )
 from waystation.sdk.bridges.carrier import RelayCarrier
 from waystation.sdk.bsp.carrier import CarrierSession
@@ -135,8 +133,8 @@ class BspOverBhumi(RelayCarrier):
     # Pairing
 
     def invite(self, alias: str = "") -> str:
-        """Return a token by which one peer can pair with us, while we listen; raises as ``BhumiState.add_invite``."""
-        return encode_invite(Invite(self._state.identity, self._state.add_invite(alias, _RNG)))
+        """Return a token by which one peer can pair with us, while we listen; raises as ``Device.invite``."""
+        return self._device.invite(alias)
 
     async def accept(self, token: str, alias: str = "") -> PublicKey:
         """Pair with the peer whose token this is, and return its key; raises as ``Sender.accept``."""

@@ -45,14 +45,15 @@ from waystation.protocols.bsp.graph.formats import (
     deps_v1_content,
 )
 from waystation.protocols.bsp.graph.order import DEPENDENCIES_MAX, State
+from waystation.protocols.bsp.home.status import GroupMessage, GroupStatus, PeerStatus, Status
 from waystation.protocols.bsp.messages import BODY_BYTES_MAX, ID_BYTES
 from waystation.protocols.bsp.profile import PROFILES, Profile
 from waystation.protocols.bsp.refusals import MalformedError, Refusal
 from waystation.protocols.bsp.stream.machine import PeerDown, PeerUp
+from waystation.protocols.bsp.url import BspUrl
 from waystation.sdk.bsp.carrier import Carrier, CarrierSession
 from waystation.sdk.bsp.files import ExportResult, ImportResult
 from waystation.sdk.bsp.home import BspHome, HomeGroup, HomePeer, HomeShare
-from waystation.sdk.bsp.message import GroupMessage, GroupStatus, PeerStatus, Status
 from waystation.sdk.bsp.news import (
     BundleRefused,
     CarrierTrouble,
@@ -66,7 +67,6 @@ from waystation.sdk.bsp.news import (
 )
 from waystation.sdk.bsp.outcome import Outcome, Sent
 from waystation.sdk.bsp.peer import BspPeer
-from waystation.sdk.bsp.url import BspUrl
 from waystation.sdk.renamed import renamed_names
 
 __all__ = [

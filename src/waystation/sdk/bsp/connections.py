@@ -17,9 +17,10 @@ from waystation.core.ids import PublicKey
 from waystation.core.records import Change, Store
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.stream.machine import BspMachine
-from waystation.sdk.bsp.news import PeerUnreachable, StoreFailed, StoreRecovered
-from waystation.sdk.bsp.url import PLAIN, TLS, WSS, BspUrl
+from waystation.protocols.bsp.url import PLAIN, TLS, WSS, BspUrl
+from waystation.sdk.bsp.news import PeerUnreachable
 from waystation.sdk.connection import Driver, now
+from waystation.sdk.store_news import StoreWatch
 from waystation.transport.dial import WEB_PORT, RelayUrl, dial, speaks_http
 from waystation.transport.listen import Listener
 from waystation.transport.pipe import Pipe
@@ -110,9 +111,12 @@ class BspConnections(Driver):
         self._committing = False
         self._commit_over = asyncio.Event()  # of the commit under way, or the next one
         self._commits_done = 0
-        self.failure: HostError | None = None
+        self._disk = StoreWatch(on_event)
+
+    @property
+    def failure(self) -> HostError | None:
         """Why the last commit failed; None when it did not."""
-        self._failing_since_s = 0.0
+        return self._disk.failure
 
     async def listen(self, host: str, port: int, certificate: Path, key: Path) -> int:
         """Accept bsp+tls on a port and return which; 0 takes a free one.
@@ -235,7 +239,7 @@ class BspConnections(Driver):
         else:
             # The commit after a refused one has what was refused, and what waited behind it.
             self._commits_done += 1 if self.failure is None else 2
-            self._recovered()
+            self._disk.written()
             self._bsp.committed(ticket, now())
         finally:
             self._committing = False
@@ -244,16 +248,8 @@ class BspConnections(Driver):
             self.plan_turn()
 
     def _refused(self, ticket: int, error: HostError) -> None:
-        is_new, self.failure = self.failure is None, error
         self._bsp.not_committed(ticket, now())
-        if is_new:
-            self._failing_since_s = self._loop.time()
-            self._on_event(StoreFailed(str(error)))
-
-    def _recovered(self) -> None:
-        if self.failure is not None:
-            self.failure = None
-            self._on_event(StoreRecovered(self._loop.time() - self._failing_since_s))
+        self._disk.refused(error)
 
     async def _dial(self, effect: Dial) -> None:
         sink = _Dialled(self, effect.name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from waystation.protocols.bsp.device.events import Delivered, PeerHolds
 from waystation.protocols.bsp.device.sync import BspDevice
-from waystation.sdk.bsp.message import GroupMessage, group_message
+from waystation.protocols.bsp.home.status import GroupMessage, group_message
 from waystation.sdk.bsp.news import News, NewsMissed
 from waystation.sdk.errors import ClosedError
 

@@ -17,13 +17,13 @@ from waystation.core.ids import PublicKey
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.protocols.bsp.device.events import DeviceEvent
 from waystation.protocols.bsp.device.sync import BspDevice
+from waystation.protocols.bsp.home.alignment import Tables
 from waystation.protocols.bsp.mailbox.host import Mailbox
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.settings import BspSettings
 from waystation.protocols.bsp.stream.machine import BspMachine, PeerDown, PeerUp
 from waystation.sdk.bsp.home import BspHome, HomePeer
 from waystation.sdk.bsp.news import PeerUnreachable
-from waystation.sdk.bsp.tables import Tables
 from waystation.sdk.connection import now
 
 __all__ = ["SETTINGS", "Hosting"]

@@ -12,13 +12,13 @@ from waystation.protocols.bsp.device.links import Visibility
 from waystation.protocols.bsp.device.orders import OrderTaker
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.graph.formats import ClientFormat
+from waystation.protocols.bsp.home.alignment import Tables
 from waystation.protocols.bsp.messages import ID_BYTES
 from waystation.sdk.bsp.bundles import Bundles
 from waystation.sdk.bsp.carrier import CarrierSession
 from waystation.sdk.bsp.connections import BspConnections
 from waystation.sdk.bsp.home import BspHome, HomePeer
 from waystation.sdk.bsp.hosting import Hosting
-from waystation.sdk.bsp.tables import Tables
 from waystation.sdk.connection import now
 from waystation.sdk.life import Client, Life
 

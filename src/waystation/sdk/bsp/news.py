@@ -8,7 +8,10 @@ from typing import Any, Final, NamedTuple
 from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bsp.device.orders import Order
+from waystation.protocols.bsp.home.alignment import GroupLeftOut
+from waystation.protocols.bsp.home.guarded_formats import FormatFailed
 from waystation.protocols.bsp.refusals import Refusal
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
 
 __all__ = [
     "NEWS_MAX",
@@ -58,37 +61,6 @@ class OrderRefused(NamedTuple):
     order: Order | None
     """None when it could not even be read."""
     reason: str
-
-
-class GroupLeftOut(NamedTuple):
-    """A group of the home cannot be joined by this program, and stays as it is: it is another application's."""
-
-    group_id: bytes
-    name: str
-    """In the home; may be empty."""
-    reason: str
-    is_others: bool = False
-    """Whether we are in it already for others, as their mailbox."""
-
-
-class FormatFailed(NamedTuple):
-    """A format raised what it must not; the message counts as invalid. Reported once for each format."""
-
-    format: str
-    reason: str
-
-
-class StoreFailed(NamedTuple):
-    """Our disk refuses: peers get no acknowledgement, and calls that change something raise, until it recovers."""
-
-    reason: str
-
-
-class StoreRecovered(NamedTuple):
-    """Our disk takes writes again, and has all that was refused."""
-
-    seconds: float
-    """How long it refused."""
 
 
 class NewsMissed(NamedTuple):

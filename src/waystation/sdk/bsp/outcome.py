@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from waystation.protocols.bsp.home.status import GroupMessage
 from waystation.sdk import outcome
-from waystation.sdk.bsp.message import GroupMessage
 
 __all__ = ["Outcome", "Sent"]
 

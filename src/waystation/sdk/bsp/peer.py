@@ -28,23 +28,23 @@ from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.device.why import Explanation, explain
 from waystation.protocols.bsp.graph.formats import FORMATS, ClientFormat
 from waystation.protocols.bsp.graph.order import State
+from waystation.protocols.bsp.home.alignment import Tables
+from waystation.protocols.bsp.home.guarded_formats import check_own, guarded
+from waystation.protocols.bsp.home.status import GroupMessage, Status, group_message, group_status, peer_status
 from waystation.protocols.bsp.refusals import Refusal
 from waystation.protocols.bsp.stream.machine import BspMachine
+from waystation.protocols.bsp.url import TLS, BspUrl
 from waystation.sdk.backoff import CAP_S, STABLE_S
 from waystation.sdk.bsp.bundles import Bundles
 from waystation.sdk.bsp.carrier import Carrier, CarrierSession
 from waystation.sdk.bsp.connections import BspConnections
 from waystation.sdk.bsp.files import ExportResult, ImportResult, read_bundle_file, write_bundle_file
 from waystation.sdk.bsp.following import follow, until
-from waystation.sdk.bsp.formats import check_own, guarded
 from waystation.sdk.bsp.home import LOCK_FILE, BspHome
 from waystation.sdk.bsp.hosting import Hosting
 from waystation.sdk.bsp.membership import Membership, Parts
-from waystation.sdk.bsp.message import GroupMessage, Status, group_message, group_status, peer_status
 from waystation.sdk.bsp.news import News, OrderRefused
 from waystation.sdk.bsp.outcome import Outcome, Sent
-from waystation.sdk.bsp.tables import Tables
-from waystation.sdk.bsp.url import TLS, BspUrl
 from waystation.sdk.connection import now
 from waystation.sdk.home_lock import hold
 from waystation.sdk.life import Client, Reading

@@ -13,15 +13,14 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from waystation.core.errors import HostError
-from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS, Packet
 from waystation.protocols.lprp.payload.fragments import MESSAGE_ID_BYTES, read_fragment
-from waystation.protocols.lprp.payload.sealing import open_once, open_reused
+from waystation.protocols.lprp.payload.sealing import open_any
 from waystation.sdk.lprp.mail import Mail
 from waystation.sdk.lprp.message import Message
 from waystation.sdk.lprp.state import LprpState
 
-__all__ = ["Inbox", "open_payload"]
+__all__ = ["Inbox"]
 
 BATCH_MAX: Final = 64  # packets kept before the loop may do something else: 10 ms of opening seals
 
@@ -137,7 +136,7 @@ class Inbox:
 
     def _keep_one(self, packet: Packet, positions: list[int]) -> bool:
         """Keep a part, or a whole message and where it lies; return False when there is no room for one more part."""
-        opened = open_payload(packet, self._state.key_pair)
+        opened = open_any(packet.payload, packet.sender, self._state.key_pair)
         part = None if opened is None else read_fragment(opened)
         message_id, body = packet.signature[:MESSAGE_ID_BYTES], packet.payload if opened is None else opened
         if part is not None:
@@ -155,9 +154,3 @@ class Inbox:
         if position is not None:
             positions.append(position)
         return True
-
-
-def open_payload(packet: Packet, key_pair: KeyPair) -> bytes | None:
-    """Return what a packet's sender has sealed for ``key_pair``, in either way; None when it is not sealed."""
-    opened = open_once(packet.payload, packet.sender, key_pair)
-    return opened if opened is not None else open_reused(packet.payload, packet.sender, key_pair)

@@ -14,9 +14,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from waystation.core.errors import HostError, LocalError
+from waystation.protocols.lprp.work import WorkProgress
 from waystation.sdk.lprp.work_process import ANSWER_BYTES, Answer, Block
 
 __all__ = ["SEARCHES_MAX", "Search", "WorkPool", "WorkProgress"]
@@ -34,35 +35,6 @@ _COUNTERS: Final = 1 << 64
 _NS_PER_S: Final = 1_000_000_000
 # By its path: as a module it would load the whole package first.
 _COMMAND: Final = (sys.executable, "-P", str(Path(__file__).with_name("work_process.py")))
-
-
-class WorkProgress(NamedTuple):
-    """How far a search is; each try is a new draw, so that what is left to expect never shrinks."""
-
-    bits: int
-    hashes: int
-    """Tries so far."""
-    elapsed_s: float
-
-    @property
-    def rate(self) -> float:
-        """Tries a second of this search, 0 before the first."""
-        return self.hashes / self.elapsed_s if self.elapsed_s > 0 else 0.0
-
-    @property
-    def expected_hashes(self) -> int:
-        """Tries that a search of so many bits takes on average."""
-        return 1 << self.bits
-
-    @property
-    def remaining_s(self) -> float | None:
-        """Seconds still to expect, whatever was tried in vain; None before the first tries came back."""
-        return self.expected_hashes / self.rate if self.rate > 0 else None
-
-    @property
-    def chance(self) -> float:
-        """Share of all searches of so many bits that are done after so many tries, 0 to 1."""
-        return 1.0 - (1.0 - 1.0 / self.expected_hashes) ** self.hashes
 
 
 class Search:

@@ -16,7 +16,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS, Kind
 from waystation.protocols.lprp.whitelist import WHITELIST_KEYS_MAX, ZERO_KEY
-from waystation.sdk.identity import read_or_make_key
+from waystation.sdk.identity import owner_key
 from waystation.sdk.private_database import EXIT_STORE, PrivateDatabase, private_folder
 
 __all__ = ["KEY_FILE", "Lease", "LprpState", "WhitelistWish"]
@@ -95,9 +95,7 @@ class LprpState(PrivateDatabase):
         self.home = home
         self._clock = clock
         with private_folder(home):
-            if (home / _DATABASE_FILE).exists() and not (home / KEY_FILE).exists():
-                raise HostError(f"{home / KEY_FILE} is gone; {_FOREIGN}", exit_code=EXIT_STORE)
-            self.key_pair = read_or_make_key(home / KEY_FILE)
+            self.key_pair = owner_key(home / KEY_FILE, home / _DATABASE_FILE, _FOREIGN)
             super().__init__(home / _DATABASE_FILE, _SCHEMA)
         self._claim()
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
+from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MessageDropped
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.payload.contents import Json, Raw, Text
@@ -39,10 +40,11 @@ from waystation.sdk.merk.message import Message, ReceivedFile
 from waystation.sdk.merk.outcome import Outcome
 from waystation.sdk.merk.recipients import RECIPIENTS_FILE, Recipient, Recipients
 from waystation.sdk.merk.relays import ServersLearnt
-from waystation.sdk.merk.servers import SERVERS_FILE, Server, Servers, check_address
+from waystation.sdk.merk.servers import SERVERS_FILE, Server, Servers
 from waystation.sdk.outcome import Sent
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.renamed import renamed_names
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -75,6 +77,8 @@ __all__ = [
     "Server",
     "Servers",
     "ServersLearnt",
+    "StoreFailed",
+    "StoreRecovered",
     "Text",
     "create_keys",
     "import_keys",

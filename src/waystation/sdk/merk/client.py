@@ -22,6 +22,7 @@ from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
 from waystation.crypto.agreement import SECRET_BYTES
+from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MessageArrived
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import MESSAGE_ID_BYTES, Feature
@@ -46,9 +47,10 @@ from waystation.sdk.merk.message import Message
 from waystation.sdk.merk.outcome import Outcome, outcome_of
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
-from waystation.sdk.merk.servers import Servers, check_address
+from waystation.sdk.merk.servers import Servers
 from waystation.sdk.outcome import Sent
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.store_news import StoreWatch
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S, SilencePolicy
 
@@ -89,7 +91,7 @@ class MerkClient(Client):
             salvage: Make the best of messages that an original relay has mutilated; they prove little.
             extensions: Speak what original relays do not know; they ignore it.
             downloads: Folder for files while they arrive; None means the system's place for temporary files.
-            on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``FileProgress`` and what else happens.
+            on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``StoreFailed`` and what else happens.
             rng: Source of keys and jitter; anything but the default is for tests.
             clock: Unix seconds.
             retry_first_s: First pause between connections.
@@ -108,6 +110,8 @@ class MerkClient(Client):
         self._rng = rng if rng is not None else random.SystemRandom()
         self._clock = clock
         self._inbox = Inbox(self._report, clock, downloads)
+        pins = recipients if recipients is not None else Recipients()
+        disk = StoreWatch(self._report, (self.servers.settle, pins.settle))
         self._relays = MerkRelays(
             keys,
             self.servers,
@@ -121,9 +125,10 @@ class MerkClient(Client):
             clock=clock,
             backoff=Backoff(self._rng, first_s=retry_first_s, cap_s=retry_cap_s),
             silence=SilencePolicy.of_seconds(silence_s),
+            disk=disk,
         )
         self._life = Life("the MERK client")
-        self._directory = Directory(self._relays, recipients if recipients is not None else Recipients())
+        self._directory = Directory(self._relays, pins, disk)
 
     # Life
 

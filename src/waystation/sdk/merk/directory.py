@@ -10,6 +10,7 @@ from waystation.protocols.merk.payload.sealing import Auth, Opened
 from waystation.sdk.errors import KeyChangedError, KeyDiffersError, KeyUnknownError
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
+from waystation.sdk.store_news import StoreWatch
 
 __all__ = ["ASK_AGAIN_S", "Directory", "Found"]
 
@@ -30,8 +31,9 @@ class Found(NamedTuple):
 class Directory:
     """Looks up recipients."""
 
-    def __init__(self, relays: MerkRelays, recipients: Recipients) -> None:
-        """Ask over ``relays``; pin in ``recipients``."""
+    def __init__(self, relays: MerkRelays, recipients: Recipients, disk: StoreWatch) -> None:
+        """Ask over ``relays``; pin in ``recipients``, and report a refusal to ``disk``."""
+        self._disk = disk
         self._relays = relays
         self._recipients = recipients
         self._asked_at: dict[bytes, float] = {}
@@ -64,7 +66,7 @@ class Directory:
             self._asked_at[key] = now_s
             if given is not None:
                 self._compare(key, given, advert)
-            if advert is not None and self._recipients.learn(advert):
+            if advert is not None and self._learn(advert):
                 self._changed[key] = advert
             elif advert is not None:
                 self._changed.pop(key, None)
@@ -90,6 +92,12 @@ class Directory:
             self._senders[opened.sender] = None
             if len(self._senders) > _SENDERS_MAX:
                 del self._senders[next(iter(self._senders))]
+
+    def _learn(self, advert: KeyAdvert) -> bool:
+        """Return as ``Recipients.learn``; a pin that the disk refuses holds all the same."""
+        is_newer: list[bool] = []
+        self._disk.attempt(lambda: is_newer.append(self._recipients.learn(advert)))
+        return any(is_newer)
 
     def _compare(self, key: bytes, given: bytes, advert: KeyAdvert | None) -> None:
         """Pin a key that a person has given, unless the recipient's own word is another one.

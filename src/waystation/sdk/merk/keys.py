@@ -11,9 +11,8 @@ import random
 from pathlib import Path
 from typing import Final
 
-from waystation.core.errors import HostError, LocalError
 from waystation.protocols.merk.keys import Keys
-from waystation.sdk.private_file import read_private, write_private
+from waystation.sdk.identity import load_identity_file, save_identity_file
 
 __all__ = ["KEY_FILE", "create_keys", "import_keys", "load_keys", "open_keys"]
 
@@ -47,13 +46,7 @@ def load_keys(home: Path) -> Keys:
         LocalError: There is none.
         HostError: The file cannot be read, holds no keys, or others may read it.
     """
-    text = read_private(home / KEY_FILE, secret=True)
-    if text is None:
-        raise LocalError(f"there is no identity in {home}; `waystation merk keys create` makes one")
-    try:
-        return Keys.import_json(text)
-    except LocalError as error:
-        raise HostError(f"{home / KEY_FILE} does not hold MERK keys: {error}") from error
+    return load_identity_file(home / KEY_FILE, Keys.import_json, "merk", "MERK keys")
 
 
 def open_keys(home: Path) -> Keys:
@@ -62,9 +55,5 @@ def open_keys(home: Path) -> Keys:
 
 
 def _save(home: Path, keys: Keys) -> Keys:
-    path = home / KEY_FILE
-    try:
-        write_private(path, keys.export_json() + "\n", replace=False)
-    except LocalError as error:
-        raise LocalError(f"there is an identity in {home} already; it is not overwritten") from error
+    save_identity_file(home / KEY_FILE, keys.export_json())
     return keys

@@ -4,22 +4,17 @@ import contextlib
 import io
 import os
 import shutil
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from waystation.core.errors import HostError
 from waystation.protocols.merk.payload.contents import Json, Raw, Text
+from waystation.protocols.merk.payload.file_names import safe_name
 from waystation.protocols.merk.payload.sealing import Auth, Mode
 
-__all__ = ["Message", "ReceivedFile", "safe_name"]
+__all__ = ["Message", "ReceivedFile"]
 
-_NAME_BYTES_MAX: Final = 200  # file systems take 255; room for a number and an ending
-_NAMELESS: Final = "file"
-_RESERVED: Final = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(1, 10))}
-)
 _NUMBERS_MAX: Final = 10_000
 
 
@@ -114,23 +109,6 @@ class Message(NamedTuple):
             with contextlib.suppress(UnicodeDecodeError):
                 return self.content.data.decode()
         return None
-
-
-def safe_name(name: str) -> str:
-    """Return a file name that stays in its folder and can be shown, as near as possible to an untrusted one."""
-    last = name.replace("\\", "/").rpartition("/")[2]
-    shown = "".join("_" if _is_unsafe(each) else each for each in last).strip(" .")
-    if shown.partition(".")[0].lower() in _RESERVED:
-        shown = f"_{shown}"
-    stem, dot, ending = shown.rpartition(".")
-    while len(shown.encode()) > _NAME_BYTES_MAX:
-        stem, ending = (stem[:-1], ending) if len(stem) > 1 else (stem, ending[:-1])
-        shown = f"{stem}{dot}{ending}"
-    return shown or _NAMELESS
-
-
-def _is_unsafe(character: str) -> bool:
-    return character in '<>:"|?*' or unicodedata.category(character)[0] == "C"
 
 
 def _create(folder: Path, name: str) -> tuple[Path, int]:

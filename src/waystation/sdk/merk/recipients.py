@@ -5,15 +5,14 @@ an old advert, so adverts older than the pinned one are ignored. A newer advert 
 automatically: the signing key may be stolen, so the user must decide.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import LocalError
 from waystation.core.ids import decode_key_hex
 from waystation.protocols.merk.messages import KeyAdvert
-from waystation.sdk.private_file import read_private_json, write_private
+from waystation.sdk.private_table import PrivateTable
 
 __all__ = ["RECIPIENTS_FILE", "RECIPIENTS_MAX", "Recipient", "Recipients"]
 
@@ -32,14 +31,13 @@ class Recipient(NamedTuple):
     """Whether a person has given it; then nothing says that the recipient's client is one of ours."""
 
 
-class Recipients:
-    """The pins of one identity; every change is written at once, and what other programs wrote is read before."""
+class Recipients(PrivateTable):
+    """The pins of one identity; a change raises HostError as ``PrivateTable``."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Keep them in the file ``path``, made at the first change; None keeps them in memory."""
-        self._path = path
         self._known: dict[bytes, Recipient] = {}
-        self._refresh()
+        super().__init__(path, "recipients")
 
     def get(self, key: bytes) -> Recipient | None:
         """Return what is pinned for a 32-byte key."""
@@ -76,34 +74,30 @@ class Recipients:
     def forget(self, key: bytes) -> bool:
         """Forget a recipient, so that the next advert is the first again; return whether anything was known."""
         self._refresh()
-        known = self._known.pop(key, None) is not None
+        known = key in self._known
         if known:
-            self._save()
+            self._change(lambda: self._drop(key))
         return known
 
     def _pin(self, key: bytes, recipient: Recipient) -> None:
-        self._refresh()
+        self._change(lambda: self._put(key, recipient))
+
+    def _put(self, key: bytes, recipient: Recipient) -> None:
         if key not in self._known and len(self._known) >= RECIPIENTS_MAX:
             raise LocalError(f"{RECIPIENTS_MAX} recipients are known already; forget some")
         self._known[key] = recipient
-        self._save()
 
-    def _refresh(self) -> None:
-        if self._path is None:
-            return
-        try:
-            document = read_private_json(self._path)
-            self._known = {decode_key_hex(key): _recipient_of(each) for key, each in document.items()}
-        except (KeyError, TypeError, ValueError, LocalError) as error:
-            raise HostError(f"{self._path} does not hold recipients; fix or remove it") from error
+    def _drop(self, key: bytes) -> None:
+        self._known.pop(key, None)
 
-    def _save(self) -> None:
-        if self._path is not None:
-            document = {
-                key.hex(): {"agreement_key": each.agreement_key.hex(), "time_ms": each.time_ms, "by_hand": each.by_hand}
-                for key, each in self._known.items()
-            }
-            write_private(self._path, json.dumps(document, indent=1) + "\n")
+    def _read(self, document: dict[str, Any]) -> None:
+        self._known = {decode_key_hex(key): _recipient_of(each) for key, each in document.items()}
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            key.hex(): {"agreement_key": each.agreement_key.hex(), "time_ms": each.time_ms, "by_hand": each.by_hand}
+            for key, each in self._known.items()
+        }
 
 
 def _recipient_of(document: Any) -> Recipient:

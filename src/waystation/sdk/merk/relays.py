@@ -22,6 +22,7 @@ from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import HostileRelayError, RelayUnreachableError
 from waystation.sdk.merk.servers import Servers
 from waystation.sdk.relay_list import RelayList
+from waystation.sdk.store_news import StoreWatch
 from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 
@@ -59,6 +60,7 @@ class MerkRelays(RelayList):
         clock: Callable[[], float],
         backoff: Backoff,
         silence: SilencePolicy,
+        disk: StoreWatch,
     ) -> None:
         """Describe it; ``on_event`` gets what answers no call, and the other options are those of the client."""
         super().__init__(on_event, backoff, text=False, message_bytes_max=FRAME_BYTES_MAX, tls=tls, silence=silence)
@@ -70,6 +72,7 @@ class MerkRelays(RelayList):
         self._extensions = extensions
         self._rng = rng
         self._clock = clock
+        self._disk = disk
         self._seen = SeenMessages()
         self._pins: dict[str, bytes] = {}
         self._hostile_counts: dict[str, int] = {}
@@ -203,7 +206,7 @@ class MerkRelays(RelayList):
         self._hostile_counts.pop(self._url, None)
         if event.authenticated:
             self._pins[self._url] = event.server
-            self._servers.pin(self._url, event.server)
+            self._disk.attempt(lambda: self._servers.pin(self._url, event.server))
         self._machine.advertise(now(), int(self._clock() * 1_000))
         self._ask_servers(self._machine)
         self._on_established(event.server, authenticated=event.authenticated)
@@ -224,6 +227,9 @@ class MerkRelays(RelayList):
             asked.set_result(advert)
 
     def _learn(self, addresses: list[str]) -> None:
+        self._disk.attempt(lambda: self._take(addresses))
+
+    def _take(self, addresses: list[str]) -> None:
         fresh = self._servers.learn(addresses, learnt_from=self._url)
         if fresh:
             self._on_event(ServersLearnt(self._url, tuple(fresh)))

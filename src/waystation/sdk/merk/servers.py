@@ -1,29 +1,24 @@
 """The list of relays that a MERK client knows: those of its user first, then those that relays sent, at most 64.
 
-Addresses from relays are unverified. They are tried last and never replace an address of the user. Rejected are plain
-``ws`` addresses from an encrypted connection, and addresses of the local machine or network from a remote relay. A
-relay that has proved its key is pinned to its address.
+Addresses from relays are unverified. They are tried last and never replace an address of the user. A relay that has
+proved its key is pinned to its address.
 
 Spec: specs/merk.md 4, 8.
 """
 
-import ipaddress
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
-from waystation.core.errors import HostError, LocalError
+from waystation.core.errors import LocalError
 from waystation.core.ids import decode_key_hex
-from waystation.protocols.merk.messages import ADDRESS_BYTES_MAX
-from waystation.sdk.private_file import read_private_json, write_private
+from waystation.protocols.merk.client.addresses import check_address, may_learn
+from waystation.sdk.private_table import PrivateTable
 
-__all__ = ["SERVERS_FILE", "SERVERS_MAX", "Server", "Servers", "check_address"]
+__all__ = ["SERVERS_FILE", "SERVERS_MAX", "Server", "Servers"]
 
 SERVERS_FILE: Final = "merk_servers.json"
 SERVERS_MAX: Final = 64  # specs/merk.md 8
-_LOCAL_NAMES: Final = ("localhost", "local", "lan", "home.arpa", "internal")  # RFC 6761, 6762, 8375 and common use
 
 
 class Server(NamedTuple):
@@ -37,15 +32,14 @@ class Server(NamedTuple):
     """The key that it proved when it was first used, 32 bytes."""
 
 
-class Servers:
-    """The list of one identity; every change is written at once, and what other programs wrote is read before."""
+class Servers(PrivateTable):
+    """The list of one identity; a change raises HostError as ``PrivateTable``."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Keep it in the file ``path``, made at the first change; None keeps it in memory."""
-        self._path = path
         self._servers: dict[str, Server] = {}
         self._selected: str | None = None
-        self._refresh()
+        super().__init__(path, "a list of servers")
 
     @property
     def selected(self) -> str | None:
@@ -69,31 +63,17 @@ class Servers:
             HostError: The file cannot be written.
         """
         check_address(address)
-        self._refresh()
-        known = self._servers.pop(address, None)
-        if len(self._servers) >= SERVERS_MAX:
-            self._make_room()
-        server = Server(address, added=True, key=known.key if known is not None else None)
-        self._servers[address] = server
-        self._save()
-        return server
+        self._change(lambda: self._put(address))
+        return self._servers[address]
 
     def remove(self, address: str) -> None:
         """Forget an address and the key pinned to it; raises LocalError when it is not in the list."""
-        self._refresh()
-        if self._servers.pop(address, None) is None:
-            raise LocalError(f"{address} is not in the list")
-        if self._selected == address:
-            self._selected = None
-        self._save()
+        self._change(lambda: self._drop(address))
 
     def select(self, address: str) -> None:
         """Try this address first from now on; it is added if need be."""
-        self._refresh()
-        if address not in self._servers:
-            self.add(address)
-        self._selected = address
-        self._save()
+        check_address(address)
+        self._change(lambda: self._select(address))
 
     def learn(self, addresses: Iterable[str], *, learnt_from: str) -> list[str]:
         """Take what a relay sent, as far as there is room, and return what was new.
@@ -105,14 +85,11 @@ class Servers:
         if len(self._servers) >= SERVERS_MAX:
             return []
         unknown = [each for each in dict.fromkeys(addresses) if each not in self._servers]
-        usable = [each for each in unknown if _may_learn(each, learnt_from)]
+        usable = [each for each in unknown if may_learn(each, learnt_from)]
         if not usable:  # a relay that says the same again and again costs no file access
             return []
-        self._refresh()
-        room = max(0, SERVERS_MAX - len(self._servers))
-        fresh = [address for address in usable if address not in self._servers][:room]
-        self._servers.update({address: Server(address, added=False, key=None) for address in fresh})
-        self._save()
+        fresh: list[str] = []
+        self._change(lambda: fresh.extend(self._take(usable)))
         return fresh
 
     def pin(self, address: str, key: bytes) -> None:
@@ -120,8 +97,32 @@ class Servers:
         self._refresh()
         server = self._servers.get(address)
         if server is not None and server.key is None:
-            self._servers[address] = server._replace(key=key)
-            self._save()
+            self._change(lambda: self._servers.update({address: server._replace(key=key)}))
+
+    # Changes
+
+    def _put(self, address: str) -> None:
+        known = self._servers.pop(address, None)
+        if len(self._servers) >= SERVERS_MAX:
+            self._make_room()
+        self._servers[address] = Server(address, added=True, key=known.key if known is not None else None)
+
+    def _drop(self, address: str) -> None:
+        if self._servers.pop(address, None) is None:
+            raise LocalError(f"{address} is not in the list")
+        if self._selected == address:
+            self._selected = None
+
+    def _select(self, address: str) -> None:
+        if address not in self._servers:
+            self._put(address)
+        self._selected = address
+
+    def _take(self, addresses: list[str]) -> list[str]:
+        room = max(0, SERVERS_MAX - len(self._servers))
+        fresh = [address for address in addresses if address not in self._servers][:room]
+        self._servers.update({address: Server(address, added=False, key=None) for address in fresh})
+        return fresh
 
     def _make_room(self) -> None:
         learnt = [each.address for each in self._servers.values() if not each.added and each.address != self._selected]
@@ -129,59 +130,17 @@ class Servers:
             raise LocalError(f"the list holds {SERVERS_MAX} servers; remove one first")
         del self._servers[learnt[-1]]
 
-    def _refresh(self) -> None:
-        if self._path is None:
-            return
-        try:
-            document = read_private_json(self._path)
-            listed = [_server_of(each) for each in document.get("servers", [])]
-            selected = document.get("selected")
-        except (KeyError, TypeError, ValueError, LocalError) as error:
-            raise HostError(f"{self._path} does not hold a list of servers; fix or remove it") from error
+    # The file
+
+    def _read(self, document: dict[str, Any]) -> None:
+        listed = [_server_of(each) for each in document.get("servers", [])]
+        selected = document.get("selected")
         self._servers = {server.address: server for server in listed}
         self._selected = selected if selected in self._servers else None
 
-    def _save(self) -> None:
-        if self._path is not None:
-            servers = [each._asdict() | {"key": each.key and each.key.hex()} for each in self._servers.values()]
-            document = {"selected": self._selected, "servers": servers}
-            write_private(self._path, json.dumps(document, indent=1) + "\n")
-
-
-def check_address(address: str) -> None:
-    """Check that a text is a WebSocket address that others can be given.
-
-    Raises:
-        LocalError: It is not.
-    """
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or parts.fragment or not address.isprintable() or " " in address:
-        raise LocalError(f"not a WebSocket address: {address!r}; expected ws://host:port/path or wss://host:port/path")
-    if len(address.encode()) > ADDRESS_BYTES_MAX:
-        raise LocalError(f"an address has at most {ADDRESS_BYTES_MAX} bytes")
-
-
-def _may_learn(address: str, learnt_from: str) -> bool:
-    try:
-        check_address(address)
-    except LocalError:
-        return False
-    if learnt_from.startswith("wss:") and not address.startswith("wss:"):
-        return False
-    return not _is_local(address) or _is_local(learnt_from)
-
-
-def _is_local(address: str) -> bool:
-    """Return whether an address names this machine or its network, as far as its text shows."""
-    host = (urlsplit(address).hostname or "").rstrip(".")
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return "." not in host or any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES)
+    def _document(self) -> dict[str, Any]:
+        servers = [each._asdict() | {"key": each.key and each.key.hex()} for each in self._servers.values()]
+        return {"selected": self._selected, "servers": servers}
 
 
 def _server_of(document: Any) -> Server:

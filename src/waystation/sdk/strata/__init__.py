@@ -15,28 +15,32 @@ its last position. With ``RelayClient.subscribe`` the program stores ``Subscript
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
+from waystation.protocols.strata.client.identity import Identity, make_did_document
 from waystation.protocols.strata.client.key_book import KeyBook
+from waystation.protocols.strata.client.view import View
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, packet_id_text, parse_packet_id
+from waystation.protocols.strata.relay_uri import RelayUri, parse_relay, parse_relay_json
 from waystation.rules.relay_choice import Profile
 from waystation.rules.relay_state import Change
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RequestRefusedError
 from waystation.sdk.life import Opening
+from waystation.sdk.qr import draw_qr
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import renamed_names
-from waystation.sdk.strata.keys import KEY_FILE, Identity, create_identity, load_identity, make_did_document
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
+from waystation.sdk.strata.keys import create_identity, load_identity, open_identity
 from waystation.sdk.strata.many import ManyRelays
 from waystation.sdk.strata.outcome import Outcome, Sent
 from waystation.sdk.strata.privacy import METADATA_NOTICE, notice_once
 from waystation.sdk.strata.relay import Receipt, RelayClient
 from waystation.sdk.strata.subscription import Delivery, Subscription
-from waystation.sdk.strata.uri import RelayUri, draw_qr, parse_relay, parse_relay_json
-from waystation.sdk.strata.view import View
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -63,6 +67,8 @@ __all__ = [
     "RelayUri",
     "RequestRefusedError",
     "Sent",
+    "StoreFailed",
+    "StoreRecovered",
     "Subscription",
     "View",
     "create_identity",
@@ -84,9 +90,9 @@ class RelayEvent(NamedTuple):
     """What has happened at one relay."""
 
     relay: str
-    """Address."""
-    event: Connected | Disconnected | Change
-    """It was reached, lost or not reached; or its state has changed, with the reason."""
+    """Address; empty where it is about our own disk."""
+    event: Connected | Disconnected | Change | StoreFailed | StoreRecovered
+    """It was reached, lost or not reached; its state has changed, with the reason; our disk refuses, or no longer."""
 
 
 def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
@@ -123,13 +129,13 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     urls = [parse_relay(text).ws for text in ([relays] if isinstance(relays, str) else relays)]
     folder = Path(home)
 
-    def on_relay(url: str, event: Connected | Disconnected | Change) -> None:
+    def on_relay(url: str, event: Connected | Disconnected | Change | StoreFailed | StoreRecovered) -> None:
         if on_event is not None:
             on_event(RelayEvent(url, event))
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[ManyRelays]:
-        identity = load_identity(folder) if (folder / KEY_FILE).exists() else create_identity(folder)
+        identity = open_identity(folder)
         with contextlib.closing(RelayScores(folder / SCORES_FILE)) as scores:
             async with ManyRelays(
                 scores,
@@ -143,6 +149,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
                 snapshots=snapshots,
                 on_change=on_relay,
                 on_connection=on_relay,
+                on_store=partial(on_relay, ""),
                 silence_s=silence_s,
             ) as client:
                 yield client

@@ -11,52 +11,39 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
 
 from waystation.core.errors import LocalError, WaystationError
 from waystation.core.ids import PublicKey
-from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot, advise
+from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.client.key_book import KeyBook
+from waystation.protocols.strata.client.relay_pool import RelayPool
+from waystation.protocols.strata.client.sightings import SIGHTINGS_MAX, Sightings
+from waystation.protocols.strata.client.watch import Pinged, RelayWatch
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, parse_packet_id
 from waystation.rules.relay_choice import (
-    READS_MAX,
-    Candidate,
     Probe,
     Profile,
     ProfileChoice,
-    ReadTally,
     Verdict,
-    choose_profile,
-    choose_publish,
-    choose_reads,
-    churn_due,
-    duties_of,
-    judge,
-    next_probe_s,
-    pick_probe,
-    pick_untried,
-    publish_delay_ms,
-    surplus_backups,
 )
-from waystation.rules.relay_state import EVALUATION_S, Change, State, sample
+from waystation.rules.relay_state import EVALUATION_S, Change
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.sdk.life import Life, Reading
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import warn_renamed
+from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.sdk.strata.fan_out import failures_of, fan_out
 from waystation.sdk.strata.fetch import as_packet_id
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
 from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
-from waystation.sdk.strata.sightings import SIGHTINGS_MAX, Sightings
 from waystation.sdk.strata.subscription import Delivery, Subscription
-from waystation.sdk.strata.watch import Pinged, RelayWatch
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -87,6 +74,7 @@ class ManyRelays:
         snapshots: Iterable[Snapshot] = (),
         on_change: Callable[[str, Change], None] | None = None,
         on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
+        on_store: Callable[[StoreFailed | StoreRecovered], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
         silence_s: float = SILENCE_S,
@@ -107,36 +95,33 @@ class ManyRelays:
             snapshots: Advice; the relays in it are tried, too, and their mean score counts a fifth of ours.
             on_change: Gets address and change whenever a relay's state moves.
             on_connection: Gets address and what happened whenever a relay is reached, lost, or not reached.
+            on_store: Gets what becomes of the disk; a refusal ends nothing.
             rng: Source of chance.
             clock: Unix seconds.
             silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         """
         self._scores, self._identity, self._tls, self._silence_s = scores, identity, tls, silence_s
+        urls = list(urls)
         self._clock = clock
         self._rng = rng if rng is not None else random.SystemRandom()
-        self._profile, self._has_private_path = profile, has_private_path
-        listed = bootstrap.relays if bootstrap is not None else ()
-        advised = [advice.relay for advice in advise(snapshots)]
-        self._pins = {entry.url: entry.relay_id for entry in listed if entry.relay_id}
-        self._boot_scores = {entry.url: entry.score for entry in advised if entry.score is not None}
-        self._bootstrap = (*bootstrap_urls, *(entry.url for entry in (*listed, *advised)))
-        self._on_change = on_change or (lambda _url, _change: None)
+        known = [entry for entry in scores.list() if not only or entry.url in set(urls)]
+        self._pool = RelayPool(
+            known,
+            urls,
+            profile=profile,
+            has_private_path=has_private_path,
+            bootstrap_urls=bootstrap_urls,
+            bootstrap=bootstrap,
+            snapshots=snapshots,
+            on_change=on_change or (lambda _url, _change: None),
+            rng=self._rng,
+            clock=clock,
+        )
         self._on_connection = on_connection or (lambda _url, _event: None)
+        self._disk = StoreWatch(on_store or (lambda _event: None))
         self.book = book if book is not None else KeyBook()
-        now_s = int(clock())
-        self._named = dict.fromkeys(urls)
-        known = [entry for entry in scores.list() if not only or entry.url in self._named]
-        self._watches: dict[str, RelayWatch] = {}
-        self._lasting = {entry.url for entry in known}
-        """Relays that the table keeps whether they answer or not; the others may be a typing error."""
-        for entry in (*known, *(RelayEntry.new(url, now_s) for url in self._named if url not in self._lasting)):
-            self._watch(entry)
         self._clients: dict[str, RelayClient] = {}
         self._sightings = Sightings()
-        self._tally = ReadTally()
-        self._probe: Probe | None = None
-        self._probe_at = next_probe_s(now_s, self._rng)
-        self._churned_at: int | None = now_s
         self._life = Life("the Strata client")
         self._task: asyncio.Task[None] | None = None
         self._partings: set[asyncio.Task[None]] = set()
@@ -157,13 +142,11 @@ class ManyRelays:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        try:
-            self._save()
-        finally:  # whatever the disk says, no connection stays
-            for client in list(self._clients.values()):
-                await client.aclose()
-            self._clients.clear()
-            await asyncio.gather(*self._partings)
+        self._disk.attempt(self._save)
+        for client in list(self._clients.values()):
+            await client.aclose()
+        self._clients.clear()
+        await asyncio.gather(*self._partings)
         self._raise_failure()
 
     def _check(self) -> None:
@@ -188,13 +171,12 @@ class ManyRelays:
     @property
     def entries(self) -> list[RelayEntry]:
         """Every relay known, by address."""
-        return [self._watches[url].entry for url in sorted(self._watches)]
+        return self._pool.entries
 
     @property
     def privacy(self) -> ProfileChoice:
         """Which privacy profile holds now, and why not the preferred one; the preference itself stays."""
-        usable = [entry for entry in self.entries if entry.standing.state is not State.BLACKLISTED]
-        return choose_profile(self._profile, len(usable), self._has_private_path)
+        return self._pool.privacy
 
     def received_at(self, packet_id: bytes) -> int | None:
         """Return the earliest time at which any relay says that it saw a packet."""
@@ -217,18 +199,15 @@ class ManyRelays:
         self._check()
         now_s = int(self._clock())
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
-        privacy = self.privacy
-        relays_count = max(2, duties_of(privacy.profile).relays_advised)
-        choice = choose_publish(self._candidates(), relays_count)
-        notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
-        if not choice.relays:
+        plan = self._pool.plan_publish()
+        if not plan.relays:
             raise RelayUnreachableError("there is no relay to publish to; add one first")
-        await asyncio.sleep(publish_delay_ms(privacy.profile, self._rng) / 1_000)
-        outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in choice.relays})
+        await asyncio.sleep(plan.delay_ms / 1_000)
+        outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in plan.relays})
         receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
         for receipt in receipts:
             self._sightings.note(packet, receipt.relay, None)
-        return sent_of(packet, receipts, failures_of(outcomes), tuple(notices))
+        return sent_of(packet, receipts, failures_of(outcomes), plan.notices)
 
     async def publish(self, content: Mapping[str, Any] | Packet, **fields: Any) -> Sent:
         """Publish, and raise as ``Sent.check``; the old name of ``send``."""
@@ -285,16 +264,14 @@ class ManyRelays:
     async def _deliveries(
         self, filters: Filters, limit: int | None, follow: bool, count: int, resume: str | None, keep_trying: bool
     ) -> AsyncGenerator[Delivery, None]:
-        wanted = min(max(2, duties_of(self.privacy.profile).relays_advised), READS_MAX)
-        choice = choose_reads(self._candidates(), self._tally, self._rng, wanted)
-        self._tally = choice.tally
-        if not choice.relays:
+        chosen = self._pool.choose_reads()
+        if not chosen:
             raise RelayUnreachableError("there is no relay to read from; add one first")
         with contextlib.ExitStack() as stack:
             places = None
             if resume is not None:
                 places = stack.enter_context(contextlib.closing(Places(self._scores.path, resume, filters)))
-            relays = choice.relays if keep_trying else await self._reached(choice.relays, patient=follow)
+            relays = chosen if keep_trying else await self._reached(chosen, patient=follow)
             subscriptions = [self._subscription(url, filters, limit, follow, places) for url in relays]
             given = OrderedDict.fromkeys(places.given() if places is not None else ())
             given_count = 0
@@ -311,7 +288,7 @@ class ManyRelays:
                         given_count += 1
                     if places is not None:
                         place = Place(item.cursor, item.received_at) if item.cursor is not None else None
-                        places.move(item.relay, place, packet_id if is_new else None)
+                        self._disk.attempt(partial(places.move, item.relay, place, packet_id if is_new else None))
                     if given_count == count > 0:
                         return
 
@@ -333,8 +310,7 @@ class ManyRelays:
         self._check()
         packet_id = as_packet_id(packet_id)
         failure: WaystationError | None = None
-        choice = choose_reads(self._candidates(), self._tally, self._rng, READS_MAX)
-        for url in choice.relays:
+        for url in self._pool.best_reads():
             try:
                 found = await self._client(url).get(packet_id)
             except WaystationError as error:
@@ -364,61 +340,29 @@ class ManyRelays:
 
     def evaluate(self) -> None:
         """Judge every relay as of now; close those that are banned, forget surplus backups, save the table."""
-        for url, watch in list(self._watches.items()):
-            client = self._clients.get(url)
-            if client is not None:
-                if client.ping_ms is not None:
-                    watch.note(Pinged(client.ping_ms))
-                client.ping()
-            watch.evaluate()
-            if watch.entry.standing.state is State.BLACKLISTED and not watch.entry.standing.pinned:
-                self._part_with(url)
-        for url in surplus_backups([entry.candidate for entry in self.entries]):
+        for url, client in self._clients.items():
+            if client.ping_ms is not None:
+                self._pool.watches[url].note(Pinged(client.ping_ms))
+            client.ping()
+        for url in self._pool.evaluate():
             self._part_with(url)
-            del self._watches[url]
+        for url in self._pool.drop_surplus():
+            self._part_with(url)
             self._scores.forget(url)
         self._save()
 
     def churn(self) -> str | None:
         """Take one relay of the bootstrap lists on probation when it is time, and return it."""
-        now_s = int(self._clock())
-        active = sum(entry.standing.state is State.ACTIVE for entry in self.entries)
-        if not churn_due(self._churned_at, active, now_s):
-            return None
-        self._churned_at = now_s
-        known = {entry.url: entry.candidate for entry in self.entries}
-        url = pick_untried(self._bootstrap, known, now_s, self._rng)
-        if url is None:
-            return None
-        watch = self._watches.get(url)
-        if watch is None:
-            self._lasting.add(url)  # or it would be tried again sooner than in seven days
-            self._watch(RelayEntry.new(url, now_s))
-        else:
-            standing, change = sample(watch.entry.standing, now_s)
-            watch.entry = replace(watch.entry, standing=standing)
-            if change is not None:
-                self._on_change(url, change)
-        self._client(url)
+        url = self._pool.churn()
+        if url is not None:
+            self._client(url)
         return url
 
     async def probe(self) -> tuple[str, Verdict] | None:
         """Ask one relay for a packet that it ought to have, and return what came of it; None when nothing fits."""
-        now_s = int(self._clock())
-        probe = self._probe
-        if probe is None:
-            retention: dict[str, int | None] = dict.fromkeys(self._clients)
-            probe = pick_probe(retention, self._sightings.for_probes(), now_s, self._rng)
-        if probe is None:
-            return None
-        present = await self._has(probe)
-        if present is None:
-            return None
-        verdict, probe = judge(probe, present, int(self._clock()))
-        self._probe = probe if verdict is Verdict.ASK_AGAIN else None
-        if verdict in {Verdict.FOUND, Verdict.MISSING}:
-            self._watches[probe.relay].note_probe(found=verdict is Verdict.FOUND)
-        return probe.relay, verdict
+        probe = self._pool.next_probe(self._clients, self._sightings.for_probes())
+        present = await self._has(probe) if probe is not None else None
+        return None if probe is None or present is None else (probe.relay, self._pool.judge(probe, present=present))
 
     async def _has(self, probe: Probe) -> bool | None:
         """Return whether a relay has a packet, by HTTP and then by SUBSCRIBE; None when it could not be asked."""
@@ -442,26 +386,20 @@ class ManyRelays:
     async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(EVALUATION_S)
-            self.evaluate()
+            self._disk.attempt(self.evaluate)
             self.churn()
-            if self._clock() >= self._probe_at:
+            if self._pool.is_probe_due:
                 await self.probe()
-                self._probe_at = next_probe_s(int(self._clock()), self._rng)
-
-    def _candidates(self) -> list[Candidate]:
-        """Return all relays for a choice; one that the program named is its own choice, unless it is banned."""
-        candidates = [entry.candidate for entry in self.entries]
-        chosen = self._named.keys() - {each.relay for each in candidates if each.state is State.BLACKLISTED}
-        return [each._replace(pinned=each.pinned or each.relay in chosen) for each in candidates]
+                self._pool.plan_probe()
 
     def _client(self, url: str) -> RelayClient:
         """Return the client of a relay, connecting it if it is not yet."""
         if url not in self._clients:
-            watch = self._watches[url]
+            watch = self._pool.watches[url]
             client = RelayClient(
                 url,
                 identity=self._identity,
-                authenticate=not duties_of(self.privacy.profile).sparing_auth,
+                authenticate=self._pool.shows_identity,
                 server_id=watch.entry.relay_id,
                 tls=self._tls,
                 book=self.book,
@@ -480,13 +418,6 @@ class ManyRelays:
         if isinstance(event, Connected | Disconnected):
             self._on_connection(watch.entry.url, event)
 
-    def _watch(self, entry: RelayEntry) -> None:
-        """Observe a relay, with what bootstrap data say of it; a DID that is pinned already stays."""
-        if entry.url in self._boot_scores:
-            entry.window.record_boot([self._boot_scores[entry.url]])
-        entry = replace(entry, relay_id=entry.relay_id or self._pins.get(entry.url))
-        self._watches[entry.url] = RelayWatch(entry, self._clock, self._on_change, is_named=entry.url in self._named)
-
     def _part_with(self, url: str) -> None:
         client = self._clients.pop(url, None)
         if client is not None:
@@ -495,6 +426,5 @@ class ManyRelays:
             parting.add_done_callback(self._partings.discard)
 
     def _save(self) -> None:
-        for url, watch in self._watches.items():
-            if url in self._lasting or watch.answered:
-                self._scores.save(watch.entry)
+        for entry in self._pool.to_keep():
+            self._scores.save(entry)

@@ -5,6 +5,7 @@ again, and none is lost. Recently delivered packet ids are stored too, because a
 later. A position is valid only for the same filters, because a cursor depends on them.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -83,15 +84,18 @@ class Places(PrivateDatabase):
             packet_id: 32 bytes when it was handed over just now; None when another relay had been first.
 
         Raises:
-            HostError: The file cannot be used.
+            HostError: The disk refuses; it is written with a later one, see ``PrivateDatabase.change_later``.
         """
-        with self.transaction():
-            if place is not None:
-                self._known[url] = place
-                row = (self._name, url, self._filters, place.cursor, place.received_at)
-                self.run("INSERT OR REPLACE INTO reading_places VALUES (?, ?, ?, ?, ?)", *row)
-            if packet_id is not None:
-                self.run("INSERT INTO reading_given (name, packet_id) VALUES (?, ?)", self._name, packet_id)
-            self._moves += 1
-            if self._moves % _TRIM_EVERY == 0:
-                self.run(_TRIM, self._name, _GIVEN_MAX)
+        if place is not None:
+            self._known[url] = place
+        self._moves += 1
+        self.change_later(partial(self._write, url, place, packet_id, is_to_trim=self._moves % _TRIM_EVERY == 0))
+
+    def _write(self, url: str, place: Place | None, packet_id: bytes | None, *, is_to_trim: bool) -> None:
+        if place is not None:
+            row = (self._name, url, self._filters, place.cursor, place.received_at)
+            self.run("INSERT OR REPLACE INTO reading_places VALUES (?, ?, ?, ?, ?)", *row)
+        if packet_id is not None:
+            self.run("INSERT INTO reading_given (name, packet_id) VALUES (?, ?)", self._name, packet_id)
+        if is_to_trim:
+            self.run(_TRIM, self._name, _GIVEN_MAX)

@@ -32,20 +32,20 @@ from waystation.protocols.strata.client.events import (
     SubscriptionRefused,
     Violation,
 )
+from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.client.inspection import Fault
 from waystation.protocols.strata.client.key_book import KEY_EVENT_TYPES, KeyBook
 from waystation.protocols.strata.client.machine import StrataClient
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet
+from waystation.protocols.strata.relay_uri import http_base_of
 from waystation.protocols.strata.wire import LIMIT_MAX
 from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
 from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RelayUnreachableError, RequestRefusedError
 from waystation.sdk.relay_list import RelayList
 from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packet
-from waystation.sdk.strata.keys import Identity
 from waystation.sdk.strata.subscription import BUFFER_MAX, Delivery, Subscription
-from waystation.sdk.strata.uri import http_base_of
 from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.pipe import WebSocketPipe

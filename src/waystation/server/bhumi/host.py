@@ -20,7 +20,7 @@ from waystation.server.hub import Hub, monotonic_now
 __all__ = ["HOST", "UPSTREAM_ENDPOINT", "BhumiHost", "warn_of_private_advert"]
 
 UPSTREAM_ENDPOINT: Final = "upstream"
-_FEATURES: Final = ("preimage", "binding", "i_am_ok")  # of OPTIONS, BHUMI-X
+_FEATURES: Final = ("preimage", "binding", "i_am_ok", "watch")  # of OPTIONS, BHUMI-X
 
 _log = structlog.get_logger("waystation.server")
 
@@ -55,8 +55,11 @@ class BhumiHost(ProtocolHost):
         if listen.plain is not None:
             ports.append(PipePort("bhumi_plain", "bhumi.plain", listen.plain, None))
         if (upstream := listen.upstream_listen) is not None:
-            tls = None if upstream.is_loopback else TlsRules()
-            ports.append(PipePort("bhumi_upstream", "bhumi.upstream_listen", upstream, tls, UPSTREAM_ENDPOINT))
+            local = upstream.is_loopback
+            tls = None if local else TlsRules()
+            head = ("bhumi_upstream", "bhumi.upstream_listen", upstream, tls, UPSTREAM_ENDPOINT)
+            # BHUMI-ORIGINAL: nodes of the original speak no TLS, so that those elsewhere come through a forwarder.
+            ports.append(PipePort(*head, is_forwarded=local, acks_at_once=True))
         return ports
 
     def outlet(self) -> Outlet:

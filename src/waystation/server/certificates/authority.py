@@ -53,6 +53,10 @@ class LocalAuthority:
             raise HostError(f"cannot read the certificate {files.cert} or {home.ca_path}: {error}") from error
         return CertificateKind.LOCAL if is_there(home.ca_key_path) else CertificateKind.KEYLESS
 
+    def certificate(self) -> bytes:
+        """Return ``ca.pem``; raises HostError when it cannot be read."""
+        return _read(self._home.ca_path)
+
     def ends(self) -> datetime.datetime:
         """Return when the authority ends.
 

@@ -1,6 +1,7 @@
 """One certificate and its key as they lie on the disk, read for a listener or for a report."""
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,7 +32,8 @@ class Pair(NamedTuple):
     facts: CertificateFacts
     kind: CertificateKind
     pems: PemPair
-    """What was read, which is what listeners show whatever the files hold by then."""
+    """What was read, and behind it the authority of the home when that signed it: what listeners show, whatever the
+    files hold by then."""
 
     def ends_soon(self, now: datetime.datetime) -> bool:
         """Return whether it should have been renewed: 30 days are left, or a sixth of a short given life.
@@ -60,7 +62,10 @@ def read_pair(files: TlsFiles, authority: LocalAuthority) -> Pair:
         facts = read_certificate(pems.cert_pem)
     except ValueError as error:
         raise HostError(f"cannot use the certificate {files.cert}: {error}") from error
-    return Pair(files, mark, leaf_sha256(files.cert, pems.cert_pem), facts, authority.kind_of(files), pems)
+    kind = authority.kind_of(files)
+    if kind is not CertificateKind.GIVEN:  # clients that know the authority by its fingerprint find it in the chain
+        pems = replace(pems, cert_pem=pems.cert_pem + authority.certificate())
+    return Pair(files, mark, leaf_sha256(files.cert, pems.cert_pem), facts, kind, pems)
 
 
 def _check_private(key: Path) -> None:

@@ -112,6 +112,27 @@ def test_carried_entries_leave_before_acked_ones():
     assert kept.total_bytes == 80
 
 
+def test_one_device_cannot_push_out_what_another_has_brought():
+    """Who brings most loses its own: 66,048 empty answers of one connection cost its neighbours nothing (BHUMI-A2)."""
+    kept = cache(cached_responses=1_000, carried_responses_per_identity=2_000)
+    kept.keep_carried(THERE, preimage(0), b"an answer that somebody waits for", T0)
+    for number in range(1, 3_000):
+        kept.keep_carried(HERE, number.to_bytes(32, "big"), b"", T0)
+
+    assert kept.find(THERE, preimage(0), T0) is not None
+    assert len(kept) == 1_000
+
+
+def test_number_of_carried_answers_of_one_device_is_bounded():
+    """Empty answers count as well; what leaves gives room again."""
+    kept = cache(carried_responses_per_identity=2)
+    kept_or_not = [kept.keep_carried(HERE, preimage(number), b"", T0) for number in range(3)]
+    kept.evict(kept.find(HERE, preimage(0), T0))
+
+    assert kept_or_not == [None, None, Refusal.CARRIED_OVER_QUOTA]
+    assert kept.keep_carried(HERE, preimage(3), b"", T0) is None
+
+
 def test_oldest_acked_entry_leaves_when_only_acked_ones_are_left():
     """The entry count is a bound of its own; the one that would expire first goes."""
     kept = cache(cached_responses=2)
@@ -143,7 +164,7 @@ def test_empty_carried_answers_leave_without_a_trace():
     assert kept.keep_carried(HERE, preimage(3), b"x", T0) is None
     kept.sweep(Instant(T0 + TTL))
 
-    assert (len(kept), kept.total_bytes, kept._carried_bytes) == (0, 0, {})
+    assert (len(kept), kept.total_bytes, kept._carried._shares, kept._carried._levels) == (0, 0, {}, {})
 
 
 def test_next_expiry_is_the_oldest_of_both_kinds():
@@ -191,4 +212,4 @@ def test_cache_equals_a_plain_dictionary(steps):
             assert (found.response if found else None) == (response if until > now else None)
     kept.sweep(Instant(now + TTL))
 
-    assert (len(kept), kept.total_bytes, kept._carried_bytes) == (0, 0, {})
+    assert (len(kept), kept.total_bytes, kept._carried._shares, kept._carried._levels) == (0, 0, {}, {})

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.protocols.bhumi.build import ALICE, BOB, limits_of, preimage
+from tests.protocols.bhumi.build import ALICE, BOB, commit, limits_of, preimage
+from waystation.core.effects import Peer
 from waystation.core.instant import Instant
 from waystation.protocols.bhumi.limits import DEFAULT_LIMITS
 from waystation.protocols.bhumi.relay.exchanges import Exchange, ExchangeTable
@@ -12,7 +13,8 @@ HERE, THERE = bytes(ALICE.public), bytes(BOB.public)
 
 def exchange(number, recipient=HERE, at=0):
     """Return an exchange whose message number, preimage and attempt are all ``number``."""
-    return Exchange(recipient, preimage(number), number, number, Instant(at), Instant(at + 30), 0)
+    head = (recipient, preimage(number), commit(number), number, number, Peer(1))
+    return Exchange(*head, Instant(at), Instant(at + 30), 0)
 
 
 def test_pending_exchange_is_found_by_number_and_by_preimage():
@@ -20,12 +22,12 @@ def test_pending_exchange_is_found_by_number_and_by_preimage():
     table, one = ExchangeTable(limits_of()), exchange(1)
     table.add(one)
 
-    assert table.find_in_flight(HERE, preimage(1)) is one
-    assert table.find_in_flight(THERE, preimage(1)) is None
+    assert table.find(HERE, preimage(1)) is one
+    assert table.find(THERE, preimage(1)) is None
     assert table.take_pending(THERE, 1) is None
     assert len(table) == 1
     assert table.take_pending(HERE, 1) is one
-    assert (len(table), table.find_in_flight(HERE, preimage(1)), table.take_pending(HERE, 1)) == (0, None, None)
+    assert (len(table), table.find(HERE, preimage(1)), table.take_pending(HERE, 1)) == (0, None, None)
 
 
 def test_removed_exchange_leaves_nothing():
@@ -35,7 +37,7 @@ def test_removed_exchange_leaves_nothing():
     table.remove(one)
 
     assert not table.knows(HERE, 1)
-    assert table.find_in_flight(HERE, preimage(1)) is None
+    assert table.find(HERE, preimage(1)) is None
     assert len(table) == 0
     assert table.next_deadline() is None
 

@@ -57,6 +57,7 @@ def test_i_am_is_not_answered():
         "unproven_bytes": 0,
         "cached_responses": 0,
         "cached_bytes": 0,
+        "watches": 0,
         "alarms": 0,
     }
     assert [fact.identity for fact in world.facts if isinstance(fact, PeerIdentified)] == [ALICE.public]
@@ -250,7 +251,7 @@ def test_options_answer_is_the_accepted_subset_before_anything_else():
     line = world.connect()
     line.say(Options(Feature(0xFFFFFFFF), 9), Keepalive())
 
-    assert line.hear() == [Options(ASKS | Feature.I_AM_OK, 1), Keepalive()]
+    assert line.hear() == [Options(ASKS | Feature.I_AM_OK | Feature.WATCH, 1), Keepalive()]
 
 
 @pytest.mark.parametrize("layout", ["seed", "preimage"])

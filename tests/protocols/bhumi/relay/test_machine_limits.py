@@ -8,6 +8,7 @@ from tests.protocols.bhumi.build import ALICE, BOB, CAROL, KEYS, World, commit, 
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.messages import Ack, Deliver, Keepalive, SendResult, UpdateCommits
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.relay.machine import UPSTREAM_ENDPOINT
 
 # Holds
 
@@ -174,6 +175,22 @@ def test_keepalive_is_echoed_and_keeps_the_connection():
 
     assert device.hear() == [Keepalive()] * 5
     assert device.closed is None
+
+
+@pytest.mark.parametrize("identified", [False, True])
+def test_quiet_node_of_the_original_is_never_closed(identified):
+    """It sends no KEEPALIVE and waits for years (BHUMI-ORIGINAL); half a frame still ends it."""
+    world = World()
+    line = world.connect_raw(UPSTREAM_ENDPOINT)
+    if identified:
+        line.say(i_am(ALICE, line.nonce, [1]))
+    world.pass_ms(400 * 86_400_000)
+    open_still = line.closed is None
+    line.say_bytes(b"\x00")
+    world.pass_ms(10_000)
+
+    assert open_still
+    assert line.closed is Refusal.FRAME_TIMEOUT
 
 
 def test_anonymous_that_waits_for_a_result_is_not_idle():
@@ -344,7 +361,7 @@ def test_nothing_is_left_of_a_random_crowd(seed):
     assert left_over(relay) == {}
     assert relay.deadline() is None
     exchanges = relay._deliveries.exchanges
-    for table in (exchanges._by_preimage, exchanges._late_counts, relay._deliveries.cache._carried_bytes):
+    for table in (exchanges._by_preimage, exchanges._late_counts, relay._deliveries.cache._carried._shares):
         assert not table
 
 

@@ -103,7 +103,8 @@ class Model:
         self.online = {}
         self.commits = {}
         self.cache = {}
-        self.flying = {}
+        self.latest = {}
+        self.unanswered = {}
         self.results = {}
         self.delivered = Counter()
         self.registered = Counter()
@@ -114,46 +115,85 @@ class Model:
         if key in self.online and self.online[key] is not line:
             self.leave(self.online[key])
         self.online[key] = line
-        self.commits[key] = set(commits)
-        self.registered.update((key, number) for number in commits)
+        self.commits[key] = set()
+        for number in commits:
+            self.name(key, line, number)
         for number, response in carried:
             self.cache.setdefault((key, number), [response])
             self.commits[key].discard(number)
+            flight = self.latest.pop((key, number), None)
+            if flight is not None:
+                self.end(flight, (0, self.cache[key, number][0]))
+                self.answered(line, flight)
+        self.listed_anew(key, line)
+
+    def name(self, key, line, number):
+        """A commit is named; what was delivered on this very connection and has no answer is not (BHUMI-C9)."""
+        if number not in self.unanswered.setdefault(line, set()):
+            self.commits[key].add(number)
+            self.registered[key, number] += 1
+
+    def update(self, key, line, number):
+        """UPDATE_COMMITS."""
+        self.name(key, line, number)
+        self.listed_anew(key, line)
+
+    def listed_anew(self, key, line):
+        """Who waits for a delivery to an earlier connection may send anew once its commit is named again."""
+        for (owner, number), flight in self.latest.items():
+            if owner == key and flight["pending"] and flight["line"] is not line and number in self.commits[key]:
+                self.end(flight, (4, b""))
 
     def send(self, line, key, number):
-        """Steps 1 to 6 of spec 5.3, with the joining of BHUMI-A4 between 2 and 4."""
-        flight = (key, number)
-        slot = {"line": line, "outcome": None, "entry": None, "flight": flight}
+        """Steps 1 to 6 of spec 5.3, with the joining of BHUMI-C9 behind 1."""
+        slot = {"line": line, "outcome": None, "entry": None, "flight": (key, number)}
         self.results.setdefault(line, []).append(slot)
-        waiting = [other for other in self.flying.get(flight, ()) if other["line"] not in self.gone]
-        if flight in self.cache:
-            slot["entry"] = self.cache[flight]
-            slot["outcome"] = (0, self.cache[flight][0])
+        flight = self.latest.get((key, number))
+        if (key, number) in self.cache:
+            slot["entry"] = self.cache[key, number]
+            slot["outcome"] = (0, slot["entry"][0])
+        elif flight is not None and flight["pending"]:
+            flight["slots"].append(slot)
         elif key not in self.online:
-            slot["outcome"] = (1, b"")
-        elif flight in self.flying and len(waiting) < 5:
-            self.flying[flight] = [*waiting, slot]
-        elif flight in self.flying or number not in self.commits[key]:
-            slot["outcome"] = (2, b"")
-        else:
+            slot["outcome"] = (1 if flight is None else 4, b"")
+        elif number in self.commits[key]:
             self.commits[key].remove(number)
-            self.flying[flight] = [slot]
-            self.delivered[flight] += 1
+            self.latest[key, number] = {"slots": [slot], "line": self.online[key], "number": number, "pending": True}
+            self.unanswered.setdefault(self.online[key], set()).add(number)
+            self.delivered[key, number] += 1
+        elif flight is not None:
+            flight |= {"slots": [slot], "pending": True}
+        else:
+            slot["outcome"] = (2, b"")
 
-    def ack(self, key, number, response):
-        """Steps 8 and 9."""
+    def ack(self, key, line, flight, response):
+        """Steps 8 and 9; ``flight`` may have been delivered to an earlier connection, and may be late."""
+        number = flight["number"]
         self.cache.setdefault((key, number), [response])
-        for slot in self.flying.pop((key, number)):
-            slot["outcome"] = (0, response)
+        self.end(flight, (0, response))
+        self.answered(line, flight)
+        if self.latest.get((key, number)) is flight:
+            del self.latest[key, number]
+
+    def end(self, flight, outcome):
+        """Give everybody who waits the same."""
+        for slot in flight["slots"]:
+            slot["outcome"] = outcome
+        flight |= {"slots": [], "pending": False}
+
+    def answered(self, line, flight):
+        """An answer came; on the connection of its delivery the commit may be named again."""
+        if flight["line"] is line:
+            self.unanswered[line].discard(flight["number"])
 
     def leave(self, line):
         """The connection's identity goes, and who waits for it gets 4."""
         self.gone.add(line)
         for key in [key for key, other in self.online.items() if other is line]:
             del self.online[key], self.commits[key]
-            for flight in [flight for flight in self.flying if flight[0] == key]:
-                for slot in self.flying.pop(flight):
-                    slot["outcome"] = (4, b"")
+            for (owner, _), flight in self.latest.items():
+                if owner == key and flight["pending"]:
+                    self.end(flight, (4, b""))
 
     def due(self, line):
         """Return the results that may have left: those before the first open one."""
@@ -181,7 +221,7 @@ class Play:
         self.model = Model()
         self.lines = []
         self.got = {}
-        self.waiting = {}
+        self.waiting = []
         self.delivered_count = 0
         self.keys = {}
 
@@ -199,15 +239,14 @@ class Play:
             owner, number = rng.randrange(3), rng.randrange(8)
             self.model.send(line, KEYS[owner].public, number)
             line.say(send(KEYS[owner], number, b"%d" % number))
-        elif what == "ack" and self.waiting.get(line):
+        elif what == "ack" and self.model.online.get(self.keys.get(line)) is line:
             self._ack(line)
         elif what == "leave":
             self.model.leave(line)
             line.hang_up()
         elif what == "update" and self.model.online.get(self.keys.get(line)) is line:
             number, key = rng.randrange(8), self.keys[line]
-            self.model.commits[key].add(number)
-            self.model.registered[key, number] += 1
+            self.model.update(key, line, number)
             line.say(UpdateCommits((commit(number),)))
         self.read()
 
@@ -221,10 +260,14 @@ class Play:
         line.say(i_am(pair, line.nonce, commits, carried))
 
     def _ack(self, line):
-        deliver = self.waiting[line].pop(self.rng.randrange(len(self.waiting[line])))
-        number, response = int(deliver.payload), self.rng.randbytes(5)
-        self.model.ack(self.keys[line], number, response)
-        line.say(Ack(deliver.message_id, response))
+        """Answer a delivery to this identity, be it one to an earlier connection."""
+        mine = [each for each in self.waiting if each[0] == self.keys[line]]
+        if mine:
+            key, deliver, flight = each = self.rng.choice(mine)
+            self.waiting.remove(each)
+            response = self.rng.randbytes(5)
+            self.model.ack(key, line, flight, response)
+            line.say(Ack(deliver.message_id, response))
 
     def read(self):
         """Compare what every client heard with what the model says it should have heard."""
@@ -233,7 +276,8 @@ class Play:
             for message in line.hear():
                 if isinstance(message, Deliver):
                     self.delivered_count += 1
-                    self.waiting.setdefault(line, []).append(message)
+                    key = self.keys[line]
+                    self.waiting.append((key, message, self.model.latest[key, int(message.payload)]))
                 elif isinstance(message, SendResult):
                     self.got.setdefault(line, []).append((message.status, message.payload))
             if line.closed is None:
@@ -250,7 +294,8 @@ def test_random_script_has_the_outcomes_of_the_model(seed):
     assert play.delivered_count == sum(play.model.delivered.values())
     for flight, times in play.model.delivered.items():
         assert times <= play.model.registered[flight]
-    assert len(play.world.relay._deliveries.exchanges) == len(play.model.flying)
+    pending = [flight for flight in play.model.latest.values() if flight["pending"]]
+    assert len(play.world.relay._deliveries.exchanges) == len(pending)
 
 
 def test_preimage_registered_once_is_delivered_once():

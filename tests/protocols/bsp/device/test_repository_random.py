@@ -1,4 +1,4 @@
-"""Laws of protocols.bsp.books through random lives: after every step the books agree with one another."""
+"""Laws of protocols.bsp.device through random lives: after every step the books agree, and what is said is true."""
 
 import contextlib
 import itertools
@@ -20,11 +20,16 @@ from tests.protocols.bsp.build_device import (
 )
 from waystation.core.errors import LocalError
 from waystation.core.instant import Instant, after_ms
+from waystation.protocols.bsp.device.events import Delivered, Invalidated, PeerHolds, Stored
 from waystation.protocols.bsp.device.links import Mode, Visibility, stream_terms
 from waystation.protocols.bsp.graph.formats import deps_v1_body
 from waystation.protocols.bsp.graph.order import State
 from waystation.protocols.bsp.messages import Ack, Message, Offer, Request
+from waystation.protocols.bsp.profile import BRIAR, SEED
 from waystation.protocols.bsp.wire import read_all
+
+OFFERED_MAX = 1_000
+"""Identifiers of one peer that a device keeps."""
 
 
 class Life:
@@ -33,8 +38,9 @@ class Life:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         profile_how = {"shares_delivered": self.rng.random() < 0.7, "messages_max": 400}
-        form = self.rng.choice(("judging", "deps_v1"))
-        self.bench = Bench(format=form, mode=self.rng.choice(list(Mode)), peers=(P, Q, R), **profile_how)
+        form, profile = self.rng.choice(("judging", "deps_v1")), self.rng.choice((SEED, SEED, BRIAR))
+        mode = self.rng.choice(list(Mode))
+        self.bench = Bench(format=form, mode=mode, profile=profile, peers=(P, Q, R), **profile_how)
         self.links = []
         self.drafts = []
         self.owed = set()
@@ -43,6 +49,13 @@ class Life:
         self.names = []
         self.sharings = {(self.bench.group_id, peer): Visibility.SHARED for peer in (P, Q, R)}
         self.sharings[self.bench.other_id, P] = Visibility.SHARED
+        self.given = {peer: set() for peer in (P, Q, R)}
+        """What each peer has ever offered or sent; of that in ``offered``, what it has offered."""
+        self.offered = {peer: set() for peer in (P, Q, R)}
+        self.reported = {}
+        """Order of each message that was reported as delivered."""
+        self.left = set()
+        """Groups that were left once: what was reported of them may come again."""
 
     def name(self):
         """Return an identifier: mostly of a message, known or not yet."""
@@ -69,6 +82,38 @@ class Life:
         getattr(self, "_" + self.rng.choice(STEPS))(self.rng.choice((P, Q, R)))
         self.bench.device.wake(self.bench.now)
         self.check_stirred()
+        self.check_reports()
+
+    def on_disk(self):
+        """Return the identifiers of what the store has."""
+        return {key[32:] for key, _ in self.bench.store.scan("bsp_messages", b"", 10_000)}
+
+    def check_reports(self):
+        """See that what was reported is on disk, and each delivery was reported once, with its place in the order."""
+        reports = [*self.bench.events, *self.bench.device.take_events()]
+        self.bench.events = []
+        on_disk = self.on_disk()
+        for event in reports:
+            if not isinstance(event, Stored | Delivered | Invalidated | PeerHolds) or event.group_id in self.left:
+                continue
+            assert event.message_id in on_disk
+            if isinstance(event, Delivered):
+                assert event.message_id not in self.reported
+                self.reported[event.message_id] = event.order
+        for group in self.bench.device.groups():
+            for vertex in self.vertices(group.group_id) if group.group_id not in self.left else ():
+                assert self.reported.get(vertex.message_id, vertex.order) == vertex.order
+
+    def hear(self, record, peer, link=None):
+        """Let a record come, and remember what it gives or offers."""
+        ids = {self.bench.id_of(record)} if isinstance(record, Message) else set(record.ids)
+        if isinstance(record, Message | Offer):
+            self.given[peer] |= ids
+        if isinstance(record, Offer):
+            self.offered[peer] |= ids
+        before = self.bench.device.sizes()["offered"]
+        self.bench.hear(record, peer=peer, link=link)
+        assert self.bench.device.sizes()["offered"] <= before + OFFERED_MAX
 
     def check_stirred(self):
         """See that whoever is due, and can be spoken to, was stirred."""
@@ -81,9 +126,9 @@ class Life:
         message = self.fresh()
         self.names.append(self.bench.id_of(message))
         if self.rng.random() < 0.3:
-            self.bench.hear(Offer((self.names[-1],)), peer=self.rng.choice((P, Q, R)))
+            self.hear(Offer((self.names[-1],)), self.rng.choice((P, Q, R)))
         for _ in range(self.rng.choice((1, 1, 2))):
-            self.bench.hear(message, peer=peer)
+            self.hear(message, peer)
             peer = self.rng.choice((P, Q, R))
 
     def _add(self, _peer):
@@ -95,11 +140,16 @@ class Life:
 
     def _record(self, peer):
         kind = self.rng.choice((Ack, Ack, Offer, Request, Request))
-        record = kind(tuple(self.name() for _ in range(self.rng.randrange(1, 6))))
-        self.bench.hear(record, peer=peer, link=self.rng.choice([None, *self.links]))
+        names = [self.name() for _ in range(self.rng.randrange(1, 6))]
+        if self.rng.random() < 0.03:  # more than may be kept
+            kind, names = Offer, [self.rng.randbytes(32) for _ in range(1_300)]
+        self.hear(kind(tuple(names)), peer, self.rng.choice([None, *self.links]))
 
     def _speak(self, peer):
-        self.check(peer, self.bench.device.send_due(peer, self.bench.now, self.rng.choice((40, 500, 100_000))))
+        bytes_max = self.rng.choice((40, 500, 100_000))
+        records = self.bench.device.send_due(peer, self.bench.now, bytes_max)
+        assert sum(map(len, records)) <= bytes_max
+        self.check(peer, records)
         if self.bench.device.is_due(peer, self.bench.now):
             self.owed.add(peer)
 
@@ -113,15 +163,25 @@ class Life:
             self.owed.discard(peer)
 
     def check(self, peer, records):
-        """See that what is said is on disk, and about what the peer may hear of."""
-        shown = dict(self.bench.store.scan("bsp_messages", b"", 10_000))
-        on_disk = {key[32:] for key in shown}
+        """See that what is said is on disk, and about what the peer may hear of, has offered or has given."""
+        on_disk = self.on_disk()
         for record in read_all(self.bench.profile, b"".join(records)):
-            if isinstance(record, Message):
-                assert self.sharings[record.group_id, peer] is Visibility.SHARED
-                assert self.bench.id_of(record) in on_disk
-            elif not isinstance(record, Request):
-                assert on_disk.issuperset(record.ids)
+            if isinstance(record, Request):
+                assert self.offered[peer].issuperset(record.ids)
+                continue
+            ids = {self.bench.id_of(record)} if isinstance(record, Message) else set(record.ids)
+            assert on_disk.issuperset(ids)
+            if isinstance(record, Ack):
+                assert self.given[peer].issuperset(ids)
+                continue
+            for group in self.bench.groups:
+                for vertex in self.vertices(group.group_id):
+                    if vertex.message_id in ids:
+                        ids.discard(vertex.message_id)
+                        assert self.sharings[group.group_id, peer] is Visibility.SHARED
+                        assert vertex.shared and vertex.body_present
+                        assert not isinstance(record, Message) or record.group_id == group.group_id
+            assert not ids
 
     def _begin(self, _peer):
         if self.bench.pending is None:
@@ -184,6 +244,7 @@ class Life:
         action = self.rng.choice(("leave", "part", "restart", "restart"))
         if action == "leave":
             self.bench.device.leave(group.group_id)
+            self.left.add(group.group_id)
             self.sharings = {key: value for key, value in self.sharings.items() if key[0] != group.group_id}
             self.bench.device.join(group, self.bench.now)
             self.share(group.group_id, peer, Visibility.SHARED)
@@ -203,6 +264,27 @@ class Life:
         self.bench.start(shares=False)
         for (group_id, peer), visibility in sharings.items():
             self.share(group_id, peer, visibility)
+
+    def end(self):
+        """Say and save all that is left; a restart finds all of it again."""
+        bench = self.bench
+        while self.drafts:
+            self._end_draft(P)
+        self._finish(P)
+        for _ in range(3):
+            bench.commit()
+            for peer in bench.device.peers():
+                while bench.device.send_due(peer, bench.now):
+                    audit(bench.device)
+        assert_nobody_waits(bench)
+        bench.now = Instant(bench.now + 3_000_000)
+        bench.device.wake(bench.now)
+        bench.commit()
+        before = state_of(bench)
+        self.restart()
+        audit(bench.device)
+
+        assert state_of(bench) == before
 
 
 STEPS = (
@@ -233,21 +315,4 @@ def test_books_agree_through_long_random_lives(seed):
         life.step()
         audit(life.bench.device, life.drafts)
 
-    bench = life.bench
-    while life.drafts:
-        life._end_draft(P)
-    life._finish(P)
-    for _ in range(3):
-        bench.commit()
-        for peer in bench.device.peers():
-            while bench.device.send_due(peer, bench.now):
-                audit(bench.device)
-    assert_nobody_waits(bench)
-    bench.now = Instant(bench.now + 3_000_000)
-    bench.device.wake(bench.now)
-    bench.commit()
-    before = state_of(bench)
-    life.restart()
-    audit(bench.device)
-
-    assert state_of(bench) == before
+    life.end()

@@ -1,21 +1,69 @@
-"""A mailbox against a dictionary: random owners, commands, messages, meetings, restarts and days."""
+"""A mailbox against a dictionary: random owners, commands, good and odd, messages, meetings, restarts and days."""
 
 import random
 from collections import Counter
 
 import pytest
+from nacl.bindings import crypto_core_ed25519_is_valid_point
 
+from fuzz.mutate import mutate_bytes
 from tests.protocols.bsp.build_mailbox import CLIENT_ID, DAY_MS, Clock, MailboxParty, Owner, key_pair, meet
+from waystation.core.ids import PublicKey
 from waystation.protocols.bsp.device.events import Delivered
 from waystation.protocols.bsp.graph.formats import deps_v1_body
-from waystation.protocols.bsp.mailbox.commands import AnswerStatus, ChangeMembers, Done, Drop, Host, Status
+from waystation.protocols.bsp.mailbox.commands import (
+    Amounts,
+    AnswerStatus,
+    ChangeMembers,
+    Done,
+    Drop,
+    Host,
+    State,
+    Status,
+    decode,
+    encode,
+    is_answer,
+)
+from waystation.protocols.bsp.mailbox.host import control_group
 from waystation.protocols.bsp.profile import SEED
+from waystation.protocols.bsp.refusals import MalformedError
 
 M = key_pair(1).public
 GROUPS = [SEED.group(CLIENT_ID, b"%d" % number, ("opaque", "deps_v1")[number % 2]) for number in range(4)]
 GROUPS_MAX = 2
 NUMBERS = (2, 3, 4)
 """Of the devices; the first two are owners."""
+KEYS = [key_pair(number).public for number in NUMBERS]
+CONTROLS = {control_group(SEED, key, M).group_id: key for key in KEYS[:2]}
+CONTENT_BYTES_MAX = 30_000
+WEAK = [PublicKey(bytes((first, *bytes(30), last))) for first, last in ((0, 0), (1, 0), (2, 0), (0, 255))]
+FIRST, OTHER = (
+    Host(group.group_id, group.client_id, group.descriptor, tuple(KEYS), group.format) for group in GROUPS[:2]
+)
+ODD = [
+    encode(each)
+    for each in (
+        FIRST,
+        OTHER,
+        FIRST._replace(format="deps_v1", keep_ms=5_000),
+        FIRST._replace(group_id=OTHER.group_id),
+        FIRST._replace(members=tuple(WEAK[:1])),
+        FIRST._replace(members=(M, *KEYS)),
+        ChangeMembers(FIRST.group_id, tuple(WEAK[1:]), ()),
+        ChangeMembers(FIRST.group_id, (), tuple(WEAK)),
+        *(ChangeMembers(each.group_id, tuple(KEYS[1:]), tuple(KEYS[:1])) for each in (FIRST, OTHER)),
+        *(
+            Host(control.group_id, control.client_id, control.descriptor, tuple(KEYS))
+            for control in [control_group(SEED, KEYS[0], M)]
+        ),
+        Status(),
+        Status(FIRST.group_id),
+        Done(AnswerStatus.DONE),
+        State(Amounts(1, 2, 3, 4), Amounts(0, 0, 0, 0), False, ()),
+    )
+]
+"""What an owner may say that is not as it should be; and what is an answer."""
+CAN_GET = {"DONE", "GROUPS_FULL", "NOT_HOSTED", "OTHER_FORMAT", "SERVED", "TAKEN", "WEAK_KEY", "WRONG_GROUP_ID"}
 
 
 class Model:
@@ -26,22 +74,39 @@ class Model:
 
     def answer(self, owner, command):
         """Return the status of a command, and remember what it changes."""
-        found = self.hosted.get(command.group_id)
-        is_ours = found is not None and found[0] == owner
-        if isinstance(command, Host) and not is_ours:
-            if found is not None:
-                return AnswerStatus.SERVED if owner in found[1] else AnswerStatus.TAKEN
-            if sum(each == owner for each, _ in self.hosted.values()) >= GROUPS_MAX:
-                return AnswerStatus.GROUPS_FULL
-        elif not is_ours:
+        owner_of, members, form = self.hosted.get(command.group_id, (None, set(), ""))
+        if isinstance(command, Host):
+            wrong = self.wrong(owner, command, owner_of, members)
+            if wrong is not None:
+                return wrong
+            if owner_of is not None and form != command.format:
+                return AnswerStatus.OTHER_FORMAT
+            members, form = set(command.members), command.format
+        elif owner_of != owner:
             return AnswerStatus.NOT_HOSTED
-        if isinstance(command, Drop):
+        elif isinstance(command, Drop):
             del self.hosted[command.group_id]
-        elif isinstance(command, Host):
-            self.hosted[command.group_id] = (owner, set(command.members))
+            return AnswerStatus.DONE
+        elif not all(map(crypto_core_ed25519_is_valid_point, command.add)):
+            return AnswerStatus.WEAK_KEY
         else:
-            self.hosted[command.group_id] = (owner, (found[1] | set(command.add)) - set(command.remove))
+            members = (members | set(command.add)) - set(command.remove)
+        self.hosted[command.group_id] = (owner, members - {M}, form)
         return AnswerStatus.DONE
+
+    def wrong(self, owner, command, owner_of, members):
+        """Return why a group is not hosted, or not for this owner; None when nothing stands against it."""
+        if len(command.client_id) != 32 or SEED.group_id(command.client_id, command.descriptor) != command.group_id:
+            return AnswerStatus.WRONG_GROUP_ID
+        if not all(map(crypto_core_ed25519_is_valid_point, command.members)):
+            return AnswerStatus.WEAK_KEY
+        if command.group_id in CONTROLS:
+            return AnswerStatus.SERVED if CONTROLS[command.group_id] == owner else AnswerStatus.TAKEN
+        if owner_of not in {None, owner}:
+            return AnswerStatus.SERVED if owner in members else AnswerStatus.TAKEN
+        if owner_of is None and sum(each == owner for each, _, _ in self.hosted.values()) >= GROUPS_MAX:
+            return AnswerStatus.GROUPS_FULL
+        return None
 
 
 class Town:
@@ -53,6 +118,8 @@ class Town:
         self.keys = [device.key for device in self.devices]
         self.mailbox = self.start(None)
         self.said = Counter()
+        self.words = set()
+        """Answers that were given."""
         self.last = {}
         for device in self.devices:
             for group in GROUPS:
@@ -65,8 +132,8 @@ class Town:
     def step(self):
         """Let one thing happen."""
         self.clock.advance(self.rng.choice((1, 1_000, DAY_MS // 4)))
-        what = self.rng.choice((self.command, self.command, self.add, self.add, self.meet, self.meet, self.restart))
-        what()
+        doing = (self.command, self.command, self.content, self.add, self.add, self.meet, self.meet, self.restart)
+        self.rng.choice(doing)()
         self.mailbox.mailbox.wake(self.clock.now)
         self.mailbox.commit()
 
@@ -82,8 +149,34 @@ class Town:
                 Drop(group.group_id),
             )
         )
+        self.ask(owner, encode(command))
+
+    def content(self):
+        """An owner says something odd, often mutated, and must get the answer to what can be read of it."""
+        content = self.rng.choice(ODD)
+        if self.rng.random() < 0.5:
+            content = mutate_bytes(self.rng, content, ODD)[:CONTENT_BYTES_MAX]
+        self.ask(self.rng.choice(self.devices[:2]), content)
+
+    def ask(self, owner, content):
+        """See that a content gets the one answer that the model gives."""
+        answer = owner.ask(self.mailbox, content)
+        if is_answer(content):
+            assert answer is None
+            return
+        try:
+            command = decode(content)
+        except MalformedError:
+            assert answer == Done(AnswerStatus.UNREADABLE)
+            return
+        if isinstance(command, Status):
+            owned = sorted(group for group, row in self.model.hosted.items() if row[0] == owner.key)
+            assert [row.group_id for row in answer.rows] == [group for group in owned if group > command.after]
+            self.words.add("STATE")
+            return
         expected = self.model.answer(owner.key, command)
-        assert owner.ask(self.mailbox, command) == Done(expected)
+        self.words.add(expected.name)
+        assert answer == Done(expected)
 
     def add(self):
         """Somebody says something in a group, depending on what it heard last."""
@@ -108,9 +201,9 @@ class Town:
         device = self.mailbox.device
         joined = {group.group_id for group in device.groups()} - {owner.control.group_id for owner in self.devices}
         assert joined == self.model.hosted.keys()
-        for group_id, (_, members) in self.model.hosted.items():
+        for group_id, (_, members, _) in self.model.hosted.items():
             assert set(device.audience(group_id)) == members
-        members = {key for _, members in self.model.hosted.values() for key in members}
+        members = {key for _, members, _ in self.model.hosted.values() for key in members}
         assert set(device.peers()) == members | set(self.keys[:2])
         for party in self.devices:
             counts = Counter(event.message_id for event in party.events if isinstance(event, Delivered))
@@ -125,9 +218,18 @@ def test_mailbox_does_what_a_dictionary_would(seed):
         town.step()
         town.check()
 
-    state = town.devices[0].ask(town.mailbox, Status())
-    owned = sorted(group for group, (owner, _) in town.model.hosted.items() if owner == town.keys[0])
-    assert [row.group_id for row in state.rows] == owned
+    town.ask(town.devices[0], encode(Status()))
+
+
+def test_chance_reaches_every_answer():
+    """Random commands get every answer that owners can get."""
+    towns = [Town(seed) for seed in range(40, 52)]
+    for town in towns:
+        for _ in range(60):
+            town.step()
+
+    words = set().union(*(town.words for town in towns))
+    assert words >= {"STATE", *(each.name for each in AnswerStatus if each.name in CAN_GET)}
 
 
 @pytest.mark.parametrize("seed", range(20, 30))

@@ -7,7 +7,7 @@ import pytest
 from tests.protocols.lprp.build_client import FRIEND, STRANGER, US
 from waystation.core.errors import LocalError
 from waystation.crypto import aead
-from waystation.crypto.agreement import WeakKeyError, public_of_secret
+from waystation.crypto.agreement import WeakKeyError, agreement_secret_of, public_of_secret
 from waystation.protocols.lprp.messages import PAYLOAD_BYTES_MAX
 from waystation.protocols.lprp.payload import sealing
 from waystation.protocols.lprp.payload.sealing import (
@@ -15,6 +15,7 @@ from waystation.protocols.lprp.payload.sealing import (
     ONE_TIME_PLAINTEXT_MAX,
     REUSED_BUDGET,
     REUSED_PLAINTEXT_MAX,
+    open_any,
     open_once,
     open_reused,
     seal_once,
@@ -165,3 +166,13 @@ def test_bytes_of_both_forms_do_not_change():
     """Pinned: a change of layout or key derivation is a change of the wire."""
     assert hashlib.sha256(once(b"a text that is long enough")).hexdigest()[:16] == "8ef72e6264a0bed9"
     assert hashlib.sha256(reused(b"a text that is long enough")).hexdigest()[:16] == "4b5ec8db854e2fe0"
+
+
+def test_payload_is_opened_in_either_way_and_only_by_its_recipient():
+    """One-time and reused keys are both understood; a raw payload, or somebody else's, is not opened."""
+    once = seal_once(b"hello", US.public, FRIEND.public, ephemeral_secret=SECRET)
+    reused = seal_reused(b"hello", US.public, FRIEND.public, secret=agreement_secret_of(US), nonce=NONCE)
+
+    assert [open_any(each, US.public, FRIEND) for each in (once, reused)] == [b"hello"] * 2
+    assert [open_any(each, US.public, STRANGER) for each in (once, reused)] == [None] * 2
+    assert [open_any(each, US.public, FRIEND) for each in (b"x" * 100, b"")] == [None] * 2

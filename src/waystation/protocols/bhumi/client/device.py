@@ -28,6 +28,7 @@ from waystation.protocols.bhumi.extension_messages import (
     QaVerdict,
     RelayAd,
     RelaysRequest,
+    RevokeCommits,
 )
 from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
@@ -54,6 +55,7 @@ PROBES_MAX: Final = 4  # ours: a relay may ask once in ten minutes; more than th
 PROBES_WINDOW_MS: Final = 600_000  # BHUMI-PROBE
 DEVICE_FEATURES: Final = Feature.PRESENCE | Feature.QA | Feature.BINDING | Feature.I_AM_OK
 """What a device of this version asks for besides the preimage."""
+_REVOKED_PER_FRAME: Final = 1_024  # 32 KiB, half of what an extension frame may have
 _NO_FEATURES: Final = Feature(0)
 _TYPES_IN_OPEN: Final = (
     FrameType.DELIVER,
@@ -162,6 +164,8 @@ class DeviceClient(Client):
         self._with_preimage = always_preimage
         self._relay_id = relay_id
         self._is_bound = False
+        self.can_revoke = False
+        """Whether the relay knows REVOKE_COMMITS: it has answered OPTIONS."""
         self._asks_relays = False
         self._nonce = 0
         self._unanswered: set[int] = set()
@@ -201,6 +205,17 @@ class DeviceClient(Client):
         # BHUMI-C4: no frame carries more than 4,096.
         for start in range(0, len(added), wire.COMMITS_MAX):
             self._send(messages.UpdateCommits(added[start : start + wire.COMMITS_MAX]))
+
+    def revoke_commits(self, commits: Sequence[bytes]) -> Unsent | None:
+        """Take commits out of the relay's set; None means that all of them are on their way (BHUMI-26)."""
+        if self.state is not State.OPEN:
+            return Unsent.NOT_OPEN
+        if not self.can_revoke:
+            return Unsent.NOT_ACCEPTED
+        for start in range(0, len(commits), _REVOKED_PER_FRAME):
+            frame = RevokeCommits(tuple(commits[start : start + _REVOKED_PER_FRAME]))
+            self._send_bytes(extension_wire.encode_extension(frame))
+        return None
 
     def replace(self, commits: Sequence[bytes], responses: Sequence[messages.RecentResponse] = ()) -> None:
         """Replace the relay's set, and offer recent answers, by a second I_AM on the same nonce (BHUMI-8)."""
@@ -259,6 +274,7 @@ class DeviceClient(Client):
     def _on_options(self, options: messages.Options) -> None:
         # A relay cannot switch on what was not asked for.
         self._accepted = options.features & self._asked
+        self.can_revoke = True
         if self._ask_preimage:
             self._with_preimage = Feature.DELIVER_WITH_PREIMAGE in self._accepted
 

@@ -3,7 +3,7 @@
 Acked entries come from an ACK on the recipient's own connection. Carried entries were uploaded by the recipient in I_AM
 (spec 6.6) and have their own quota. A live entry is never overwritten. An entry that was sent to a sender is evicted
 once its bytes have left (BHUMI-18), so a lost result can be requested again. Entries also end when they expire; when
-the cache is full the oldest are evicted, carried ones first.
+the cache is full carried ones are evicted first, of the device that has most of them, then the oldest acked ones.
 
 Spec: Bhumi v2 6.2; BHUMI-L, BHUMI-A2, BHUMI-C1 and BHUMI-C2.
 """
@@ -18,23 +18,10 @@ from waystation.core.settings import InForce
 from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import RecentResponse
 from waystation.protocols.bhumi.refusals import Refusal
+from waystation.protocols.bhumi.relay.carried import CacheEntry, CacheKey, CarriedResponses
 from waystation.protocols.bhumi.wire import CARRIED_BYTES_MAX, CARRIED_COUNT_MAX
 
-__all__ = ["CacheEntry", "CacheKey", "ResponseCache", "Uploaded"]
-
-CacheKey = tuple[bytes, bytes]
-"""Recipient (32 bytes, or empty when keys are not bound to recipients) and preimage (32 bytes)."""
-
-
-@dataclass(slots=True, eq=False)
-class CacheEntry:
-    """One kept answer."""
-
-    key: CacheKey
-    response: bytes
-    expires_at: Instant
-    carrier: bytes | None
-    """The identity that uploaded it, or None when it came from an ACK."""
+__all__ = ["ResponseCache", "Uploaded"]
 
 
 @dataclass(slots=True)
@@ -65,8 +52,7 @@ class ResponseCache:
         self._bind_recipient = bind_recipient
         # One lifetime for all makes insertion order expiry order: the oldest entry is always the first.
         self._acked: OrderedDict[CacheKey, CacheEntry] = OrderedDict()
-        self._carried: OrderedDict[CacheKey, CacheEntry] = OrderedDict()
-        self._carried_bytes: dict[bytes, int] = {}
+        self._carried = CarriedResponses()
         self.total_bytes = 0
         """Bytes of all responses kept."""
 
@@ -132,12 +118,12 @@ class ResponseCache:
         if self._stands(key, now):
             return Refusal.CARRIED_DUPLICATE
         # Counted only now: looking at the key may have evicted an expired entry of this carrier.
-        carried_bytes = self._carried_bytes.get(carrier, 0) + len(response)
-        limits = self._limits.now
-        if len(response) > limits.cached_response_bytes or carried_bytes > limits.carried_bytes_per_identity:
+        limits, carried = self._limits.now, self._carried
+        is_over_bytes = carried.bytes_of(carrier) + len(response) > limits.carried_bytes_per_identity
+        is_over_count = carried.count_of(carrier) >= limits.carried_responses_per_identity
+        if len(response) > limits.cached_response_bytes or is_over_bytes or is_over_count:
             return Refusal.CARRIED_OVER_QUOTA
-        self._carried[key] = CacheEntry(key, response, Instant(now + self._ttl), carrier)
-        self._carried_bytes[carrier] = carried_bytes
+        carried.add(CacheEntry(key, response, Instant(now + self._ttl), carrier))
         self._count(response)
         return None
 
@@ -146,26 +132,25 @@ class ResponseCache:
         table = self._acked if entry.carrier is None else self._carried
         if table.get(entry.key) is not entry:
             return
-        del table[entry.key]
+        if entry.carrier is None:
+            del self._acked[entry.key]
+        else:
+            self._carried.remove(entry)
         self.total_bytes -= len(entry.response)
-        if entry.carrier is not None:
-            # An empty answer counts nothing, so the last one to leave may find its carrier's count gone already.
-            left = self._carried_bytes.get(entry.carrier, 0) - len(entry.response)
-            if left:
-                self._carried_bytes[entry.carrier] = left
-            else:
-                self._carried_bytes.pop(entry.carrier, None)
 
     def sweep(self, now: Instant) -> None:
         """Forget what has expired."""
-        for table in (self._acked, self._carried):
-            while table and (oldest := next(iter(table.values()))).expires_at <= now:
-                self.evict(oldest)
+        for oldest in (self._oldest_acked, self._carried.oldest):
+            while (entry := oldest()) is not None and entry.expires_at <= now:
+                self.evict(entry)
 
     def next_expiry(self) -> Instant | None:
         """Return when the oldest entry expires, or None."""
-        oldest = [next(iter(table.values())).expires_at for table in (self._acked, self._carried) if table]
-        return min(oldest, default=None)
+        oldest = (self._oldest_acked(), self._carried.oldest())
+        return min((entry.expires_at for entry in oldest if entry is not None), default=None)
+
+    def _oldest_acked(self) -> CacheEntry | None:
+        return next(iter(self._acked.values()), None)
 
     def _stands(self, key: CacheKey, now: Instant) -> bool:
         entry = self._acked.get(key)
@@ -192,5 +177,6 @@ class ResponseCache:
 
     def _evict_first(self) -> None:
         # BHUMI-L: carried entries leave first, since anybody with a key can upload them.
-        table = self._carried or self._acked
-        self.evict(next(iter(table.values())))
+        entry = self._carried.first_to_leave() if self._carried else self._oldest_acked()
+        assert entry is not None
+        self.evict(entry)

@@ -1,10 +1,10 @@
 """Deliveries: turns a SEND into a DELIVER to the recipient, and its ACK into the SEND_RESULT.
 
-A SEND passes these checks in the order of spec 5.3: cached answer, recipient connected, same preimage in flight (join
-it), commit known, room in the recipient's queue. Then the commit is consumed and the DELIVER is sent. After the result
-is sent, no table links the sender's connection to the exchange.
+A SEND passes these checks in the order of spec 5.3: cached answer, same preimage delivered before without an answer
+(join that exchange), recipient connected, commit known, room in the recipient's queue. Then the commit is consumed and
+the DELIVER is sent. After the result is sent, no table links the sender's connection to the exchange.
 
-Spec: Bhumi v2 sections 5, 6 and 12; BHUMI-9, BHUMI-15 to BHUMI-22, BHUMI-28.
+Spec: Bhumi v2 sections 5, 6 and 12; BHUMI-9, BHUMI-15 to BHUMI-22, BHUMI-28, BHUMI-C9.
 """
 
 import random
@@ -76,12 +76,11 @@ class Deliveries:
             # Spec 3.7: a cached response answers a repeated SEND with status 0.
             self._answer_at_once(slot, recipient, Outcome.CACHED, Status.OK, entry.response, now)
             return
-        # BHUMI-A4: the same preimage while its exchange is under way joins that exchange.
-        in_flight = self._exchanges.find_in_flight(recipient, preimage)
-        if in_flight is not None:
-            self._join(in_flight, slot, now)
-            return
         binding = self._bindings.get(recipient)
+        # BHUMI-C9: the same preimage while its exchange may still be answered joins that exchange.
+        exchange = self._exchanges.find(recipient, preimage)
+        if exchange is not None and self._join(exchange, binding, slot, now):
+            return
         # Bhumi v2 5.3 step 2: not connected is 1 and consumes nothing (BHUMI-16, BHUMI-28).
         if binding is None or self._retiring:
             self._answer_at_once(slot, recipient, Outcome.OFFLINE, Status.NOT_CONNECTED, b"", now)
@@ -98,20 +97,35 @@ class Deliveries:
             return
         # Bhumi v2 5.3 step 5: single use. Consumed last, when nothing can refuse any more (BHUMI-C4).
         binding.commits.discard(commit)
-        self._deliver(binding, slot, preimage, opaque, now)
+        self._deliver(binding, slot, preimage, commit, opaque, now)
 
-    def _join(self, exchange: Exchange, slot: Slot, now: Instant) -> None:
-        """Let a SEND with the preimage of an exchange under way wait for its outcome. BHUMI-A4."""
-        # Closed connections make room for others that wait.
-        exchange.slots = [waiting for waiting in exchange.slots if waiting.session.state is not State.CLOSED]
-        # Spec 3.5: at most four join; a further one gets 2.
-        if len(exchange.slots) > self._limits.now.joiners:
-            self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
-            self._answer_at_once(slot, exchange.recipient, Outcome.BAD_CAPABILITY, Status.BAD_PREIMAGE, b"", now)
-        else:
-            exchange.slots.append(slot)
+    def _join(self, exchange: Exchange, binding: Session | None, slot: Slot, now: Instant) -> bool:
+        """Let a SEND wait for the exchange that its preimage began; False when that one is over (BHUMI-C9)."""
+        if exchange.is_pending:
+            # BHUMI-C9: one too many learns that the request is in doubt, never that its preimage is used.
+            if not exchange.join(slot, self._limits.now.joiners):
+                self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.TOO_MANY_JOINERS.value))
+                self._answer_at_once(slot, exchange.recipient, Outcome.REFUSED, Status.TIMEOUT, b"", now)
+            return True
+        if not exchange.takes_ack(now):
+            return False
+        if binding is None:
+            # BHUMI-21, once more: it was delivered, and the recipient is not here.
+            self._answer_at_once(slot, exchange.recipient, Outcome.GONE, Status.GONE, b"", now)
+            return True
+        # The recipient has come back and named the commit anew, so that it has no answer yet: it gets another DELIVER.
+        if exchange.commit in binding.commits:
+            return False
+        self._attempts += 1
+        exchange.attempt, exchange.accepted_at = self._attempts, now
+        exchange.slots = [slot]
+        self._exchanges.reopen(exchange, Instant(now + self._ack_timeout))
+        binding.pending_ids[exchange.message_id] = None
+        return True
 
-    def _deliver(self, binding: Session, slot: Slot, preimage: bytes, payload: bytes, now: Instant) -> None:
+    def _deliver(
+        self, binding: Session, slot: Slot, preimage: bytes, commit: bytes, payload: bytes, now: Instant
+    ) -> None:
         recipient = binding.identity
         assert recipient is not None
         message_id = self._rng.getrandbits(32)
@@ -120,12 +134,13 @@ class Deliveries:
             message_id = self._rng.getrandbits(32)
         self._attempts += 1
         deadline = Instant(now + self._ack_timeout)
-        self._exchanges.add(
-            Exchange(recipient, preimage, message_id, self._attempts, now, deadline, len(payload), [slot])
-        )
+        head = (recipient, preimage, commit, message_id, self._attempts, binding.peer)
+        self._exchanges.add(Exchange(*head, now, deadline, len(payload), [slot]))
         # Bhumi v2 5.4: DELIVER carries the preimage only where the recipient's connection asked for it (BHUMI-2).
         binding.pending_ids[message_id] = None
-        binding.sent.note(message_id, self._limits.now.numbers_per_recipient)
+        limits = self._limits.now
+        binding.sent.note(message_id, limits.numbers_per_recipient)
+        binding.note_unanswered(commit, limits.late_acks_per_recipient)
         shown = preimage if binding.with_preimage else None
         self._outbox.append(make_send((binding.peer, wire.encode_deliver(message_id, payload, shown), False)))
 
@@ -139,13 +154,13 @@ class Deliveries:
             if exchange is not None:
                 # Bhumi v2 5.3 step 8: every first answer is cached, also when its sender is still here (BHUMI-17).
                 self._cache.keep_acked(identity, exchange.preimage, answer, now)
-                frame = wire.encode_send_result(Status.OK, answer)
-                self._end(exchange, frame, Outcome.OK, len(answer), now)
+                self._answered(exchange, answer, session, now)
                 return
             late = self._exchanges.take_late(identity, message_id)
             if late is not None:
+                session.note_answered(late.peer, late.commit)
                 # BHUMI-19: an ACK after the timeout fills the cache; its sender has 3 and may repeat.
-                if late.accepted_until > now:
+                if late.takes_ack(now):
                     self._cache.keep_acked(identity, late.preimage, answer, now)
                 return
             # BHUMI-C5: late and repeated ACKs of numbers that were sent count no strike.
@@ -157,13 +172,29 @@ class Deliveries:
         if session.strikes >= self._limits.now.ack_strikes:
             self._connections.close(session, Refusal.ACK_STRIKES, now)
 
+    def on_carried(self, session: Session, preimage: bytes, now: Instant) -> None:
+        """An I_AM has brought the answer of an exchange: whoever waits for it gets it (BHUMI-C3)."""
+        identity = session.identity
+        assert identity is not None
+        exchange = self._exchanges.find(identity, preimage)
+        entry = self._cache.find(identity, preimage, now)
+        if exchange is None or entry is None:
+            return
+        if exchange.is_pending:
+            self._exchanges.remove(exchange)
+            self._answered(exchange, entry.response, session, now)
+        else:
+            self._exchanges.take_late(identity, exchange.message_id)
+
     # Outcomes
+
+    def _answered(self, exchange: Exchange, answer: bytes, session: Session, now: Instant) -> None:
+        """Give the answer to everybody who waits."""
+        session.note_answered(exchange.peer, exchange.commit)
+        self._end(exchange, wire.encode_send_result(Status.OK, answer), Outcome.OK, len(answer), now)
 
     def _time_out(self, exchange: Exchange, now: Instant) -> None:
         """Give the senders 3; the answer may still come and be kept as long as the cache keeps any (BHUMI-19)."""
-        # Spec 3.6: an ACK after the timeout still counts, until the cache's time is over.
-        until = after_ms(now, self._settings.response_ttl_ms)
-        self._make_late(exchange, until, now)
         binding = self._bindings.get(exchange.recipient)
         if binding is not None and binding.waiting_since is not None:
             # The recipient does not read: its buffer may still hold this delivery, which counts against its queue.
@@ -179,8 +210,11 @@ class Deliveries:
         latency_us, tries = now - exchange.accepted_at, len(exchange.slots)
         head = (PROTOCOL, exchange.attempt, exchange.recipient, outcome, latency_us)
         self._outbox.append(make_finished((*head, exchange.payload_bytes + reply_bytes, tries)))
+        slots = exchange.slots
+        if outcome is not Outcome.OK:
+            self._make_late(exchange, now)
         # Spec 3.5: every SEND that has joined gets the same result.
-        for slot in exchange.slots:
+        for slot in slots:
             self._settle(slot, frame, now)
 
     def _answer_at_once(
@@ -209,9 +243,14 @@ class Deliveries:
         if session.held:
             self._runnable.append(session)
 
-    def _make_late(self, exchange: Exchange, accepted_until: Instant, now: Instant) -> None:
-        swept_at = after_ms(now, self._settings.response_ttl_ms)
-        if not self._exchanges.make_late(exchange, accepted_until, swept_at):
+    def _make_late(self, exchange: Exchange, now: Instant) -> None:
+        """Keep what an ACK after 3 or 4 needs, as long as the cache would keep its answer (BHUMI-19, BHUMI-22)."""
+        # Spec 3.6: an ACK after the outcome still counts, until the cache's time is over.
+        if not exchange.takes_ack(now):
+            self._exchanges.remove(exchange)
+            return
+        until = after_ms(now, self._settings.response_ttl_ms)
+        if not self._exchanges.make_late(exchange, until, until):
             self._outbox.append(Refused(PROTOCOL, exchange.recipient, Refusal.LATE_OVER_LIMIT.value))
 
     # What the relay calls
@@ -274,8 +313,13 @@ class Deliveries:
             for exchange in self._exchanges.pending_of(identity, list(session.pending_ids)):
                 self._give_up(exchange, now)
 
+    def listed_anew(self, session: Session, now: Instant) -> None:
+        """Give 4 to whoever waits for a delivery whose commit the recipient has named again: it may be sent anew."""
+        for exchange in self._exchanges.pending_of(session.identity or b"", list(session.pending_ids)):
+            if exchange.peer != session.peer and exchange.commit in session.commits:
+                self._give_up(exchange, now)
+
     def _give_up(self, exchange: Exchange, now: Instant) -> None:
-        # BHUMI-22: an ACK on the recipient's next connection still fills the cache, until the ACK timeout.
-        self._make_late(exchange, exchange.deadline, now)
+        # BHUMI-22: an ACK on the recipient's next connection still fills the cache.
         # Spec 2: status 4, the recipient disconnected during delivery.
         self._end(exchange, wire.encode_send_result(Status.GONE, b""), Outcome.GONE, 0, now)

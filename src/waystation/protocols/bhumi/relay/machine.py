@@ -32,10 +32,12 @@ from waystation.protocols.bhumi.relay.binding import Binding
 from waystation.protocols.bhumi.relay.connections import Connections
 from waystation.protocols.bhumi.relay.deliveries import Deliveries
 from waystation.protocols.bhumi.relay.guide import RelayGuide
+from waystation.protocols.bhumi.relay.negotiated import offered_features
 from waystation.protocols.bhumi.relay.peering import Peering
 from waystation.protocols.bhumi.relay.probes import ProbesAsked
 from waystation.protocols.bhumi.relay.records import Records
 from waystation.protocols.bhumi.relay.registration import Registration
+from waystation.protocols.bhumi.relay.watches import Watches
 from waystation.protocols.bhumi.session import Session, State
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.rules.twins import Twins
@@ -90,6 +92,7 @@ class BhumiRelay(AsksNothing):
         self._runnable = self._connections.runnable
         self._outbox = self._connections.outbox
         self._deliveries = self.deliveries_class(self._connections, settings, rng)
+        self._watches = Watches(self._connections)
         self._records: Records | None = None
         self._peering: Peering | None = None
         self.twins: Twins | None = None
@@ -98,7 +101,7 @@ class BhumiRelay(AsksNothing):
         self._binding: Binding | None = None
         if key_pair is not None:
             self._binding = Binding(key_pair.public, rng, self._limits, is_required=settings.require_binding)
-        offered = _offered(settings, key_pair)
+        offered = offered_features(settings, has_key=key_pair is not None)
         registration = self._add_core(self._binding, offered)
         if key_pair is not None and Feature.PRESENCE in offered:
             takes_private = settings.dials_private
@@ -127,9 +130,10 @@ class BhumiRelay(AsksNothing):
         assert endpoint in ("", UPSTREAM_ENDPOINT)
         nonce = self._rng.getrandbits(32)
         session = Session(peer, nonce, self._frame_limits, self._limits, now, rate_limits=self._rate_limits)
+        session.is_original = endpoint == UPSTREAM_ENDPOINT
         # BHUMI-2: the original always shows the preimage in DELIVER; its listener and the setting do the same.
-        session.always_preimage = endpoint == UPSTREAM_ENDPOINT or self._settings.deliver_layout == "preimage"
-        session.with_preimage = session.always_preimage
+        shown = session.is_original or self._settings.deliver_layout == "preimage"
+        session.always_preimage = session.with_preimage = shown
         session.host = address
         self._sessions[peer] = session
         # Bhumi v2 5.1: HELLO leaves at once, before anything is received.
@@ -237,6 +241,7 @@ class BhumiRelay(AsksNothing):
         if self._peering is not None:
             # BHUMI-RUMOUR: what became new in this turn leaves at its end, in as few frames as possible.
             self._peering.gossip.flush()
+        self._watches.flush()
         outbox = self._outbox
         effects = outbox[:]
         outbox.clear()
@@ -316,6 +321,7 @@ class BhumiRelay(AsksNothing):
             "unproven_bytes": self._binding.waiting_bytes if self._binding is not None else 0,
             "cached_responses": len(cache),
             "cached_bytes": cache.total_bytes,
+            "watches": len(self._watches),
             "alarms": len(self._connections.alarms),
         }
         if self._records is not None:
@@ -358,6 +364,8 @@ class BhumiRelay(AsksNothing):
             # Spec 5: REVOKE_COMMITS has no feature bit of its own; any OPTIONS agrees on it.
             FrameType.REVOKE_COMMITS: self._if_agreed(Feature(0), registration.on_revoke_commits),
         }
+        registration.on_identified.append(self._watches.on_identified)
+        self._handlers[FrameType.WATCH] = self._if_agreed(Feature.WATCH, self._watches.on_watch)
         if binding is not None:
             self._handlers[FrameType.BIND] = self._if_agreed(Feature.BINDING, registration.on_bind)
         return registration
@@ -486,15 +494,3 @@ class BhumiRelay(AsksNothing):
             self._advance(session, now)
         if session.state is not State.CLOSED:
             self._connections.arm(session)
-
-
-def _offered(settings: BhumiSettings, key_pair: KeyPair | None) -> Feature:
-    """Return the features that a relay accepts."""
-    offered = Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK
-    if key_pair is None:
-        return offered
-    # BHUMI-5: only a relay with a key can name itself in a challenge.
-    offered |= Feature.BINDING
-    if settings.gossip:
-        offered |= Feature.PRESENCE
-    return offered | Feature.QA if settings.qa else offered

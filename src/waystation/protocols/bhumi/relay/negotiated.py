@@ -11,11 +11,12 @@ from waystation.core.limits import TokenBucket
 from waystation.protocols.bhumi.extension_messages import BindChallenge
 from waystation.protocols.bhumi.limits import BhumiLimits
 from waystation.protocols.bhumi.messages import Feature, IAm
+from waystation.protocols.bhumi.settings import BhumiSettings
 
 if TYPE_CHECKING:
     from waystation.protocols.bhumi.relay.gossip_peer import Contact
 
-__all__ = ["Negotiated"]
+__all__ = ["Negotiated", "offered_features"]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,3 +57,15 @@ class Negotiated:
         for bucket in (self.questions, self.lists):
             if bucket is not None:
                 bucket.change(limits.questions_per_second, limits.questions_burst)
+
+
+def offered_features(settings: BhumiSettings, *, has_key: bool) -> Feature:
+    """Return the features that a relay accepts; ``has_key`` says whether it can name itself in a challenge."""
+    offered = Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK | Feature.WATCH
+    if not has_key:
+        return offered
+    # BHUMI-5: only a relay with a key can name itself in a challenge.
+    offered |= Feature.BINDING
+    if settings.gossip:
+        offered |= Feature.PRESENCE
+    return offered | Feature.QA if settings.qa else offered

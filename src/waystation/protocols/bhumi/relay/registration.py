@@ -129,10 +129,13 @@ class Registration:
         commits_max = self._connections.limits.now.commits_per_identity
         # BHUMI-C4: the excess is dropped and counted, the connection stays; the original's devices never exceed it.
         for commit in added:
+            if commit in session.unanswered:  # BHUMI-C9
+                continue
             if len(session.commits) < commits_max:
                 session.commits.add(commit)
             elif commit not in session.commits:
                 ignored += 1
+        self._deliveries.listed_anew(session, now)
         if ignored:
             self._connections.note_refused(session, Refusal.COMMITS_OVER_LIMIT, ignored)
         self._resize(session, count_before, now)
@@ -174,8 +177,11 @@ class Registration:
         session.sent = self._deliveries.exchanges.sent_to(message.identity)
         # Spec 3.2: I_AM with the same id52 replaces its commits.
         session.commits = commits
+        # BHUMI-C9: what was delivered on this very connection is under way there; naming it again re-arms nothing.
+        commits.difference_update(session.unanswered)
         self._connections.bindings[message.identity] = session
         kept_count = self._keep_carried(session, message, now)
+        self._deliveries.listed_anew(session, now)
         # BHUMI-IAMOK: after every accepted I_AM once bit 5 is agreed on.
         if session.negotiated is not None and Feature.I_AM_OK in session.negotiated.features:
             confirmed = IAmOk(min(len(session.commits), _COUNT_MAX), min(kept_count, _COUNT_MAX))
@@ -191,6 +197,8 @@ class Registration:
         uploaded = cache.keep_uploaded(message.identity, message.responses, self._response_bytes_max, now)
         # BHUMI-C3: a carried answer ends its exchange, so its commit must not permit another.
         session.commits.difference_update(sha256(preimage) for preimage in uploaded.done)
+        for preimage in uploaded.done:
+            self._deliveries.on_carried(session, preimage, now)
         for refusal, times in uploaded.dropped.items():
             self._connections.note_refused(session, refusal, times)
         return len(message.responses) - sum(uploaded.dropped.values())

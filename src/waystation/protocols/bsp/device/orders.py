@@ -16,6 +16,7 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.instant import Instant, after_ms
 from waystation.core.records import Record, Store
 from waystation.crypto.hashing import blake2b_256
+from waystation.protocols.bsp.device.sync import BspDevice
 
 __all__ = [
     "LOOK_MS",
@@ -29,6 +30,7 @@ __all__ = [
     "Part",
     "ShareGroup",
     "ShareMessage",
+    "carry_out_on_message",
     "queue_order",
     "read_orders",
 ]
@@ -141,6 +143,16 @@ def read_orders(store: Store) -> list[tuple[bytes, Order]]:
         HostError: A row is not one of ours (exit code 5).
     """
     return [(key, _order(value)) for key, value in store.scan(_TABLE, b"", _PAGE)]
+
+
+def carry_out_on_message(device: BspDevice, order: AddMessage | DeleteMessage | ShareMessage, now: Instant) -> None:
+    """Do what an order asks of a message; raises LocalError when that is impossible."""
+    if isinstance(order, AddMessage):
+        device.add(order.group_id, order.timestamp, order.body, now)
+    elif isinstance(order, DeleteMessage):
+        device.delete(order.group_id, order.message_id)
+    else:
+        device.share_message(order.group_id, order.message_id, now)
 
 
 class OrderTaker:

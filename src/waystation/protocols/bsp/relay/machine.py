@@ -24,7 +24,14 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bsp.device.events import DeviceEvent
 from waystation.protocols.bsp.device.groups import Group
 from waystation.protocols.bsp.device.links import Mode
-from waystation.protocols.bsp.device.orders import AddMessage, DeleteMessage, Order, OrderTaker, ShareMessage
+from waystation.protocols.bsp.device.orders import (
+    AddMessage,
+    DeleteMessage,
+    Order,
+    OrderTaker,
+    ShareMessage,
+    carry_out_on_message,
+)
 from waystation.protocols.bsp.device.sync import BspDevice
 from waystation.protocols.bsp.limits import DEFAULT_LIMITS, BspLimits
 from waystation.protocols.bsp.mailbox.host import Mailbox
@@ -336,12 +343,7 @@ class BspRelay:
             raise LocalError("groups and peers of a node are in its configuration")
         if order.group_id not in self._group_names:
             raise LocalError(f"{order.group_id.hex()} is none of the groups in the node's configuration")
-        if isinstance(order, AddMessage):
-            self._device.add(order.group_id, order.timestamp, order.body, now)
-        elif isinstance(order, DeleteMessage):
-            self._device.delete(order.group_id, order.message_id)
-        else:
-            self._device.share_message(order.group_id, order.message_id, now)
+        carry_out_on_message(self._device, order, now)
 
     def _on_order_refused(self, order: Order | None, why: str) -> None:
         self._orders_refused.append({"order": type(order).__name__ if order is not None else "", "why": why})

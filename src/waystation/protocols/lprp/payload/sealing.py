@@ -39,6 +39,7 @@ __all__ = [
     "ONE_TIME_PLAINTEXT_MAX",
     "REUSED_BUDGET",
     "REUSED_PLAINTEXT_MAX",
+    "open_any",
     "open_once",
     "open_reused",
     "seal_once",
@@ -124,6 +125,12 @@ def open_reused(sealed: bytes, sender: bytes, recipient: KeyPair) -> bytes | Non
         return None
     key = _key_for_us(public, sender, recipient, _REUSED)
     return None if key is None else open_sealed(key, nonce, rest)
+
+
+def open_any(sealed: bytes, sender: bytes, recipient: KeyPair) -> bytes | None:
+    """Return what a packet's sender has sealed for us, in either way; None when it is not sealed."""
+    opened = open_once(sealed, sender, recipient)
+    return opened if opened is not None else open_reused(sealed, sender, recipient)
 
 
 def _check_length(plaintext: bytes, bytes_max: int) -> None:
