@@ -209,7 +209,7 @@ class Answers:
         """
         if peer.reserve == preimage or not (peer.reserve and peer.may_use(peer.reserve)):
             peer.reserve = os.urandom(32)
-            peer.issue([peer.reserve])
+            peer.issued += peer.reserve  # one above the limit, so that no other ends for it
             self._state.save()
         answer = payloads.response(True, peer.reserve, self.relay, payloads.command_error("the request is too large"))
         sealed = suites.seal(peer.root, sealed[8], preimage, os.urandom(12), answer, b"a", suites.tag_of(sealed))

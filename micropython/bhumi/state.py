@@ -282,8 +282,7 @@ class State:
         for invite in self.invites:
             yield invite[0]
         for peer in self.peers:
-            for preimage in peer.preimages():
-                yield preimage  # noqa: UP028 - "yield from" makes a second generator
+            yield from peer.preimages()
 
     def count_preimages(self) -> int:
         """Return how many preimages somebody may still use."""

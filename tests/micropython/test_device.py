@@ -10,19 +10,27 @@ from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, Board, con
 from waystation.cli.mcu.folder import MAIN, Relay
 from waystation.cli.mcu.package import device_module
 from waystation.core.ids import PublicKey
-from waystation.crypto.signing import verify
+from waystation.crypto.signing import KeyPair, verify
 from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.payload.contents import (
     Command,
     ContentType,
+    DeviceMessage,
     HandshakeComplete,
     HandshakeInit,
     decode_payload,
     encode_command,
     encode_payload,
 )
-from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, open_static, seal_handshake
+from waystation.protocols.bhumi.payload.pairing import (
+    PairedSuite,
+    open_answer,
+    request_tag_of,
+    root_with,
+    seal_pairing,
+)
+from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, seal_handshake, seal_static
 
 
 def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):
@@ -119,13 +127,14 @@ def test_rename_that_fails(make, relay):
 
 
 def test_handler_that_fails(make, relay):
-    """A handler that raises, returns something else than text or bytes, or too much, refuses; the device goes on."""
+    """A handler that raises, returns no text or bytes, or too much, refuses with the reason; the device goes on."""
     board = make()
     asker = connected(board, relay)
 
     refused = [ask(relay, asker, text) for text in (b"raise", b"wrong", b"large")]
 
-    assert [(answer.status, answer.content) for answer in refused] == [(1, b"")] * 3
+    reasons = [b"out of paper", b"it returned int, not text or bytes", b"the answer is too large"]
+    assert [(answer.status, answer.content) for answer in refused] == [(1, reason) for reason in reasons]
     assert ask(relay, asker, b"bytes").content == b"\xff"
     board.until("answered bob: bytes")
     assert "trouble the handler failed: out of paper" in board.lines
@@ -175,16 +184,56 @@ def test_request_that_is_too_large(make, relay):
 
 
 def test_request_that_makes_no_sense(make, relay):
-    """A bent envelope, and one of another peer's, refuse and renew the right; nothing of it reaches the handler."""
+    """What does not open, or is in a weaker suite, spends nothing: no answer, no handler, and the commit again."""
     board = make()
     asker = connected(board, relay)
-    for bent in (lambda sealed: sealed[:-1] + bytes((sealed[-1] ^ 1,)), lambda sealed: sealed[:20], lambda _: b""):
-        relay.say(FrameType.DELIVER, delivery_of(1, asker.preimages[0], bent(asker.sealed(b"hello"))))
-        _, refused = asker.opened(relay.until(FrameType.ACK))
-        assert refused.status == 1
-    assert ask(relay, asker, b"hello").status == 0
+    preimage = asker.preimages[0]
+    sealed = asker.sealed(b"hello")
+    asker.preimages.insert(0, preimage)
+    commit = device_module("frames").commit_of(preimage)
+    weak = seal_static(
+        Suite.AES_CTR, SharedSecrets(asker.key_pair).with_peer(asker.identity), Direction.REQUEST, preimage,
+        encode_payload(DeviceMessage(ContentType.TEXT, b"weak")), asker.rng,
+    )  # fmt: skip
+    for bent in (sealed[:-1] + bytes((sealed[-1] ^ 1,)), sealed[:20], b"", weak, bytes(60_000)):
+        relay.say(FrameType.DELIVER, delivery_of(1, preimage, bent))
+        assert relay.until(FrameType.ACK) == struct.pack(">II", 1, 0)
+        assert relay.until(FrameType.UPDATE_COMMITS) == struct.pack(">H", 1) + commit
+    assert ask(relay, asker, b"hello").content == b"heard hello"
     board.until("answered")
     assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
+def test_commit_is_not_registered_for_ever(make, relay):
+    """A relay that uses up a commit by nonsense gets it again sixteen times on a connection, and then no more."""
+    board = make()
+    asker = connected(board, relay)
+    for number in range(17):
+        relay.say(FrameType.DELIVER, delivery_of(number, asker.preimages[0], bytes(60)))
+        assert relay.until(FrameType.ACK) == struct.pack(">II", number, 0)
+        if number < 16:
+            relay.until(FrameType.UPDATE_COMMITS)
+    relay.say(FrameType.KEEPALIVE)
+    asked = ask(relay, asker, b"hello")
+
+    assert asked.content == b"heard hello"
+
+
+def test_large_request_spends_nothing(make, relay):
+    """What is refused unread leaves its preimage good, however often a relay repeats or forges it."""
+    board = make()
+    asker = connected(board, relay)
+    first = asker.preimages[0]
+    given = set()
+    for number in range(20):
+        asker.preimages.insert(0, first)
+        relay.say(FrameType.DELIVER, asker.delivery(number, bytes(5_000), ContentType.BINARY))
+        given.add(asker.opened(relay.until(FrameType.ACK))[1].next_preimage)
+        assert asker.preimages.pop() in given
+
+    asker.preimages.insert(0, first)
+    assert len(given) == 1
+    assert ask(relay, asker, b"hello").content == b"heard hello"
 
 
 def test_seed_layout(make, relay):
@@ -198,27 +247,53 @@ def test_seed_layout(make, relay):
 
 
 def test_suite_1(make, relay):
-    """The answer is in the suite of the request."""
+    """The answer is in the suite of the request: 3 or 4 for who is paired, 1 or 2 for who was paired before."""
     board = make()
     asker = connected(board, relay)
-    asker.suite = Suite.CHACHA
+    asker.suite = PairedSuite.CHACHA
+    old = Asker(board.folder, Suite.AES_CTR, number=9)
+    board.kill()
+    assert board.folder.exists()
+    board.start()
+    relay.accept()
+    relay.welcome()
 
     assert ask(relay, asker, b"hello").content == b"heard hello"
+    assert ask(relay, old, b"hello").content == b"heard hello"
+    old.suite = Suite.CHACHA
+    assert ask(relay, old, b"again").content == b"heard again"
 
 
 def invite_of(board):
-    """Return the preimage of the folder's invite."""
+    """Return preimage, alias, secret and end of the folder's invite."""
     (invite,) = device_module("state").State(str(board.folder / "bhumi.state")).invites
-    return invite[0]
+    return invite
 
 
-def shake(relay, board, asker, sealed_by=None, sender=None):
+def use_invite(relay, board, asker, *, back=bytes(32), sealed=None):
     """Use the invite; return the opaque answer."""
-    preimage = invite_of(board)
-    plain = encode_payload(HandshakeInit(PublicKey(sender or asker.key_pair.public), bytes(32), ""))
-    sealed = (sealed_by or seal_handshake)(Suite.AES_CTR, asker.identity, preimage, plain, asker.rng)
+    preimage, _, secret, _ = invite_of(board)
+    own = SharedSecrets(asker.key_pair)
+    if sealed is None:
+        init = HandshakeInit(asker.key_pair.public, back, "tls://bob.example:1")
+        sealed = seal_pairing(PairedSuite.AES_CTR, own, asker.identity, secret, preimage, init, asker.rng)
+    asker.preimage, asker.tag = preimage, request_tag_of(sealed)
+    asker.root = root_with(own, asker.identity, secret)
     relay.say(FrameType.DELIVER, delivery_of(1, preimage, sealed))
-    return preimage, relay.until(FrameType.ACK)[8:]
+    return relay.until(FrameType.ACK)[8:]
+
+
+def complete(asker, sealed):
+    """Return what a handshake was answered."""
+    return decode_payload(open_answer(PairedSuite.AES_CTR, asker.root, asker.preimage, asker.tag, sealed))
+
+
+def use_legacy_invite(relay, board, asker, preimage):
+    """Use an invite without a secret, as a relay that sees it could; return the opaque answer."""
+    plain = encode_payload(HandshakeInit(asker.key_pair.public, bytes(32), ""))
+    sealed = seal_handshake(Suite.AES_CTR, asker.identity, preimage, plain, asker.rng)
+    relay.say(FrameType.DELIVER, delivery_of(1, preimage, sealed))
+    return relay.until(FrameType.ACK)[8:]
 
 
 def stranger(board):
@@ -244,25 +319,66 @@ def test_handshake(make, relay):
     board = make()
     asker = meet(board, relay)
 
-    preimage, sealed = shake(relay, board, asker)
+    answer = complete(asker, use_invite(relay, board, asker, back=bytes([3]) * 32))
 
-    shared = SharedSecrets(asker.key_pair).with_peer(asker.identity)
-    answer = decode_payload(open_static(Suite.AES_CTR, shared, Direction.ANSWER, preimage, sealed))
     assert isinstance(answer, HandshakeComplete) and (answer.status, answer.url) == (0, relay.url)
     asker.preimages = [answer.preimage]
     assert ask(relay, asker, b"hello").content == b"heard hello"
     board.until("answered bob: hello")
+    (peer,) = device_module("state").State(str(board.folder / "bhumi.state")).peers
+    assert (peer.suite, peer.manages, peer.url) == (4, True, "tls://bob.example:1")
+    assert peer.rights == [bytes([3]) * 32 + bytes(16)] and peer.root == asker.root
 
 
-def test_wasted_invite(make, relay):
-    """An invite used in another envelope, or by the device itself, is spent; the answer is empty."""
+def test_stolen_invite(make, relay):
+    """Whoever has only what a relay sees cannot use an invite, and does not spend it: its holder still can."""
     board = make()
     asker = meet(board, relay)
+    preimage, _, secret, _ = invite_of(board)
+    thief = KeyPair.from_seed(bytes([66]) * 32)
+    own = SharedSecrets(thief)
+    init = HandshakeInit(thief.public, bytes(32), "")
+    guessed = seal_pairing(PairedSuite.AES_CTR, own, asker.identity, bytes(32), preimage, init, asker.rng)
+    legacy = seal_handshake(Suite.AES_CTR, asker.identity, preimage, encode_payload(init), asker.rng)
+    for sealed in (guessed, legacy, bytes(120), b""):
+        assert use_invite(relay, board, asker, sealed=sealed) == b""
+        relay.until(FrameType.UPDATE_COMMITS)
+        board.until("trouble an invite was used by somebody who does not have it")
 
-    _, sealed = shake(relay, board, asker, lambda *_: bytes(120))
+    assert complete(asker, use_invite(relay, board, asker)).status == 0
+    assert len(secret) == 32 and len(device_module("state").State(str(board.folder / "bhumi.state")).peers) == 1
 
-    assert sealed == b""
-    board.until("trouble an invite was wasted: the other side must accept it with --e2e suite-2")
+
+def test_legacy_invite(make, relay):
+    """An invite without a secret is good for suites 1 and 2, but not for somebody who is paired better."""
+    board = make()
+    asker = Asker(board.folder)
+    state = device_module("state").State(str(board.folder / "bhumi.state"))
+    preimage, secret = state.add_invite("old", 0, legacy=True)
+    board.start()
+    relay.accept()
+    relay.welcome()
+
+    assert secret == b"" and use_legacy_invite(relay, board, asker, preimage) == b""
+    board.until("trouble bob used an invite that is weaker than its pairing")
+    asker.key_pair = KeyPair.from_seed(bytes([5]) * 32)
+    assert use_legacy_invite(relay, board, asker, preimage) != b""
+    board.until("joined old")
+
+
+def test_expired_invite(make, relay):
+    """An invite that has ended by the board's clock is spent by whoever uses it, and pairs with nobody."""
+    board = make()
+    asker = stranger(board)
+    state = device_module("state").State(str(board.folder / "bhumi.state"))
+    state.invites = [(*state.invites[0][:3], 1_600_000_000)]
+    state.save()
+    board.start()
+    relay.accept()
+    relay.welcome()
+
+    assert use_invite(relay, board, asker) == b""
+    board.until("trouble an invite was used that has expired")
     assert device_module("state").State(str(board.folder / "bhumi.state")).invites == []
 
 
@@ -270,10 +386,16 @@ def test_weak_stranger(make, relay):
     """An identity whose key comes to nothing is not let in."""
     board = make()
     asker = meet(board, relay)
+    preimage = device_module("state").State(str(board.folder / "bhumi.state")).add_invite("", 0, legacy=True)[0]
+    board.kill()
+    board.start()
+    relay.accept()
+    relay.welcome()
+    plain = encode_payload(HandshakeInit(PublicKey(b"\x01" + bytes(31)), bytes(32), ""))
+    sealed = seal_handshake(Suite.AES_CTR, asker.identity, preimage, plain, asker.rng)
+    relay.say(FrameType.DELIVER, delivery_of(1, preimage, sealed))
 
-    _, sealed = shake(relay, board, asker, sender=b"\x01" + bytes(31))
-
-    assert sealed == b""
+    assert relay.until(FrameType.ACK)[8:] == b""
     assert device_module("state").State(str(board.folder / "bhumi.state")).peers == []
 
 
@@ -282,16 +404,14 @@ def test_stranger_who_is_not_admitted(make, relay):
     board = make(options="admit=lambda key, alias: False")
     asker = meet(board, relay)
 
-    preimage, sealed = shake(relay, board, asker)
+    answer = complete(asker, use_invite(relay, board, asker))
 
-    shared = SharedSecrets(asker.key_pair).with_peer(asker.identity)
-    answer = decode_payload(open_static(Suite.AES_CTR, shared, Direction.ANSWER, preimage, sealed))
-    assert (answer.status, answer.preimage) == (1, bytes(32))
+    assert (answer.status, answer.preimage, answer.url) == (1, bytes(32), "the device does not admit you")
     assert device_module("state").State(str(board.folder / "bhumi.state")).peers == []
 
 
 def test_ninth_peer(make, relay):
-    """There is room for eight peers; the ninth is refused, the others stay."""
+    """There is room for eight peers; the ninth is refused and learns why, the others stay."""
     board = make()
     asker = stranger(board)
     state = device_module("state").State(str(board.folder / "bhumi.state"))
@@ -301,10 +421,42 @@ def test_ninth_peer(make, relay):
     relay.accept()
     relay.welcome()
 
-    shake(relay, board, asker)
+    answer = complete(asker, use_invite(relay, board, asker))
 
-    board.until("trouble no room for another peer")
+    assert "no room for another peer: it has 8" in answer.url
+    board.until("trouble")
     assert len(device_module("state").State(str(board.folder / "bhumi.state")).peers) == 8
+
+
+def test_proof_for_a_relay_that_demands_it(make, relay):
+    """Asked for the proof of being at this relay, the device signs the relay's key and challenge, behind I_AM."""
+    board = make().start()
+    relay.accept()
+    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
+    (_, wanted) = struct.unpack(">HI", relay.until(FrameType.OPTIONS))
+    relay.say(FrameType.OPTIONS, struct.pack(">HI", 1, wanted))
+    relay.say(FrameType.BIND, bytes(range(64)))
+    identity = relay.until(FrameType.I_AM)[:32]
+
+    proof = relay.until(FrameType.BIND)
+
+    assert verify(PublicKey(identity), b"bhumi-bind/1" + bytes(range(64)) + identity, proof)
+    relay.say(FrameType.KEEPALIVE)
+    relay.say(FrameType.KEEPALIVE)
+    relay.say(FrameType.I_AM_OK, struct.pack(">HH", 1, 0))
+    board.until("listening")
+
+
+def test_relay_with_another_key(make, relay):
+    """A relay whose key is known must name it; one that names another key gets no signature."""
+    board = make(options="relay_ids={settings.RELAYS[0][0]: bytes(32)}").start()
+    relay.accept()
+    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
+    relay.until(FrameType.OPTIONS)
+    relay.say(FrameType.OPTIONS, struct.pack(">HI", 1, 53))
+    relay.say(FrameType.BIND, bytes(range(64)))
+
+    assert "has another key than the one that is known" in board.until("disconnected")
 
 
 def test_set_of_commits_is_swept(make, relay):

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from waystation.cli.bhumi.pairing import span_seconds
 from waystation.cli.mcu.folder import (
     Relay,
     check_folder,
@@ -33,8 +34,6 @@ _DEFAULT_RELAY: Final = "tls://localhost:8443"
 _INVITE: Final = (
     "invite, good once{until}:\n\n  {token}\n\nWhile the device runs, whoever is to talk to it enters:\n\n  {line}"
 )
-_DAY_S: Final = 86_400
-_DAYS_MAX: Final = 3_650
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 app = typer.Typer(
@@ -45,8 +44,8 @@ app = typer.Typer(
 )
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="NAME", help="Folder of the device.")]
-DaysOption = Annotated[
-    int, typer.Option("--days", min=0, max=_DAYS_MAX, help="Days after which the invite is refused; 0 for never.")
+ExpiresOption = Annotated[
+    str, typer.Option("--expires", help="How long the invite is good: 30min, 12h, 7d, or never; by the board's clock.")
 ]
 LegacyOption = Annotated[
     bool,
@@ -74,7 +73,7 @@ def new(
     ] = None,
     alias: AliasOption = "",
     sources: Annotated[bool, typer.Option("--sources", help="Put the package there as .py instead of .mpy.")] = False,
-    days: DaysOption = 0,
+    expires: ExpiresOption = "7d",
     legacy: LegacyOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,7 +90,7 @@ def new(
         Relay(str(url), b"" if path is None else authority_der(path))
         for url, path in zip(relays, authorities, strict=True)
     ]
-    expires_s = _expiry(days)
+    expires_s = _expiry(expires)
     compiled, token = write_folder(folder, described, alias=alias, sources=sources, expires_s=expires_s, legacy=legacy)
     line = _accept_line(token, str(relays[0]), authorities[0], folder, legacy=legacy)
     if as_json:
@@ -135,7 +134,7 @@ def run(
 def invite(
     folder: FolderArgument,
     alias: AliasOption = "",
-    days: DaysOption = 0,
+    expires: ExpiresOption = "7d",
     legacy: LegacyOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -147,7 +146,7 @@ def invite(
     """
     check_folder(folder)
     relay, ca = relays_of(folder)[0]
-    expires_s = _expiry(days)
+    expires_s = _expiry(expires)
     with open(take_lock(folder)):  # noqa: PTH123 - a descriptor, which is closed at the end
         is_known = check_state(folder)
         token = invite_into(folder, alias, expires_s=expires_s, legacy=legacy)
@@ -185,8 +184,9 @@ def _authorities(relays: list[RelayUrl], given: list[Path]) -> list[Path | None]
     return [next(left) if url.scheme == "tls" else None for url in relays]
 
 
-def _expiry(days: int) -> int:
-    return int(time.time()) + days * _DAY_S if days else 0
+def _expiry(span: str) -> int:
+    seconds = span_seconds(span)
+    return int(time.time()) + seconds if seconds else 0
 
 
 def _until(expires_s: int) -> str:
