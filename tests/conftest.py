@@ -4,6 +4,7 @@ A loop that is closed with sockets left is an error of the test that left them, 
 collected.
 """
 
+import gc
 import warnings
 from asyncio.selector_events import BaseSelectorEventLoop
 from functools import cached_property
@@ -12,6 +13,7 @@ import pytest
 import structlog
 from xdist.scheduler import LoadFileScheduling
 
+from waystation.cli import GC_THRESHOLDS
 from waystation.cli.mcu.package import micropython
 from waystation.cli.mcu.run import MICROPYTHON_MISSING
 
@@ -29,6 +31,16 @@ class OneSpark(LoadFileScheduling):
         """Return the group of a test; a group goes to one process."""
         path = super()._split_scope(nodeid)
         return "spark" if path in self._on_spark else path
+
+
+def pytest_configure():
+    """Collect garbage as rarely as the node does; at the end pytest collects all, and shows what was left open."""
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def pytest_collection_finish():
+    """Leave the 20,000 tests, which stay until the end, out of every later collection."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

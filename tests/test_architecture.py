@@ -1,10 +1,11 @@
 """The room table of ARCHITECTURE.md, proved by reading every import, wherever in a file it stands."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,9 +113,22 @@ class Import(NamedTuple):
     name: str | None
 
 
-def imports_of(module: str, tree: ast.AST) -> Iterator[Import]:
+@functools.cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """Return every node of a Python text; several laws ask for the same ones."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nodes_are_dropped() -> Iterator[None]:
+    """Keep no nodes for the modules behind this one."""
+    yield
+    nodes_of.cache_clear()
+
+
+def imports_of(module: str, source: str) -> Iterator[Import]:
     """Yield every import of a module: at its top, inside functions, and under TYPE_CHECKING."""
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             yield from (Import(node.lineno, alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -131,15 +145,15 @@ def breaches(module: str, source: str, sets: frozenset[str] = frozenset()) -> li
         source: Python text.
         sets: Attributes that hold sets anywhere in the package, each as ``.name``.
     """
-    tree = ast.parse(source)
+    nodes = nodes_of(source)
     room = module.split(".")[1]
-    imported = list(imports_of(module, tree))
+    imported = list(imports_of(module, source))
     found = [breach for item in imported for breach in _import_breaches(module, room, item)]
-    found += _private_reaches(tree, imported)
+    found += _private_reaches(nodes, imported)
     if room in PURE:
-        found += _impure_calls(module, tree)
+        found += _impure_calls(module, nodes)
     if room in ORDER_KEEPS:
-        found += _orderless_iterations(module, tree, sets | set_names(source))
+        found += _orderless_iterations(module, nodes, sets | set_names(source))
     return [f"{module}:{text}" for text in found]
 
 
@@ -176,10 +190,10 @@ def _room_breaches(module: str, room: str, line: int, target: str) -> Iterator[s
         yield f"{line}: {room} imports {target}"
 
 
-def _private_reaches(tree: ast.AST, imported: list[Import]) -> Iterator[str]:
+def _private_reaches(nodes: Sequence[ast.AST], imported: list[Import]) -> Iterator[str]:
     """Yield uses of ``module._name`` where the module is one of ours."""
     modules = {item.name for item in imported if item.module.startswith(PACKAGE) and item.name and item.name.islower()}
-    for node in ast.walk(tree):
+    for node in nodes:
         reach = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules
         if reach and _is_private(node.attr):
             yield f"{node.lineno}: private name {node.value.id}.{node.attr}"
@@ -189,9 +203,9 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def _impure_calls(module: str, tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "random" and node.attr != "Random":
+def _impure_calls(module: str, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "random" and node.attr != "Random":
             yield f"{node.lineno}: entropy from random.{node.attr}"
         if not isinstance(node, ast.Call):
             continue
@@ -217,8 +231,7 @@ def _is_file_call(node: ast.Call, last: str) -> bool:
 def set_names(source: str) -> frozenset[str]:
     """Return what holds a set somewhere in the source: variables as ``name``, attributes as ``.name``."""
     names = set()
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         if isinstance(node, ast.AnnAssign) and _says_set(node.annotation):
             names.add(_holder(node.target))
         elif isinstance(node, ast.Assign) and _is_set(node.value, frozenset()):
@@ -259,10 +272,10 @@ def _is_set(node: ast.expr, names: frozenset[str]) -> bool:
     return isinstance(node, ast.Name | ast.Attribute) and _holder(node) in names
 
 
-def _orderless_iterations(module: str, tree: ast.AST, sets: frozenset[str]) -> Iterator[str]:
+def _orderless_iterations(module: str, nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[str]:
     """Yield places where the order of a set decides the order of anything: loops, comprehensions, list(), pop()."""
-    harmless = {id(part) for node in ast.walk(tree) for part in _order_forgotten(node)}
-    for node in ast.walk(tree):
+    harmless = {id(part) for node in nodes for part in _order_forgotten(node)}
+    for node in nodes:
         for expression in () if id(node) in harmless else _followed(node):
             text = ast.unparse(expression)
             if _is_set(expression, sets) and (module, text) not in ORDERLESS_EXCEPTIONS:
@@ -352,7 +365,7 @@ def test_no_exception_is_left_over():
     """An exception whose import is gone goes too."""
     used = set()
     for module, source in SOURCES.items():
-        for item in imports_of(module, ast.parse(source)):
+        for item in imports_of(module, source):
             used |= {(module, item.module), (module, item.module.split(".")[0]), (module, f"{item.module}.{item.name}")}
 
     assert set(EXCEPTIONS) <= used
@@ -363,7 +376,7 @@ def import_circles(sources: dict[str, str]) -> list[str]:
     """Return the modules that import themselves through others, whatever for: types count too."""
     reached: dict[str, set[str]] = {}
     for module, source in sources.items():
-        items = imports_of(module, ast.parse(source))
+        items = imports_of(module, source)
         named = {full if (full := f"{item.module}.{item.name}") in sources else item.module for item in items}
         reached[module] = (named & sources.keys()) - {module}
     while True:

@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from soak.faults.node import FaultyNode
 from soak.shims.power_cut import SHARES, cut_power
 from soak.shims.preload import Word
+from waystation.store.writer_thread import HUNG_S
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -165,6 +166,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     Words.of("failing-writes", (5.0, 10.0), {Word.WRITE_ERRNO: errno.EIO, Word.WRITE_ONE_IN: 50}),
     Words.of("failing-reads", (6.0, 6.0), {Word.READ_ERRNO: errno.EIO}),
     Words.of("slow-sync", (8.0, 15.0), {Word.FSYNC_DELAY_MS: 2_000}),
+    Words.of("hung-writes", (HUNG_S + 7.0, HUNG_S + 10.0), {Word.HUNG: 1}),
     Words.of("clock-ahead", (5.0, 15.0), {Word.CLOCK_STEP_US: HOUR_US}),
     Words.of("clock-behind", (5.0, 15.0), {Word.CLOCK_STEP_US: -HOUR_US}),
     Words.of("clock-days", (5.0, 15.0), {Word.CLOCK_STEP_US: 5 * DAY_US}),

@@ -16,6 +16,7 @@ from typing import Final
 from soak.bhumi.load import BhumiLoad
 from soak.bsp.load import BspLoad
 from soak.faults.kinds import FAULTS, Fault
+from soak.faults.lag import Lag
 from soak.faults.node import FaultyNode
 from soak.faults.report import Report, Seen, Trial
 from soak.faults.table import ROWS, Cell
@@ -89,6 +90,7 @@ class Run:
         self._back_s = back_s
         self._now = "no fault"
         self._senders: list[asyncio.Task[None]] = []
+        self._lag = Lag()
         self._rss_kib: list[int] = []
         self._files: list[int] = []
 
@@ -105,6 +107,7 @@ class Run:
                     await load.open(run.node)
                 run._senders = [asyncio.create_task(load.run()) for load in run.loads]
                 stack.push_async_callback(run._stop)
+                await stack.enter_async_context(run._lag.watched())
                 await run._back_since(time.monotonic())
                 yield run
             run._check_stores()
@@ -127,6 +130,7 @@ class Run:
             await asyncio.to_thread(fault.end)
         self.ledger.note("end", fault.name)
         starts_count = self.node.starts_count
+        self._lag.begin()
         async with self._kept_running():
             backs = await self._back_since(time.monotonic())
         ended_by_itself = ended_by_itself or self.node.starts_count > starts_count
@@ -229,7 +233,7 @@ class Run:
         for name, seen in trial.seen.items():
             if seen.back_s is None or seen.back_s > self._back_s:
                 late = "not at all" if seen.back_s is None else f"{seen.back_s:.1f} s"
-                self.report.failures.append(f"{trial.fault}: {name} acknowledged again after {late}")
+                self.report.failures.append(f"{trial.fault}: {name} acknowledged again after {late} ({self._lag})")
         if trial.node_ended:
             self.report.failures.append(f"{trial.fault}: the node ended by itself: {self.node.errors()}")
 
@@ -257,8 +261,8 @@ class Run:
         rss, files = self._rss_kib, self._files
         if rss:
             self.report.figures = (
-                f"{len(rss)} faults, {self.node.starts_count} starts; after the first and the last fault"
-                f" {rss[0] >> 10} and {rss[-1] >> 10} MiB, {files[0]} and {files[-1]} descriptors"
+                f"{self._lag.of_all()}; {len(rss)} faults, {self.node.starts_count} starts; after the first and last"
+                f" fault {rss[0] >> 10} and {rss[-1] >> 10} MiB, {files[0]} and {files[-1]} descriptors"
             )
             if max(rss) - rss[0] > GROWN_MAX_KIB:
                 self.report.failures.append(f"memory has grown: {[each >> 10 for each in rss]} MiB")

@@ -51,8 +51,9 @@ ROWS: Final[Mapping[str, Row]] = {
     "full": Row("the disk is full", _NO_STORE),
     "failing-sync": Row("one fsync fails (EIO)", _GOES_ON),
     "failing-writes": Row("one write in 50 fails (EIO)", _FLAPPING),
-    "failing-reads": Row("every read of the disk fails (EIO)", _GOES_ON),
+    "failing-reads": Row("every read of the disk fails (EIO)", _FLAPPING),
     "slow-sync": Row("every fsync takes 2 s", _GOES_ON | dict.fromkeys(("bsp", "lprp", "strata"), Cell.LATER)),
+    "hung-writes": Row("no write to the disk returns", _NO_STORE),
     "clock-ahead": Row("the clock steps an hour ahead, and back", _WRONG_TIME | {"strata": Cell.GOES_ON}),
     "clock-behind": Row("the clock steps an hour back, and ahead", _WRONG_TIME),
     "clock-days": Row("the clock steps five days ahead, and back", _WRONG_TIME),
@@ -72,6 +73,16 @@ OTHERS: Final = (
         "`store.sqlite`, its log `-wal` or `node.key` is missing at the start",
         "the node does not start (exit 5) and says what to do; put back, everything acknowledged is there",
         "tests/server/whole/test_home_mark.py",
+    ),
+    (
+        "`store.sqlite`, its `-wal` or its `-shm` is deleted under the running node, or the file is written over",
+        "noticed at the next write, on an idle node within seconds; from then on nothing is acknowledged that needs it",
+        "tests/server/whole/test_store_faults.py",
+    ),
+    (
+        "a write never returns",
+        "as in the table; SIGTERM ends the node within seconds (exit 5), and everything acknowledged is there",
+        "tests/server/whole/test_store_faults.py",
     ),
     (
         "bytes of a row of the store have changed",

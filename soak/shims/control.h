@@ -25,6 +25,7 @@ enum word {
     FSYNC_FORGOTTEN,  /* a sync does nothing and says that it did */
     FULL,             /* writes say ENOSPC, and the free space is 0 */
     CLOCK_STEP_US,    /* added to the time of day */
+    HUNG,             /* writes and syncs do not return while this is not 0 */
     INJECTED,         /* how many calls failed or were forgotten */
     WORDS_COUNT
 };

@@ -24,9 +24,20 @@ static int fails(int code)
     return -1;
 }
 
+static void wait_while_hung(int fd)
+{
+    struct timespec moment = {0, 20000000};
+    if (!shim_word(HUNG) || !is_ours(fd))
+        return;
+    __sync_fetch_and_add(&shim_words()[INJECTED], 1);
+    while (shim_word(HUNG))
+        nanosleep(&moment, NULL);
+}
+
 static int write_fails(int fd)
 {
     static int64_t count;
+    wait_while_hung(fd);
     if (shim_word(FULL) && is_ours(fd))
         return fails(ENOSPC);
     int64_t one_in = shim_word(WRITE_ONE_IN);
@@ -85,6 +96,7 @@ ssize_t pread64(int fd, void *data, size_t size, off64_t at)
 /* Return -1 when a sync shall fail, 1 when it shall be forgotten, 0 when it shall be done. */
 static int sync_goes_wrong(int fd)
 {
+    wait_while_hung(fd);
     int64_t delay_ms = shim_word(FSYNC_DELAY_MS);
     if (!delay_ms && !shim_word(FSYNC_FAILS) && !shim_word(FSYNC_FORGOTTEN))
         return 0;

@@ -35,6 +35,8 @@ class Word(IntEnum):
     """Writes fail with ENOSPC, and no space is free."""
     CLOCK_STEP_US = auto()
     """Added to the time of day."""
+    HUNG = auto()
+    """Writes and syncs do not return while this is not 0, as on a network disk whose server is gone."""
     INJECTED = auto()
     """Counts calls that have failed or were forgotten."""
 

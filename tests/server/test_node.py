@@ -137,7 +137,7 @@ def test_stop_ends_with_0_and_seals_the_journal(tmp_path):
     (segment,) = (tmp_path / "journal").glob("event_date=*/*.jsonl")
     kinds = [json.loads(line)["kind"] for line in segment.read_text().splitlines()]
 
-    assert (code, why) == (0, "draining")
+    assert (code, why) == (0, {"why": "draining"})
     assert kinds == ["segment_opened", "node_started", "node_stopped", "segment_sealed"]
 
 
@@ -173,7 +173,7 @@ def test_disk_that_refuses_ends_no_node(tmp_path):
 
     (why, trouble, is_over), banned, kept = asyncio.run(story())
 
-    assert (why, is_over) == ("store: read_only", False)
+    assert (why["why"], is_over) == ("store: read_only", False)
     assert "nothing is stored" in trouble[0] and "it may not be written" in trouble[0]
     assert banned == ["address:192.0.2.1"]
     assert kept is not None

@@ -2,6 +2,9 @@
 
 import asyncio
 import hashlib
+import time
+
+import pytest
 
 from tests.server.build import Client, key_pair
 from tests.server.build_node import configured, serving
@@ -86,15 +89,19 @@ def test_node_that_serves_is_ready_until_it_drains(tmp_path):
     """A drain ends it, and a store in fault does as long as that lasts."""
 
     def story(operations):
-        states = [operations.not_ready()]
+        states = [operations.not_ready().get("why")]
         operations.commits.health.begin(StoreFault("full", StoreFaultKind.FULL))
-        states.append(operations.not_ready())
+        states.append(operations.not_ready().get("why"))
+        since = operations.not_ready()["since"]
         operations.commits.health.end()
-        states.append(operations.not_ready())
+        states.append(operations.not_ready().get("why"))
         operations.draining = True
-        return [*states, operations.not_ready()]
+        return [*states, operations.not_ready().get("why")], since
 
-    assert asked(tmp_path, story) == ["", "store: full", "", "draining"]
+    states, since = asked(tmp_path, story)
+
+    assert states == [None, "store: full", None, "draining"]
+    assert since == pytest.approx(time.time(), abs=60)
 
 
 def test_connections_show_who_and_how_much(tmp_path):

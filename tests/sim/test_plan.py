@@ -1,7 +1,8 @@
 """Plans of every protocol are drawn from one generator, make every choice both ways, and say everything."""
 
 import random
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated
 
 import pytest
 
@@ -10,7 +11,7 @@ from waystation.sim.bsp.plan import draw_bsp_plan
 from waystation.sim.lprp.plan import HOSTILE_KINDS as LPRP_KINDS
 from waystation.sim.lprp.plan import draw_lprp_plan
 from waystation.sim.merk.plan import HOSTILE_CLIENTS, HOSTILE_NODES, draw_merk_plan
-from waystation.sim.plan import Plan, chance, draw_link, draw_rates
+from waystation.sim.plan import Plan, between, chance, draw, draw_link, draw_rates, each_of, up_to
 from waystation.sim.strata.plan import HOSTILE_KINDS as STRATA_KINDS
 from waystation.sim.strata.plan import draw_strata_plan
 
@@ -37,16 +38,16 @@ def leaves(plan, path=""):
             yield f"{path}{field.name}", value
 
 
-@pytest.mark.parametrize("draw", PLANS)
-def test_same_generator_draws_the_same_plan(draw):
+@pytest.mark.parametrize("draw_plan", PLANS)
+def test_same_generator_draws_the_same_plan(draw_plan):
     """A plan is a function of its seed."""
-    assert draw(random.Random(7)) == draw(random.Random(7)) != draw(random.Random(8))
+    assert draw_plan(random.Random(7)) == draw_plan(random.Random(7)) != draw_plan(random.Random(8))
 
 
-@pytest.mark.parametrize("draw", PLANS)
-def test_every_choice_is_made_in_several_ways(draw):
+@pytest.mark.parametrize("draw_plan", PLANS)
+def test_every_choice_is_made_in_several_ways(draw_plan):
     """Over many seeds every choice differs, and every kind of hostile actor takes part."""
-    drawn = [draw(random.Random(seed)) for seed in range(SEEDS)]
+    drawn = [draw_plan(random.Random(seed)) for seed in range(SEEDS)]
     chosen = {}
     for plan in drawn:
         for path, value in leaves(plan):
@@ -54,14 +55,14 @@ def test_every_choice_is_made_in_several_ways(draw):
 
     same = {path for path, values in chosen.items() if len(values) == 1}
     assert {path for path in same if path.rpartition(".")[2] not in CONSTANT} == set()
-    for name, kinds in PLANS[draw].items():
+    for name, kinds in PLANS[draw_plan].items():
         assert {kind for plan in drawn for kind in getattr(plan, name)} == set(kinds)
 
 
-@pytest.mark.parametrize("draw", PLANS)
-def test_description_names_every_field(draw):
+@pytest.mark.parametrize("draw_plan", PLANS)
+def test_description_names_every_field(draw_plan):
     """The first line of a trace says what the plan is."""
-    plan = draw(random.Random(1))
+    plan = draw_plan(random.Random(1))
     assert isinstance(plan, Plan)
     assert plan.describe().count("=") >= len(list(leaves(plan)))
 
@@ -82,3 +83,29 @@ def test_framed_links_are_never_cut_in_pieces():
 
     assert {draw_link(rng, framed=True).pieces for _ in range(50)} == {0.1}
     assert {draw_link(rng).pieces for _ in range(50)} == {0.0, 0.1, 0.5}
+
+
+@dataclass(frozen=True)
+class _Inner:
+    rate: Annotated[float, up_to(10.0)] = 0.0
+
+
+@dataclass(frozen=True)
+class _Outer:
+    count: Annotated[int, between(1, 3)]
+    double: Annotated[int, lambda _rng, drawn: 2 * drawn["count"]]
+    share: Annotated[float, between(1.0, 2.0)]
+    inner: Annotated[_Inner, each_of(_Inner)]
+    name: str = "fixed"
+
+
+def test_fields_are_drawn_in_their_order_as_their_annotations_say():
+    """A field may depend on those before it; what is given is not drawn, and what says nothing is as by default."""
+    rng = random.Random(1)
+    drawn = [draw(_Outer, rng) for _ in range(SEEDS)]
+
+    assert {each.count for each in drawn} == {1, 2, 3}
+    assert all(each.double == 2 * each.count and 1.0 <= each.share <= 2.0 for each in drawn)
+    assert {each.inner.rate == 0.0 for each in drawn} == {True, False}
+    assert {each.name for each in drawn} == {"fixed"}
+    assert draw(_Outer, rng, count=9, name="given").double == 18

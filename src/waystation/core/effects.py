@@ -96,7 +96,8 @@ class Commit(NamedTuple):
     """Make ``changes`` durable in one group, then call ``committed`` or ``not_committed`` with ``ticket``.
 
     The answers of one machine come in the order of its commits. When one is refused, so is every one that the machine
-    emitted after it and before that answer: what is on disk is never later than what is missing (NODE-REFUSED).
+    emitted after it and before that answer: what is on disk is never later than what is missing (NODE-REFUSED). One
+    that has not returned for long is overtaken by refusals of later ones, and has an answer of its own (NODE-HUNG).
     """
 
     ticket: int

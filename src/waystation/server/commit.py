@@ -7,11 +7,13 @@ before that answer are refused (NODE-REFUSED).
 
 While the store is in fault nothing is tried but a probe each second (``StoreHealth``); new changes are refused at once.
 What nobody waits for is owed (``owe``): it is written with the next group that the store takes.
+
+A group that does not return is neither kept nor refused until it does. After ``writer_thread.HUNG_S`` the store is in
+fault, and what is asked from then on is refused ahead of the answers to that group (NODE-HUNG).
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import structlog
@@ -20,6 +22,7 @@ from waystation.core.errors import StoreFault, StoreFaultKind
 from waystation.core.records import Change, Record, Store, StoreState
 from waystation.server.failures.log import FailureLog
 from waystation.server.store_health import StoreHealth
+from waystation.store.writer_thread import HUNG_S, WriterThread
 
 __all__ = ["Answer", "GroupCommit"]
 
@@ -28,6 +31,8 @@ OWED_MAX: Final = 65_536  # as many as a full list of bans; the oldest is droppe
 PROBE_S: Final = 1.0  # how often a store in fault is tried, and free space looked at
 _OF_ONE_CHANGE: Final = frozenset({StoreFaultKind.OTHER, StoreFaultKind.DAMAGED})
 """What may be wrong with one change, or with its page of the file, while the store takes all others."""
+
+_OF_THE_FILE: Final = frozenset({StoreFaultKind.GONE, StoreFaultKind.OVERWRITTEN})
 
 Answer = Callable[[bool], None]
 """Is called on the loop: True when everything asked for is on disk, False when nothing of it is."""
@@ -57,14 +62,21 @@ class GroupCommit:
         self._store = store
         self.health = health if health is not None else StoreHealth()
         self._failures = failures
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
+        self._writer = WriterThread(self._on_hang)
         self._waiting: list[_Asked] = []
         self._waiting_count = 0
         """Changes in ``_waiting``."""
         self._doomed: set[str] = set()
         """Owners whose refusal is not answered yet."""
         self._owed: dict[tuple[str, bytes], Record] = {}
+        self._own: set[Answer] = set()
+        """Of ``write``, as long as it waits."""
         self._running: asyncio.Task[None] | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the store has not returned from what it was asked last (NODE-HUNG)."""
+        return self._writer.is_stuck
 
     def ask(self, owner: str, changes: Sequence[Change], answer: Answer) -> None:
         """Take changes for the next group, all for the same one.
@@ -92,7 +104,7 @@ class GroupCommit:
         self.flush()
 
     async def write(self, record: Record) -> None:
-        """Write a record and return once it is on disk; one that the store refuses is owed.
+        """Write a record and return once it is on disk; one that the store refuses, or hangs on, is owed.
 
         Raises:
             StoreFault: The store refused it for now.
@@ -100,6 +112,9 @@ class GroupCommit:
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def answer(is_kept: bool) -> None:
+            if answer not in self._own:
+                return  # it is owed since the store hung
+            self._own.discard(answer)
             if not is_kept:
                 self.owe(record)  # here: who waits may be gone by now
             if not answered.done():
@@ -107,6 +122,7 @@ class GroupCommit:
 
         # An older one that is owed must not be written over this one: below the floor some are taken, and some owed.
         self._owed.pop((record.table, record.key), None)
+        self._own.add(answer)
         self.ask("", (record,), answer)
         self.flush()
         if not await answered:
@@ -114,11 +130,18 @@ class GroupCommit:
 
     def flush(self) -> None:
         """Start a group if the writer is free and anything waits; call once per loop turn."""
-        if self._running is None and (self._waiting or (self._owed and self.health.fault is None)):
+        if self._writer.is_stuck:
+            asyncio.get_running_loop().call_soon(self._refuse_doomed)
+        elif self._running is None and (self._waiting or (self._owed and self.health.fault is None)):
             self._running = asyncio.get_running_loop().create_task(self._commit())
 
     async def probe(self) -> None:
-        """Try whether the store takes writes, and write what is owed; ends its fault, begins one, or changes it."""
+        """Try whether the store takes writes, and write what is owed; ends its fault, begins one, or changes it.
+
+        A store that hangs is not tried: what is under way says when it has come back.
+        """
+        if self._writer.is_stuck:
+            return
         fault = self.health.look()
         if fault is None:
             fault = await self._write(tuple(self._owed.values()))  # also an empty group is written
@@ -141,31 +164,39 @@ class GroupCommit:
                 self.health.begin(fault)
 
     async def settled(self) -> None:
-        """Return once everything that was asked is answered."""
+        """Return once everything that was asked is answered, or the store hangs."""
         self.flush()
-        while self._running is not None:
-            await asyncio.shield(self._running)
+        while self._running is not None and not self._writer.is_stuck:
+            await asyncio.wait((self._running,), timeout=PROBE_S)
 
     async def fold(self) -> StoreState:
         """Have the store fold its log in, on the writer thread behind what is under way, and return the state reached.
 
         Raises:
-            HostError: The store refused.
+            HostError: The store refused, or hangs.
         """
-        if self.health.fault is not None:
-            raise self.health.fault
+        if (known := self.health.fault) is not None:
+            raise known
+        folding = asyncio.ensure_future(self._writer.run(self._store.fold))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._writer, self._store.fold)
+            while not (await asyncio.wait((folding,), timeout=PROBE_S))[0]:
+                if self._writer.is_stuck and self.health.fault is not None:
+                    folding.cancel()  # nobody waits for it; the thread goes on
+                    raise self.health.fault
+            return folding.result()
         except StoreFault as fault:
-            if fault.kind is StoreFaultKind.GONE:
+            if fault.kind in _OF_THE_FILE:
                 self.health.begin(fault)  # no write would say otherwise, and an idle node has none
             raise
 
     async def close(self) -> None:
-        """Write what waits and what is owed, as far as the store takes it, and stop the writer thread."""
+        """Write what waits and what is owed, as far as the store takes it, and stop the writer thread.
+
+        A store that hangs is left alone: what is under way there is answered to nobody.
+        """
         try:
             await self.settled()
-            if self._owed:
+            if self._owed and not self._writer.is_stuck:
                 await self._write(tuple(self._owed.values()))  # also below the floor: there is room for the last ones
         finally:
             if self._owed:
@@ -214,7 +245,7 @@ class GroupCommit:
     async def _write(self, changes: Sequence[Change]) -> StoreFault | None:
         """Write a group on the writer thread; return why the store did not take it, None when it is on disk."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, self._store.commit, changes)
+            await self._writer.run(self._store.commit, changes)
         except StoreFault as fault:
             if fault.kind in _OF_ONE_CHANGE:
                 self._failures.failed("commit.failed", fault)
@@ -226,6 +257,26 @@ class GroupCommit:
             if isinstance(change, Record) and self._owed.get((change.table, change.key)) is change:
                 del self._owed[change.table, change.key]
         return None
+
+    def _on_hang(self) -> None:
+        """Begin a fault, and refuse all that is not under way: that would wait for as long as the disk likes."""
+        self.health.begin(
+            StoreFault(
+                f"a write to the disk of the store has not returned for {HUNG_S:g} s; it goes on when that does",
+                StoreFaultKind.HUNG,
+            )
+        )
+        # Also what is without changes: it would say that all before it is on disk, and what waits there is refused.
+        self._waiting = [asked._replace(is_doomed=True) for asked in self._waiting]
+        self._waiting_count = 0
+        self._refuse_doomed()
+        for answer in list(self._own):
+            answer(False)
+
+    def _refuse_doomed(self) -> None:
+        refused = [(asked, False) for asked in self._waiting if asked.is_doomed]
+        self._waiting = [asked for asked in self._waiting if not asked.is_doomed]
+        self._answer(refused)
 
     def _answer(self, answers: Sequence[tuple[_Asked, bool]]) -> None:
         self._doomed = {asked.owner for asked in self._waiting if asked.is_doomed}

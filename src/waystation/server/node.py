@@ -3,7 +3,8 @@
 ``run`` returns the exit code of ``waystation serve``. SIGTERM and SIGINT start draining: new connections are refused,
 and open exchanges may end within ``[node] drain_ms``. Then all connections close and the journal is sealed. SIGHUP
 reloads certificates and the settings that can change at run time. A second SIGTERM or SIGINT ends the process at once
-(exit 1): the journal's last second is lost, acknowledged records are not. While the store refuses writes the node goes
+(exit 1): the journal's last second is lost, acknowledged records are not. So does an end that the disk holds up for
+longer than ``_END_S`` (exit 5, NODE-HUNG). While the store refuses writes the node goes
 on: what needs the disk is refused with each protocol's own word, and taken again when the store is (NODE-REFUSED).
 """
 
@@ -15,15 +16,16 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from enum import Enum
 from typing import Any, Final
 
 import structlog
 
 from waystation.core.dids import encode_did
-from waystation.core.errors import ConfigError, HostError
+from waystation.core.errors import STORE_EXIT_CODE, ConfigError, HostError, StoreFaultKind
 from waystation.core.ids import NODE_ID_BYTES, PublicKey, encode_id52, node_id_of
 from waystation.engine.access import Access
 from waystation.engine.admission import Admission, AdmissionLimits, address_key
@@ -66,6 +68,7 @@ from waystation.server.store_health import StoreHealth
 from waystation.server.verifier import Verifier
 from waystation.server.written import Written
 from waystation.store.sqlite import SqliteStore
+from waystation.store.writer_thread import HUNG_S
 from waystation.transport.silence import SilencePolicy
 from waystation.version import __version__
 
@@ -74,6 +77,8 @@ __all__ = ["NodeServer", "run"]
 _KEY_CHECK_S: Final = 30.0  # how often the reference key is looked at again
 _CLOSE_S: Final = 2.0  # how long closed connections may take to go before they are cut
 _DRAIN_LOOK_S: Final = 0.02
+_END_S: Final = 30.0  # how long the disk may take for the last writes: a fold of 32 MiB, the seal of a segment
+_HUNG_END_S: Final = 3.0  # ... when it has returned nothing for long
 
 _log = structlog.get_logger("waystation.server")
 
@@ -187,7 +192,10 @@ class NodeServer:
                 task.cancel()
             await self._drain()
         finally:
-            await self._close()
+            with self._cut_when_held_up():
+                await self._close()
+            if (why := self._why_left_open()) is not None:
+                _cut(why)
         _log.info("node.stopped")
         return 0
 
@@ -393,7 +401,34 @@ class NodeServer:
             for host in self._hosts.values():
                 steps.push_async_callback(host.close)
 
+    @contextlib.contextmanager
+    def _cut_when_held_up(self) -> Iterator[None]:
+        """End the process when what stands inside does not end: a thread that the disk holds cannot be waited for."""
+        limit_s = _HUNG_END_S if self._commits.is_stuck else _END_S
+        timer = threading.Timer(limit_s, _cut, (self._held_up(limit_s),))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _why_left_open(self) -> str | None:
+        """Return why the store must not be closed, nor by the end of the interpreter; None when it may."""
+        if self._commits.is_stuck:  # to close it would wait for the write that is under way
+            return self._held_up(HUNG_S)
+        fault = self._commits.health.fault
+        if fault is None or fault.kind is not StoreFaultKind.OVERWRITTEN:
+            return None
+        return f"{fault}; the file and its log are left as they are: waystation restore BACKUP --home NEW_HOME"
+
+    def _held_up(self, waited_s: float) -> str:
+        way_out = "what was acknowledged is there; look at the disk, then start the node again"
+        return f"the disk of {self._home.path} did not take the last writes within {waited_s:g} s; {way_out}"
+
     def _close_store(self) -> None:
+        if self._why_left_open() is not None:
+            return
         try:
             if self._mark is not None:
                 self._mark.end(self._store.state())
@@ -403,6 +438,12 @@ class NodeServer:
     async def _close_journal(self) -> None:
         self._recorder.node_stopped(monotonic_now())
         await self._written.close()
+
+
+def _cut(why: str) -> None:
+    """End the process at once, without closing anything."""
+    _log.error("node.cut", why=why)
+    os._exit(STORE_EXIT_CODE)
 
 
 async def _serve(config: Config, home: Home, static: StaticAnswer | None) -> int:

@@ -170,12 +170,15 @@ class Operations:
         """Return a published table as it was signed, None when there is none."""
         return self.policy_reader.document(name)
 
-    def not_ready(self) -> str:
-        """Return why peers are not served in full: the node drains, or its store takes no writes; "" when they are."""
+    def not_ready(self) -> dict[str, Any]:
+        """Return why peers are not served in full, with ``since`` in Unix seconds; empty when they are.
+
+        The node drains, or its store takes no writes.
+        """
         if self.draining:
-            return "draining"
-        fault = self.commits.health.fault
-        return f"store: {fault.kind.value}" if fault is not None else ""
+            return {"why": "draining"}
+        fault = self.commits.health.view()
+        return {"why": f"store: {fault['kind']}", "since": round(fault["since"], 1)} if fault is not None else {}
 
     def bans(self) -> list[Ban]:
         """Return the operator's list, oldest first."""

@@ -1,19 +1,38 @@
-"""The base class of all simulation plans, and the draws they share: links, datagram paths, hosts and fault rates.
+"""The base class of all simulation plans, and how they are drawn: every field says in its annotation what it may be.
 
 A plan first disables some kinds of faults and then draws rates for the others (swarm testing). A run with every fault
-at once can mask failures that need one fault to be absent. All draws use the given generator.
+at once can mask failures that need one fault to be absent. All draws use the given generator, field by field.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 from waystation.sim.net.datagram import DatagramSettings
 from waystation.sim.net.link import LinkSettings
 from waystation.sim.world import WorldSettings
 
-__all__ = ["LATENCIES_US", "FaultRates", "Plan", "chance", "draw_datagrams", "draw_host", "draw_link", "draw_rates"]
+__all__ = [
+    "LATENCIES_US",
+    "Draw",
+    "FaultRates",
+    "Plan",
+    "between",
+    "chance",
+    "draw",
+    "draw_datagrams",
+    "draw_host",
+    "draw_link",
+    "draw_rates",
+    "drawn_by",
+    "each_of",
+    "odds",
+    "one_of",
+    "portion",
+    "some_of",
+    "up_to",
+]
 
 KIND_STAYS: Final = 0.6  # chance that a kind of fault takes part in a plan
 LATENCIES_US: Final = (100, 5_000, 20_000, 150_000)
@@ -30,15 +49,60 @@ class Plan:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
 
-@dataclass(frozen=True, slots=True)
-class FaultRates:
-    """What goes wrong with links and nodes, per simulated hour."""
+Draw = Callable[[random.Random, Mapping[str, Any]], Any]
+"""Draws one field, given those that were drawn before it."""
+T = TypeVar("T")
 
-    stalls: float = 0.0
-    cuts: float = 0.0
-    breaks: float = 0.0
-    crashes: float = 0.0
-    stops: float = 0.0
+
+def draw(kind: Callable[..., T], rng: random.Random, **given: Any) -> T:
+    """Draw a dataclass: its fields in their order, those that say how; the others are as given, or as by default."""
+    drawn = dict(given)
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for how in getattr(hint, "__metadata__", ()) if name not in given else ():
+            drawn[name] = how(rng, drawn)
+    return kind(**drawn)
+
+
+def one_of(*choices: Any) -> Draw:
+    """Take one of these, each as likely as the others."""
+    return lambda rng, _drawn: rng.choice(choices)
+
+
+def some_of(kinds: Sequence[str], counts: Sequence[int]) -> Draw:
+    """Take as many of these kinds as one of the counts says, perhaps some of them twice."""
+    return lambda rng, _drawn: tuple(rng.choice(kinds) for _ in range(rng.choice(counts)))
+
+
+def between(least: float, most: float) -> Draw:
+    """Take any number from ``least`` to ``most``: a whole one, if both are."""
+    if isinstance(least, int) and isinstance(most, int):
+        return lambda rng, _drawn: rng.randint(least, most)
+    return lambda rng, _drawn: rng.uniform(least, most)
+
+
+def portion(rng: random.Random, _drawn: Mapping[str, Any]) -> float:
+    """Take any number from 0 to 1."""
+    return rng.random()
+
+
+def odds(yes: float) -> Draw:
+    """Take True with this chance."""
+    return lambda rng, _drawn: rng.random() < yes
+
+
+def up_to(most: float) -> Draw:
+    """Take a rate, or a chance, that may be 0; see ``chance``."""
+    return lambda rng, _drawn: chance(rng, most)
+
+
+def each_of(kind: type) -> Draw:
+    """Draw a dataclass of its own."""
+    return lambda rng, _drawn: draw(kind, rng)
+
+
+def drawn_by(make: Callable[..., Any], **options: Any) -> Draw:
+    """Let ``make`` draw it from the generator."""
+    return lambda rng, _drawn: make(rng, **options)
 
 
 def chance(rng: random.Random, most: float) -> float:
@@ -97,3 +161,14 @@ def draw_host(rng: random.Random) -> WorldSettings:
         commit_delay_us=rng.choice((2_000, 2_000, 50_000, 400_000)),
         verify_delay_us=rng.choice((200, 200, 30_000)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRates:
+    """What goes wrong with links and nodes, per simulated hour."""
+
+    stalls: Annotated[float, up_to(120.0)] = 0.0
+    cuts: Annotated[float, up_to(60.0)] = 0.0
+    breaks: Annotated[float, up_to(200.0)] = 0.0
+    crashes: Annotated[float, up_to(60.0)] = 0.0
+    stops: Annotated[float, up_to(30.0)] = 0.0

@@ -1,7 +1,8 @@
 """The base class of every protocol's scenario: it runs the phases, records observations, and measures table sizes.
 
 ``run`` drives the phases in this order: faults, recovery, a probe in which every request must succeed, and departure
-of all clients. A protocol's subclass builds the context, the sites and the actors.
+of all clients. A protocol's subclass names what draws its plan and what makes its machines, and builds the context, the
+sites and the actors.
 """
 
 import random
@@ -34,10 +35,14 @@ class Counting(Protocol):
 
 
 class Measured(HasDisk, Protocol):
-    """A node whose sizes can be observed; ``Site`` is one."""
+    """A node that can be killed, and whose sizes can be observed; ``Site`` is one."""
 
     def measure(self, *, settled: bool) -> None:
         """Observe how much there is of everything."""
+
+    @property
+    def crash(self) -> Callable[..., None]:
+        """Kills it; ``Site`` takes after how many microseconds it is back."""
 
 
 S = TypeVar("S", bound=Measured)
@@ -52,18 +57,26 @@ class Scenario(ABC, Generic[P, C, S]):
     untraced: ClassVar[tuple[type[Any], ...]] = ()
     """Observations that have no line: the trace has the bytes that they were read from."""
 
+    draw_plan: Callable[[random.Random], P]
+    """Draws what happens."""
     _context: C
 
-    def __init__(self, schedule: Schedule, rng: random.Random, trace: Trace, plan: P) -> None:
-        """Bind a plan to a clock; the subclass builds the rest.
+    def __init__(
+        self, schedule: Schedule, rng: random.Random, trace: Trace, *, plan: P | None = None, **parts: Any
+    ) -> None:
+        """Build everything; nothing happens before ``start``.
 
         Args:
             schedule: The clock.
             rng: Everything drawn comes from here.
             trace: Gets a line for everything that happens.
-            plan: What happens.
+            plan: What happens; drawn when None.
+            parts: What stands in the place of class attributes of these names: what draws the plan, what makes the
+                machines of nodes and clients.
         """
-        self.plan = plan
+        assert all(hasattr(type(self), name) for name in parts), f"a scenario has no such parts: {sorted(parts)}"
+        vars(self).update(parts)
+        self.plan = plan or self.draw_plan(fork(rng))
         self._schedule = schedule
         self._trace = trace
         self._rng = fork(rng)
@@ -72,6 +85,14 @@ class Scenario(ABC, Generic[P, C, S]):
         self._recurring = Recurring(schedule, self._rng, lambda: self._context.in_fault_phase)
         self._sites: Sequence[S] = ()
         self._disk_faults: DiskFaults | None = None
+        self._build(rng)
+
+    @abstractmethod
+    def _build(self, rng: random.Random) -> None:
+        """Make the context, the invariants, the sites and the actors, each with a fork of ``rng``; note the plan."""
+
+    def _note_plan(self) -> None:
+        self._trace.note(self._schedule.now, f"plan {self.plan.describe()}")
 
     def use_disks(self, plan: DiskPlan, rng: random.Random) -> None:
         """Let disks fail by this plan, which ``rng`` carries out; before ``start``."""
@@ -126,9 +147,9 @@ class Scenario(ABC, Generic[P, C, S]):
     def _heal(self) -> None:
         """Undo the faults, and let clients that are away come back."""
 
-    @abstractmethod
     def _crash_site(self, index: int, down_us: int) -> None:
         """Kill one of the sites, if it runs; it is back after so many microseconds."""
+        self._sites[index].crash(down_us)
 
     def _counting(self) -> Sequence[Counting]:
         """Return the actors whose outcomes count."""

@@ -14,6 +14,7 @@ from waystation.core.packets import PacketChange
 from waystation.core.records import Change, DamagedRow, Record, StoreState
 from waystation.store.checksums import PacketCheck, record_checksum
 from waystation.store.damage import Damage
+from waystation.store.sqlite_content import FileContent
 from waystation.store.sqlite_file import OpenPlace, Reading, connect, in_chunks, make_private, refused
 from waystation.store.sqlite_layout import GET_STATE, check_file, log_path, prepare
 from waystation.store.sqlite_packets import SqlitePacketReader, SqlitePacketWriter
@@ -52,6 +53,7 @@ class SqliteStore:
         """
         self._path = path
         self._place = OpenPlace(path)
+        self._content = FileContent(path)
         self.damage = Damage()
         """The damaged rows that were met."""
         self._folded = -1  # the generation that ``fold`` returned last
@@ -73,6 +75,7 @@ class SqliteStore:
                 self._packet_writer = writer
                 self._packets = SqlitePacketReader(self._reading, writer, self.damage, check)
                 self._place.remember()
+                self._content.remember()
                 opened.pop_all()  # from here on it is close() that closes them
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last when names of tables are damaged
             raise refused(path, "cannot be opened", error) from error
@@ -87,9 +90,9 @@ class SqliteStore:
 
         Raises:
             StoreFault: The disk refused, or a packet's ``seq`` is taken; nothing of the group was kept. Or the file was
-                moved meanwhile: who opens it later may then find the group.
+                moved or written over: who opens it later may then find the group.
         """
-        self._place.check()
+        self._check_file()
         # Records and packets never touch the same rows, so each kind has an order of its own.
         last: dict[tuple[str, bytes], bytes | None] = {}
         packet_changes: list[PacketChange] = []
@@ -164,7 +167,7 @@ class SqliteStore:
         Raises:
             HostError: The disk refused; nothing is lost.
         """
-        self._place.check()
+        self._check_file()
         try:
             state = self._written_state()
             if state.generation != self._folded:
@@ -178,9 +181,20 @@ class SqliteStore:
         return state
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and release both connections."""
+        """Fold the write-ahead log into the file and release both connections.
+
+        A file that was written over stays open and is left as it is, with its log: both are needed to see what can be
+        saved. The process must then end without another word to SQLite (``os._exit``).
+        """
+        if self._content.fault is not None:
+            return
         self._reader.close()
         self._writer.close()
+
+    def _check_file(self) -> None:
+        """Raise StoreFault unless the files at the path are those that are open, and what was written to them."""
+        self._place.check()
+        self._content.check()
 
     def _written_state(self) -> StoreState:
         return StoreState._make(self._writer.execute(GET_STATE).fetchone())

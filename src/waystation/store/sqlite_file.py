@@ -130,10 +130,10 @@ class OpenPlace:
     """Whether the files at a store's path are those that are open (NODE-GONE)."""
 
     def __init__(self, path: Path) -> None:
-        """Look at the store at ``path``, which may not be there yet, and at its write-ahead log."""
+        """Look at the store at ``path``, which may not be there yet, at its write-ahead log and the log's index."""
         self._path = path
-        self._paths = (path, path.with_name(path.name + "-wal"))
-        self._open: tuple[_Identity | None, ...] = (None, None)
+        self._paths = (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
+        self._open: tuple[_Identity | None, ...] = (None, None, None)
 
     def remember(self) -> None:
         """Take the files that are there for those that are open."""
@@ -148,13 +148,15 @@ class OpenPlace:
         found = tuple(map(_identity, self._paths))
         if found == self._open:
             return
-        if found[0] == self._open[0] and self._open[1] is None:
-            self._open = found  # the log begins with the first write
+        wrong = [what for what, now, then in zip(_FILES, found, self._open, strict=True) if now != then is not None]
+        if not wrong and found[0] is not None:
+            self._open = found  # the log and its index begin with the first write
             return
-        what = "the store" if found[0] != self._open[0] else "the write-ahead log of the store"
+        what = wrong[0] if wrong else _FILES[0]
         raise StoreFault(f"{what} {self._path} was deleted, moved or replaced while it is open", StoreFaultKind.GONE)
 
 
+_FILES: Final = ("the store", "the write-ahead log of the store", "the index (-shm) of the log of the store")
 _Identity = tuple[int, int]
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "GET_STATE",
     "SCHEMA_VERSION",
     "check_file",
+    "index_path",
     "log_path",
     "look_at_file",
     "look_at_file_alone",
@@ -143,6 +144,11 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 def log_path(path: Path) -> Path:
     """Return where a store that is in use, or was not closed in order, has its write-ahead log."""
     return path.with_name(f"{path.name}-wal")
+
+
+def index_path(path: Path) -> Path:
+    """Return where the index of that log is, which all processes that have the store open share."""
+    return path.with_name(f"{path.name}-shm")
 
 
 def _version_of(connection: sqlite3.Connection, path: Path) -> int:

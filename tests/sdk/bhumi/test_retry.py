@@ -90,3 +90,27 @@ def test_every_relay_is_asked_once():
 
     assert [tries.after(Verdict.OFFLINE, 0) for _ in range(3)] == [0.0, 0.0, Verdict.OFFLINE]
     assert tries.tries_count == 3
+
+
+def test_relay_that_is_back_is_asked_soon():
+    """NODE-BACK: the pauses that grew while a relay was away are not waited out once it answers."""
+    tries = retry(in_doubt=True)
+    for second in range(12):
+        tries.after(Verdict.UNREACHABLE, second)
+
+    assert tries.after(Verdict.OFFLINE, 20) <= 0.2
+    assert max(tries.after(Verdict.OFFLINE, 21 + second) for second in range(9)) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("before", "outcome", "elapsed_s", "left_s"),
+    [(Verdict.UNREACHABLE, Verdict.UNREACHABLE, 59.5, 0.5), (Verdict.SPENT, Verdict.SPENT, 21.9, 0.1)],
+)
+def test_no_pause_goes_beyond_the_end(before, outcome, elapsed_s, left_s):
+    """The last try comes when the time is over, not a whole pause later: those behind it wait for its end."""
+    for seed in range(20):
+        tries = Retry(TIMEOUTS, random.Random(seed), in_doubt=True)
+        for _ in range(9):
+            tries.after(before, 20)
+
+        assert tries.after(outcome, elapsed_s) <= left_s + 1e-9

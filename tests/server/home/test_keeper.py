@@ -55,7 +55,7 @@ def test_first_write_is_tried_and_remembered(home, store):
     assert store.state().generation > 0
 
 
-@pytest.mark.parametrize("kind", [StoreFaultKind.BUSY, StoreFaultKind.FULL, StoreFaultKind.IO])
+@pytest.mark.parametrize("kind", [StoreFaultKind.BUSY, StoreFaultKind.FULL, StoreFaultKind.IO, StoreFaultKind.HUNG])
 def test_node_may_begin_with_a_fault_that_passes(home, store, monkeypatch, kind):
     """A full disk does not keep what needs no disk from being served; the mark is written once it is over."""
     monkeypatch.setattr(keeper, "_LOOK_S", 0.001)

@@ -32,7 +32,7 @@ def series(document, *limits):
 
 FAULTS = {
     ("waystation_store_fault", (("kind", kind),)): 0
-    for kind in ("busy", "full", "io", "read_only", "gone", "damaged", "other")
+    for kind in ("busy", "full", "io", "hung", "read_only", "gone", "overwritten", "damaged", "other")
 }
 
 

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from soak.shims.preload import Shims, Word
+from tests.server.build import until
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +94,20 @@ def test_full_disk_says_so(shims, home):
     program = f"attempt(os.write, opened('{home}/a'), b'x')\nprint(shutil.disk_usage('{home}').free)"
 
     assert run(shims, program) == [str(errno.ENOSPC), "0"]
+
+
+def test_hung_writes_return_when_the_word_is_taken_back(shims, home):
+    """Writes and syncs of files of the home wait for the word to be 0, others do not."""
+    shims[Word.HUNG] = 1
+    program = f"fd, other = opened('{home}/a'), opened('{home}-other')\n"
+    program += "attempt(os.write, other, b'x')\nattempt(os.write, fd, b'x')"
+    with ThreadPoolExecutor(1) as runner:
+        running = runner.submit(run, shims, program)
+        until(lambda: shims[Word.INJECTED], "the write")
+        is_done = running.done()
+        shims[Word.HUNG] = 0
+
+        assert (is_done, running.result()) == (False, ["ok", "ok"])
 
 
 def test_syncs_are_slow_or_forgotten(shims, home):

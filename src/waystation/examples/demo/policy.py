@@ -1,7 +1,8 @@
 """The last part of ``waystation demo``: the pipeline publishes limits, and the node applies them.
 
-The node restarts on its home, reads from a relay whose store was tampered with, and is flooded with requests. The
-pipeline reads the journal and publishes signed findings. The running node applies them, and the report explains them.
+The node restarts on its home, reads from a relay whose store was tampered with, and bans it. With Spark it goes on: a
+flood of connections reaches the node, and the pipeline reads the journal and publishes signed findings. The running
+node applies them, and the report explains them.
 """
 
 import asyncio
@@ -81,17 +82,27 @@ class PolicyDemo:
         self._processes = processes
         self._admin = ""
 
-    async def run(self, did: str) -> None:
-        """Play every step; ``did`` is the node's own."""
+    async def run(self, did: str, *, report: bool) -> None:
+        """Play the steps.
+
+        Args:
+            did: The node's own.
+            report: Run the pipeline, and play what follows from it; else the node only bans the relay that lies.
+        """
         async with self._bad_relay(did) as bad, self._node(bad) as url:
-            await self._flood(url)
             await self._wait_for_ban(bad)
-            await self._until(self._written, "the journal has not every refusal")
-            if await self._processes.run_pipeline(self._home):
-                await self._wait_for_snapshot()
-                await self._flood_again(url)
-                await self._show_relay(bad)
-                self._read_report(bad)
+            if report:
+                await self._obey(bad, url)
+
+    async def _obey(self, bad: _Relay, url: str) -> None:
+        """Flood the node, run the pipeline, and see the node apply what was published."""
+        await self._flood(url)
+        await self._until(self._written, "the journal has not every refusal")
+        if await self._processes.run_pipeline(self._home):
+            await self._wait_for_snapshot()
+            await self._flood_again(url)
+            await self._show_relay(bad)
+            self._read_report(bad)
 
     # The cast
 

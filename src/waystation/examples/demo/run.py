@@ -100,10 +100,10 @@ class Demo:
             await bsp.run(lprp.key, self._bsp)
             await self._strata(strata)
             await self._merk(merk)
-        if self._report and importlib.util.find_spec("pyspark") is None:
+        report = self._report and importlib.util.find_spec("pyspark") is not None
+        await PolicyDemo(self._folder, _say, self._expect, self).run(self._did, report=report)
+        if self._report and not report:
             _say("pipeline", 'no Spark here; install it with: pip install "waystation\\[spark]"')
-        elif self._report:
-            await PolicyDemo(self._folder, _say, self._expect, self).run(self._did)
         return self._failures
 
     # The cast

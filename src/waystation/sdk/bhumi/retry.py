@@ -61,6 +61,8 @@ class Retry:
         self._backoff = Backoff(rng, first_s=_FIRST_S, cap_s=_CAP_S)
         self._relays_count = relays_count
         self._spent_since_s: float | None = None
+        self._was_reached = False
+        """Whether the relay answered the last try."""
         self.in_doubt = in_doubt
         """Whether the request may have been delivered."""
         self.tries_count = 0
@@ -81,16 +83,22 @@ class Retry:
         if verdict is Verdict.ANSWERED:
             return verdict
         self.in_doubt = self.in_doubt or verdict is Verdict.UNCERTAIN
+        was_reached, self._was_reached = self._was_reached, verdict in _OF_RELAY
+        if self._was_reached and not was_reached:
+            # NODE-BACK: what is missing there comes within seconds; the long pauses were for the relay's absence.
+            self._backoff.reset()
         if verdict is Verdict.SPENT and self._spent_since_s is None:
             self._spent_since_s = elapsed_s
         # The commit, or the answer for the cache, may be on its way to that relay; what another one says ends nothing.
-        if self._spent_since_s is not None and elapsed_s - self._spent_since_s < self._timeouts.settle_s:
-            return self._backoff.next_s()
+        if self._spent_since_s is not None:
+            left_s = self._spent_since_s + self._timeouts.settle_s - elapsed_s
+            if left_s > 0:
+                return min(self._backoff.next_s(), left_s)
         if verdict is Verdict.SPENT:
             return verdict
         timeout_s = self._timeouts.doubt_s if self.in_doubt else self._timeouts.wait_s
         if elapsed_s < timeout_s:
-            return self._backoff.next_s()
+            return min(self._backoff.next_s(), timeout_s - elapsed_s)
         if self.tries_count < self._relays_count:
             return 0.0
         return Verdict.UNCERTAIN if self.in_doubt else verdict
@@ -103,6 +111,7 @@ def verdict_of_status(status: int) -> Verdict:
 
 _FIRST_S: Final = 0.2  # longer than a device takes to come back to a relay that restarted on the same machine
 _CAP_S: Final = 5.0
+_OF_RELAY: Final = frozenset({Verdict.OFFLINE, Verdict.SPENT})
 _VERDICTS: Final = {
     Status.OK.value: Verdict.ANSWERED,
     Status.NOT_CONNECTED.value: Verdict.OFFLINE,

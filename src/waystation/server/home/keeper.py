@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -14,15 +15,16 @@ from waystation.core.ids import encode_id52
 from waystation.core.records import StoreState
 from waystation.server.home.files import Home
 from waystation.server.home.mark import HomeState, PreparedHome, adopt_home, store_mark, write_mark
-from waystation.store.sqlite_layout import look_at_file
+from waystation.store.sqlite_layout import index_path, log_path, look_at_file
 
 __all__ = ["FOLD_S", "MarkKeeper", "log_prepared"]
 
 FOLD_S: Final = 60.0
 """How long the store's log may hold what its file does not: about what a copy of the file alone lacks."""
 _LOOK_S: Final = 1.0
-_NEVER_NS: Final = -1  # unlike any time of a file, so the next look tries again
-_PASSING: Final = frozenset({StoreFaultKind.BUSY, StoreFaultKind.FULL, StoreFaultKind.IO})
+_Seen = tuple[int, int, int, int]
+_NEVER: Final[_Seen] = (-1, -1, -1, -1)  # unlike any file, so the next look tries again
+_PASSING: Final = frozenset({StoreFaultKind.BUSY, StoreFaultKind.FULL, StoreFaultKind.IO, StoreFaultKind.HUNG})
 """Faults with which a node may begin: what needs no disk is served, and the rest once they are over (NODE-REFUSED)."""
 
 _log = structlog.get_logger("waystation.server")
@@ -61,7 +63,7 @@ class MarkKeeper:
         self._home = home
         self._fold = fold
         self._file = self._stat()
-        self._file_ns = _NEVER_NS
+        self._seen: _Seen = _NEVER
         self._folded_at = 0.0
         self._is_behind = False
         self._writing = threading.Lock()  # a write that the end overtakes must not undo what that has written
@@ -90,11 +92,12 @@ class MarkKeeper:
         """Fold the log in once a minute, and bring the mark up to date whenever the file of the store has changed.
 
         SQLite folds a long log in by itself. After that the file is as young as the mark remembers, and the loss of the
-        log would not show; so it is looked at each second.
+        log would not show; so it is looked at each second. A file that was deleted, moved or written over shows there
+        too, also on a node that nobody writes to (NODE-GONE).
         """
         while True:
             await asyncio.sleep(_LOOK_S)
-            if time.monotonic() - self._folded_at < FOLD_S and self._written_ns() == self._file_ns:
+            if time.monotonic() - self._folded_at < FOLD_S and self._look() == self._seen:
                 continue
             try:
                 await self._note()
@@ -113,15 +116,15 @@ class MarkKeeper:
 
     async def _note(self) -> None:
         state = await self._fold()
-        written_ns = self._written_ns()
+        seen = self._look()
         await asyncio.get_running_loop().run_in_executor(None, self._write_in_use, state)
-        self._folded_at, self._file_ns = time.monotonic(), written_ns
+        self._folded_at, self._seen = time.monotonic(), seen
 
     def _say_behind(self, error: HostError) -> None:
         if not self._is_behind:
             _log.warning("home.mark_failed", error=str(error))
         self._is_behind = True
-        self._file_ns = _NEVER_NS
+        self._seen = _NEVER
 
     def _write_in_use(self, state: StoreState) -> None:
         self._write(state, in_use=True)
@@ -137,13 +140,23 @@ class MarkKeeper:
             kept = store_mark(state, in_use=in_use, path=self._home.store_path)
             write_mark(self._home, adopt_home(self._home)._replace(store=kept))
 
-    def _written_ns(self) -> int:
-        """Return when the file itself was written last; commits go to the log."""
-        found = self._stat()
-        return found.st_mtime_ns if found is not None else _NEVER_NS
+    def _look(self) -> _Seen:
+        """Return when the file itself was written last, which commits do not do, and which files stand there."""
+        found, path = self._stat(), self._home.store_path
+        if found is None:
+            return _NEVER
+        return found.st_mtime_ns, found.st_ino, _number_of(log_path(path)), _number_of(index_path(path))
 
     def _stat(self) -> os.stat_result | None:
         try:
             return self._home.store_path.stat()
         except OSError:
             return None
+
+
+def _number_of(path: Path) -> int:
+    """Return the number of a file on its disk, 0 when there is none."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0

@@ -323,6 +323,10 @@ def _store_loss(home: Home, remembered: StoreMark) -> str:
 def _log_of_another(home: Home, remembered: StoreMark) -> str:
     """Return a sentence where the log is younger than the file beside it: together they would be neither's content."""
     alone = look_at_file_alone(home.store_path) if _log_path(home).exists() else None
+    if alone is not None and alone.store_id != remembered.store_id:
+        return (
+            f"the store {home.store_path} was written over with that of another home; its log {_log_path(home)} is left"
+        )
     if alone is None or alone.generation >= remembered.in_file:
         return ""
     return (

@@ -78,7 +78,7 @@ class _Api:
 
     async def _ready(self, _request: Request) -> Response:
         why = self._operations.not_ready()
-        return JSONResponse({"ok": True} if not why else {"ok": False, "why": why}, status_code=503 if why else 200)
+        return JSONResponse({"ok": False} | why if why else {"ok": True}, status_code=503 if why else 200)
 
     async def _metrics(self, _request: Request) -> Response:
         text = render_metrics(self._operations.counts, self._operations.limit_uses)

@@ -19,6 +19,14 @@ _GONE_WAY_OUT: Final = (
     "; put it back as it was, or stop the node in order (SIGTERM), then start it; do not kill it: an orderly end writes"
     " what it still has open"
 )
+_OVERWRITTEN_WAY_OUT: Final = (
+    "; stop the node (it ends with 5 and leaves the file and its log as they are), and restore a backup:"
+    " waystation restore BACKUP --home NEW_HOME"
+)
+_WAYS_OUT: Final = {
+    StoreFaultKind.GONE.value: _GONE_WAY_OUT,
+    StoreFaultKind.OVERWRITTEN.value: _OVERWRITTEN_WAY_OUT,
+}
 LOST_S: Final = 3_600
 """For so long after the last row was lost the loss is said."""
 
@@ -51,7 +59,7 @@ def troubles(
         since = datetime.datetime.fromtimestamp(fault["since"], datetime.UTC)
         found.append(
             f"since {since:%Y-%m-%d %H:%M:%S} UTC nothing is stored, and what needs it is refused: {fault['error']}"
-            f"{_GONE_WAY_OUT if fault['kind'] == StoreFaultKind.GONE.value else ''}"
+            f"{_WAYS_OUT.get(fault['kind'], '')}"
         )
     if status["draining"]:
         found.append("the node is draining: it takes no new connection and ends soon")

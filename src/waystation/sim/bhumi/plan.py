@@ -4,12 +4,27 @@ A quarter of the gossip plans have no faults; only these state how many look-ups
 """
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Any, Final
 
 from waystation.protocols.bhumi.settings import BhumiSettings
 from waystation.sim.net.link import LinkSettings
-from waystation.sim.plan import Plan, chance, draw_link, draw_rates
+from waystation.sim.plan import (
+    Plan,
+    between,
+    chance,
+    draw,
+    draw_link,
+    draw_rates,
+    drawn_by,
+    each_of,
+    odds,
+    one_of,
+    portion,
+    some_of,
+    up_to,
+)
 from waystation.sim.topology import TOPOLOGIES
 from waystation.sim.world import WorldSettings
 
@@ -31,7 +46,6 @@ __all__ = [
 FAULTLESS: Final = 0.25  # chance that a plan with gossip has no faults
 CLOCK_OFF_MAX_MS: Final = 60_000  # so that two clocks differ by what a relay tolerates at most
 RELAYS: Final = (2, 3, 4, 5, 6, 8, 8, 12)
-DEVICES: Final = (5, 40)
 LARGE_EVERY: Final = 50  # of so many seeds one has 50 relays and 500 devices
 LARGE_RELAYS: Final = 50
 LARGE_DEVICES: Final = 500
@@ -62,17 +76,17 @@ RELAY_TRICKS: Final = (
 class DeviceBehaviour:
     """How devices behave; rates per device and simulated hour, times in microseconds."""
 
-    moves: float = 20.0
+    moves: Annotated[float, one_of(0.0, 20.0, 20.0, 60.0)] = 20.0
     """Goes to another relay in good order."""
-    vanishes: float = 0.0
+    vanishes: Annotated[float, up_to(40.0)] = 0.0
     """Loses its connection without a close and comes back, here or elsewhere."""
-    think_us: int = 30_000
+    think_us: Annotated[int, one_of(1_000, 30_000, 800_000, 12_000_000)] = 30_000
     """Mean time from request to answer."""
-    away_us: int = 2_000_000
+    away_us: Annotated[int, one_of(200_000, 2_000_000, 20_000_000)] = 2_000_000
     """Mean time until a device without connection comes back."""
-    ttl_s: int = 600
+    ttl_s: Annotated[int, one_of(300, 600, 600)] = 600
     """Of the presences that it signs."""
-    spares: int = 4
+    spares: Annotated[int, one_of(1, 4, 16)] = 4
     """Preimages on offer."""
 
 
@@ -80,19 +94,19 @@ class DeviceBehaviour:
 class CoreDeviceBehaviour:
     """How devices use the core protocol; chances are for each request, rates per device and simulated hour."""
 
-    carries_answers: bool = True
+    carries_answers: Annotated[bool, odds(1 / 2)] = True
     """Brings its last answers to each relay that it connects to."""
-    asks_preimage: bool = True
-    never_answers: float = 0.0
-    answers_late: float = 0.0
+    asks_preimage: Annotated[bool, odds(1 / 2)] = True
+    never_answers: Annotated[float, up_to(0.1)] = 0.0
+    answers_late: Annotated[float, up_to(0.1)] = 0.0
     """After the relay's ACK timeout."""
-    answers_twice: float = 0.0
-    leaves_mid_flight: float = 0.0
-    answers_elsewhere: float = 0.0
+    answers_twice: Annotated[float, up_to(0.3)] = 0.0
+    leaves_mid_flight: Annotated[float, up_to(0.05)] = 0.0
+    answers_elsewhere: Annotated[float, up_to(0.8)] = 0.0
     """After leaving mid-flight: answers on its next connection."""
-    reconnects: float = 0.0
-    introduces_twice: float = 0.0
-    comes_twice: float = 0.0
+    reconnects: Annotated[float, up_to(10.0)] = 0.0
+    introduces_twice: Annotated[float, up_to(10.0)] = 0.0
+    comes_twice: Annotated[float, up_to(5.0)] = 0.0
     """Opens a second connection without closing the first."""
 
 
@@ -102,21 +116,21 @@ class SenderBehaviour:
 
     shares_connection: bool = False
     """Sends further requests on a connection that is open, instead of one connection for each."""
-    keeps_connection: float = 0.0
+    keeps_connection: Annotated[float, portion] = 0.0
     """Chance that an idle connection stays open."""
-    tries_max: int = 4
-    leaves_mid_flight: float = 0.0
-    retries_side_by_side: float = 0.0
+    tries_max: Annotated[int, between(1, 5)] = 4
+    leaves_mid_flight: Annotated[float, up_to(0.2)] = 0.0
+    retries_side_by_side: Annotated[float, up_to(0.1)] = 0.0
     """The same request on one to six more connections, before the first has its result."""
-    asks_again: float = 0.0
+    asks_again: Annotated[float, up_to(0.2)] = 0.0
     """The same request once more after its result."""
-    replays: float = 0.0
+    replays: Annotated[float, up_to(0.1)] = 0.0
     """An old preimage for a new request."""
-    guesses: float = 0.0
+    guesses: Annotated[float, up_to(0.1)] = 0.0
     """A preimage that no device issued."""
-    asks_absent: float = 0.0
+    asks_absent: Annotated[float, up_to(0.1)] = 0.0
     """A recipient that does not exist."""
-    bursts: float = 0.0
+    bursts: Annotated[float, up_to(0.05)] = 0.0
     """Up to 48 requests at once."""
     outstanding_max: int = 8
     """Requests of one sender under way at once."""
@@ -140,35 +154,52 @@ class FaultRates:
     stops: float = 0.0
 
 
+def _draw_host(rng: random.Random) -> WorldSettings:
+    return WorldSettings(turn_delay_us=rng.choice((0, 0, 50, 2_000)))
+
+
+def _draw_hidden(rng: random.Random, drawn: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(node for node in range(1, drawn["relays"]) if rng.random() < 1 / 8)
+
+
+def _draw_faults(rng: random.Random, drawn: Mapping[str, Any]) -> FaultRates:
+    """Draw rates of the whole scenario; more relays have more links to break, up to a point."""
+    links = min(drawn["relays"], LINKS_MAX)
+    between_relays = {"link_stalls": 30.0 * links, "link_cuts": 30.0 * links, "link_breaks": 60.0 * links}
+    return FaultRates(
+        **draw_rates(rng, stalls=120.0, breaks=240.0, **between_relays, partitions=60.0, crashes=60.0, stops=40.0)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BhumiPlan(Plan):
     """One seed's scenario."""
 
     relays: int
-    topology: str
+    topology: Annotated[str, one_of(*TOPOLOGIES)]
     """Which relays have which among their configured peers, see ``topology``."""
-    hidden: tuple[int, ...] = ()
+    hidden: Annotated[tuple[int, ...], _draw_hidden] = ()
     """Relays that advertise no address; no device goes there."""
-    devices: int
-    senders: int
-    asks_per_hour: float
+    devices: Annotated[int, between(5, 40)]
+    senders: Annotated[int, between(1, 6)]
+    asks_per_hour: Annotated[float, between(300.0, 3_000.0)]
     """Requests of all senders together."""
-    lookups_per_hour: float = 0.0
-    clocks_off_ms: int = 0
+    lookups_per_hour: Annotated[float, between(1_000.0, 6_000.0)] = 0.0
+    clocks_off_ms: Annotated[int, one_of(0, 1_500, CLOCK_OFF_MAX_MS)] = 0
     """How far the clocks of relays and devices are off at most, in either direction."""
-    dials_private: bool = False
-    requires_binding: bool = False
+    dials_private: Annotated[bool, odds(1 / 4)] = False
+    requires_binding: Annotated[bool, odds(1 / 4)] = False
     """Whether relays demand a proof of identity that is bound to them."""
-    link: LinkSettings
+    link: Annotated[LinkSettings, drawn_by(draw_link)]
     """Between clients and relays."""
-    trunk: LinkSettings
+    trunk: Annotated[LinkSettings, drawn_by(draw_link)]
     """Between relays."""
-    host: WorldSettings = field(default_factory=WorldSettings)
-    device: DeviceBehaviour
-    faults: FaultRates = FaultRates()
-    hostiles: tuple[str, ...] = ()
+    host: Annotated[WorldSettings, drawn_by(_draw_host)] = field(default_factory=WorldSettings)
+    device: Annotated[DeviceBehaviour, each_of(DeviceBehaviour)]
+    faults: Annotated[FaultRates, _draw_faults] = FaultRates()
+    hostiles: Annotated[tuple[str, ...], some_of(PRESENCE_TRICKS, (0, 0, 1, 2, 3))] = ()
     """Tricks of hostile clients, see ``hostile``."""
-    hostile_relays: tuple[str, ...] = ()
+    hostile_relays: Annotated[tuple[str, ...], some_of(RELAY_TRICKS, (0, 0, 1, 1, 2))] = ()
     """Tricks of byzantine relays, see ``hostile_relay``."""
     gossip: bool = True
     """Whether relays have keys, pass records on and answer WHERE, and devices assert presence; what follows is the same
@@ -203,25 +234,7 @@ def draw_plan(rng: random.Random) -> BhumiPlan:
     """Draw a plan of relays that gossip and devices that move."""
     relays = rng.choice(RELAYS)
     is_faultless = rng.random() < FAULTLESS
-    plan = BhumiPlan(
-        relays=relays,
-        topology=rng.choice(TOPOLOGIES),
-        hidden=tuple(node for node in range(1, relays) if rng.random() < 1 / 8),
-        devices=rng.randint(*DEVICES),
-        senders=rng.randint(1, 6),
-        asks_per_hour=rng.uniform(300.0, 3_000.0),
-        lookups_per_hour=rng.uniform(1_000.0, 6_000.0),
-        clocks_off_ms=rng.choice((0, 1_500, CLOCK_OFF_MAX_MS)),
-        dials_private=rng.random() < 1 / 4,
-        requires_binding=rng.random() < 1 / 4,
-        link=draw_link(rng),
-        trunk=draw_link(rng),
-        host=_draw_host(rng),
-        device=_draw_device(rng),
-        faults=_draw_faults(rng, relays),
-        hostiles=tuple(rng.choice(PRESENCE_TRICKS) for _ in range(rng.choice((0, 0, 1, 2, 3)))),
-        hostile_relays=tuple(rng.choice(RELAY_TRICKS) for _ in range(rng.choice((0, 0, 1, 1, 2)))),
-    )
+    plan = draw(BhumiPlan, rng, relays=relays)
     return _without_faults(plan) if is_faultless else plan
 
 
@@ -265,8 +278,8 @@ def draw_core_plan(rng: random.Random) -> BhumiPlan:
         hostiles=tuple(rng.choice(TRICKS) for _ in range(rng.choice((0, 0, 1, 2, 4)))),
         gossip=False,
         cuts=chance(rng, 30.0),
-        core_device=_draw_core_device(rng),
-        sender=_draw_core_sender(rng),
+        core_device=draw(CoreDeviceBehaviour, rng),
+        sender=draw(SenderBehaviour, rng, shares_connection=True, outstanding_max=64),
         relay=BhumiSettings(
             deliver_layout=rng.choice(("seed", "preimage")),
             ack_timeout_ms=rng.choice((5_000, 30_000, 30_000)),
@@ -281,73 +294,3 @@ def draw_core_plan(rng: random.Random) -> BhumiPlan:
 def _without_faults(plan: BhumiPlan) -> BhumiPlan:
     device = replace(plan.device, vanishes=0.0)
     return replace(plan, device=device, faults=FaultRates(), hostiles=(), hostile_relays=())
-
-
-def _draw_host(rng: random.Random) -> WorldSettings:
-    return WorldSettings(turn_delay_us=rng.choice((0, 0, 50, 2_000)))
-
-
-def _draw_device(rng: random.Random) -> DeviceBehaviour:
-    return DeviceBehaviour(
-        moves=rng.choice((0.0, 20.0, 20.0, 60.0)),
-        vanishes=chance(rng, 40.0),
-        think_us=rng.choice((1_000, 30_000, 800_000, 12_000_000)),
-        away_us=rng.choice((200_000, 2_000_000, 20_000_000)),
-        ttl_s=rng.choice((300, 600, 600)),
-        spares=rng.choice((1, 4, 16)),
-    )
-
-
-def _draw_core_device(rng: random.Random) -> CoreDeviceBehaviour:
-    return CoreDeviceBehaviour(
-        carries_answers=rng.random() < 1 / 2,
-        asks_preimage=rng.random() < 1 / 2,
-        **draw_rates(
-            rng,
-            never_answers=0.1,
-            answers_late=0.1,
-            answers_twice=0.3,
-            leaves_mid_flight=0.05,
-            answers_elsewhere=0.8,
-            reconnects=10.0,
-            introduces_twice=10.0,
-            comes_twice=5.0,
-        ),
-    )
-
-
-def _draw_core_sender(rng: random.Random) -> SenderBehaviour:
-    return SenderBehaviour(
-        shares_connection=True,
-        keeps_connection=rng.random(),
-        tries_max=rng.randint(1, 5),
-        **draw_rates(
-            rng,
-            leaves_mid_flight=0.2,
-            retries_side_by_side=0.1,
-            asks_again=0.2,
-            replays=0.1,
-            guesses=0.1,
-            asks_absent=0.1,
-            bursts=0.05,
-        ),
-        outstanding_max=64,
-    )
-
-
-def _draw_faults(rng: random.Random, relays: int) -> FaultRates:
-    """Draw rates of the whole scenario; more relays have more links to break, up to a point."""
-    links = min(relays, LINKS_MAX)
-    return FaultRates(
-        **draw_rates(
-            rng,
-            stalls=120.0,
-            breaks=240.0,
-            link_stalls=30.0 * links,
-            link_cuts=30.0 * links,
-            link_breaks=60.0 * links,
-            partitions=60.0,
-            crashes=60.0,
-            stops=40.0,
-        ),
-    )

@@ -5,7 +5,7 @@ partitioned. ``run`` drives ``BhumiScenario`` through its phases.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -30,10 +30,9 @@ from waystation.sim.chance import fork
 from waystation.sim.invariants import Watch
 from waystation.sim.net.link import Stream
 from waystation.sim.scenario import Counting, Scenario
-from waystation.sim.schedule import Schedule
 from waystation.sim.site import NodeLink
 from waystation.sim.topology import edges_of
-from waystation.sim.trace import Named, Trace
+from waystation.sim.trace import Named
 
 __all__ = ["BhumiScenario", "core_scenario", "large_scenario"]
 
@@ -64,45 +63,21 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
         seen.Participants,
     )
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        rng: random.Random,
-        trace: Trace,
-        *,
-        make_relay: type[BhumiRelay] = BhumiRelay,
-        make_device: type[DeviceClient] = DeviceClient,
-        device_kind: type[Device] = Device,
-        plan: BhumiPlan | None = None,
-        draw_plan: Callable[[random.Random], BhumiPlan] = draw_plan,
-    ) -> None:
-        """Build everything; nothing happens before ``start``.
+    draw_plan = staticmethod(draw_plan)
+    make_relay: type[BhumiRelay] = BhumiRelay
+    make_device: type[DeviceClient] = DeviceClient
+    device_kind: type[Device] = Device
 
-        Args:
-            schedule: The clock.
-            rng: Everything drawn comes from here.
-            trace: Gets a line for everything that happens.
-            make_relay: Makes the relays of each life.
-            make_device: Makes the devices' machines.
-            device_kind: What devices are.
-            plan: What happens; drawn when None.
-            draw_plan: Draws it.
-        """
-        super().__init__(schedule, rng, trace, plan or draw_plan(fork(rng)))
+    def _build(self, rng: random.Random) -> None:
         plan = self.plan
         self._watch = Watch(bhumi_invariants(plan.relay.response_ttl_ms))
-        self._context = context = BhumiContext(schedule, plan, fork(rng), self._observe)
+        self._context = context = BhumiContext(self._schedule, plan, fork(rng), self._observe)
         self._edges = edges_of(plan.topology, plan.relays, fork(rng))
-        self._sites = [
-            BhumiSite(
-                context, fork(rng), Named(trace, f"r{node}"), node, self._settings(node), make_relay, self._on_event
-            )
-            for node in range(plan.relays)
-        ]
+        self._sites = [self._make_site(fork(rng), node) for node in range(plan.relays)]
         for site in self._sites:
             context.add_relay(site.world, site.key_pair.public, site)
         self._devices = [
-            device_kind(context, fork(rng), f"10.1.{number // 200}.{number % 200}", make_device)
+            self.device_kind(context, fork(rng), f"10.1.{number // 200}.{number % 200}", self.make_device)
             for number in range(plan.devices)
         ]
         identities = [device.identity for device in self._devices]
@@ -119,7 +94,7 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
             HostileRelay(context, fork(rng), place, kind) for place, kind in enumerate(plan.hostile_relays)
         ]
         self._hostiles: list[HostileClient | HostileRelay] = [*self._hostile_clients, *self._hostile_relays]
-        trace.note(schedule.now, f"plan {plan.describe()}")
+        self._note_plan()
 
     # Phases
 
@@ -183,9 +158,6 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
                 elif driver.faulted:
                     driver.port.stream.break_off()
 
-    def _crash_site(self, index: int, down_us: int) -> None:
-        self._sites[index].crash(down_us)
-
     def _counting(self) -> Sequence[Counting]:
         return [*self._senders, self._searcher]
 
@@ -242,6 +214,10 @@ class BhumiScenario(Scenario[BhumiPlan, BhumiContext, BhumiSite]):
         self._context.far_side = frozenset()
 
     # Relays
+
+    def _make_site(self, rng: random.Random, node: int) -> BhumiSite:
+        trace, settings = Named(self._trace, f"r{node}"), self._settings(node)
+        return BhumiSite(self._context, rng, trace, node, settings, self.make_relay, self._on_event)
 
     def _settings(self, node: int) -> BhumiSettings:
         plan = self.plan

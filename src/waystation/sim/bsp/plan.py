@@ -3,17 +3,20 @@
 import random
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Annotated, Final
 
-from waystation.core.instant import MICROSECONDS_PER_MS
 from waystation.sim.net.datagram import DatagramSettings
 from waystation.sim.net.link import LinkSettings
-from waystation.sim.plan import Plan, draw_datagrams, draw_rates
+from waystation.sim.plan import Plan, between, draw, draw_datagrams, drawn_by, each_of, odds, one_of, some_of, up_to
 
 __all__ = ["HOSTILE_KINDS", "BspFaults", "BspPlan", "GroupPlan", "draw_bsp_plan"]
 
-WRITES_PER_HOUR: Final = (1_000, 8_000)
 LATE_US: Final = 20_000_000
+PATHS: Final = {
+    "latencies_us": (1_000, 20_000, 100_000, 400_000),
+    "jitters_us": (0, 5_000, 500_000),
+    "reorders_us": (50_000, 2_000_000),
+}
 HOSTILE_KINDS: Final = ("garbage", "intruder", "flooder", "byzantine", "poisoner", "hoarder")
 MODES: Final = ("auto", "interactive", "batch")
 
@@ -34,15 +37,15 @@ class GroupPlan:
 class BspFaults:
     """What goes wrong in the whole network, per simulated hour."""
 
-    cuts: float = 0.0
+    cuts: Annotated[float, up_to(400.0)] = 0.0
     """A connection lets nothing through for a while, and no device is notified."""
-    ends: float = 0.0
+    ends: Annotated[float, up_to(400.0)] = 0.0
     """A connection ends, with all that is under way, and comes back after a while."""
-    crashes: float = 0.0
+    crashes: Annotated[float, up_to(300.0)] = 0.0
     """A device loses all that is not on its disk."""
-    quarrels: float = 0.0
+    quarrels: Annotated[float, up_to(200.0)] = 0.0
     """Two devices do not share a group for a while."""
-    deletions: float = 0.0
+    deletions: Annotated[float, up_to(600.0)] = 0.0
     """A device deletes a message that every member has."""
 
 
@@ -55,23 +58,23 @@ class BspPlan(Plan):
     connections: tuple[tuple[int, int], ...]
     """Pairs of devices; all of them are joined somehow."""
     groups: tuple[GroupPlan, ...]
-    writes_per_hour: float
-    body_bytes_max: int
-    net: DatagramSettings
-    wired: bool
+    writes_per_hour: Annotated[float, between(1_000.0, 8_000.0)]
+    body_bytes_max: Annotated[int, one_of(40, 300, 4_000)]
+    net: Annotated[DatagramSettings, drawn_by(draw_datagrams, **PATHS)]
+    wired: Annotated[bool, odds(1 / 2)]
     """Whether everybody speaks on byte streams, with all that ``BspMachine`` does, instead of datagrams."""
-    bytes_per_second: int
+    bytes_per_second: Annotated[int, one_of(0, 0, 20_000, 1_000_000)]
     """Throughput of a byte stream; 0 is without limit."""
-    commit_us: int
+    commit_us: Annotated[int, one_of(0, 0, 2_000, 300_000)]
     """How long a disk takes, in microseconds; 0 is no time at all."""
-    announces_crash: bool
+    announces_crash: Annotated[bool, odds(1 / 2)]
     """Whether the others notice when a device crashes."""
-    renews: bool
+    renews: Annotated[bool, odds(1 / 2)]
     """Whether every connection is made anew when the fault phase ends."""
-    probes: bool
+    probes: Annotated[bool, odds(1 / 2)]
     """Whether everybody writes once more then; without it, only a device's own timers bring the rest."""
-    faults: BspFaults
-    hostiles: tuple[str, ...]
+    faults: Annotated[BspFaults, each_of(BspFaults)]
+    hostiles: Annotated[tuple[str, ...], some_of(HOSTILE_KINDS, (0, 1, 1, 2, 3))]
     """Kinds of hostile peers, see ``hostile``."""
 
     @property
@@ -89,22 +92,9 @@ def draw_bsp_plan(rng: random.Random) -> BspPlan:
     """Draw a network."""
     count = rng.randint(2, 6)
     connections = _draw_connections(rng, count)
-    return BspPlan(
-        modes=tuple(rng.choice(MODES) for _ in range(count)),
-        connections=connections,
-        groups=tuple(_draw_group(rng, count, connections) for _ in range(rng.choice((1, 2, 2, 3)))),
-        writes_per_hour=rng.uniform(*WRITES_PER_HOUR),
-        body_bytes_max=rng.choice((40, 300, 4_000)),
-        net=_draw_net(rng),
-        wired=rng.random() < 1 / 2,
-        bytes_per_second=rng.choice((0, 0, 20_000, 1_000_000)),
-        commit_us=rng.choice((0, 0, 2_000, 300_000)),
-        announces_crash=rng.random() < 1 / 2,
-        renews=rng.random() < 1 / 2,
-        probes=rng.random() < 1 / 2,
-        faults=_draw_faults(rng),
-        hostiles=tuple(rng.choice(HOSTILE_KINDS) for _ in range(rng.choice((0, 1, 1, 2, 3)))),
-    )
+    modes = tuple(rng.choice(MODES) for _ in range(count))
+    groups = tuple(_draw_group(rng, count, connections) for _ in range(rng.choice((1, 2, 2, 3))))
+    return draw(BspPlan, rng, modes=modes, connections=connections, groups=groups)
 
 
 def _draw_connections(rng: random.Random, count: int) -> tuple[tuple[int, int], ...]:
@@ -124,15 +114,3 @@ def _draw_group(rng: random.Random, count: int, connections: tuple[tuple[int, in
             members.append(rng.choice(beside))
     late_us = (0, *(rng.choice((0, rng.randrange(LATE_US))) for _ in members[1:]))
     return GroupPlan(rng.choice(("opaque", "deps_v1")), tuple(members), late_us)
-
-
-def _draw_net(rng: random.Random) -> DatagramSettings:
-    ms = MICROSECONDS_PER_MS
-    latencies, jitters, reorders = (1, 20, 100, 400), (0, 5, 500), (50, 2_000)
-    return draw_datagrams(
-        rng, [each * ms for each in latencies], [each * ms for each in jitters], [each * ms for each in reorders]
-    )
-
-
-def _draw_faults(rng: random.Random) -> BspFaults:
-    return BspFaults(**draw_rates(rng, cuts=400.0, ends=400.0, crashes=300.0, quarrels=200.0, deletions=600.0))

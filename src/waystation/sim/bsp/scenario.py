@@ -11,7 +11,7 @@ from waystation.protocols.bsp.device.links import Mode, Visibility
 from waystation.protocols.bsp.stream.machine import BspMachine
 from waystation.sim.bsp import observations as seen
 from waystation.sim.bsp.connection import PLAIN, Connection
-from waystation.sim.bsp.host import Host, MakeDevice, make_device
+from waystation.sim.bsp.host import Host, make_device
 from waystation.sim.bsp.hostile import HOSTILES, INSIDERS, Hostile
 from waystation.sim.bsp.invariants import bsp_invariants
 from waystation.sim.bsp.network import BspNetwork
@@ -23,8 +23,6 @@ from waystation.sim.context import Context
 from waystation.sim.invariants import Watch
 from waystation.sim.observations import Unfulfilled
 from waystation.sim.scenario import Scenario
-from waystation.sim.schedule import Schedule
-from waystation.sim.trace import Trace
 
 __all__ = ["BspScenario"]
 
@@ -39,37 +37,22 @@ class BspScenario(Scenario[BspPlan, Context[BspPlan], Host]):
 
     sizes_every_us = MICROSECONDS_PER_SECOND
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        rng: random.Random,
-        trace: Trace,
-        *,
-        make: MakeDevice = make_device,
-        make_machine: MakeMachine = BspMachine,
-        plan: BspPlan | None = None,
-    ) -> None:
-        """Build the network; nothing happens before ``start``.
+    draw_plan = staticmethod(draw_bsp_plan)
+    make = staticmethod(make_device)
+    """Makes the device of each life of a host, where none is wired."""
+    make_machine: MakeMachine = BspMachine
+    """Makes the machine of each life, where all are."""
 
-        Args:
-            schedule: The clock.
-            rng: Everything drawn comes from here.
-            trace: Gets a line for everything that happens.
-            make: Makes the device of each life of a host, where none is wired.
-            make_machine: Makes the machine of each life, where all are.
-            plan: What happens; drawn when None.
-        """
-        super().__init__(schedule, rng, trace, plan or draw_bsp_plan(fork(rng)))
+    def _build(self, rng: random.Random) -> None:
         plan = self.plan
-        self._make_machine = make_machine
         self._watch = Watch(bsp_invariants())
-        self._context = Context(schedule, plan, self._observe)
-        self.network = BspNetwork(fork(rng), schedule=schedule, observe=self._observe)
+        self._context = Context(self._schedule, plan, self._observe)
+        self.network = BspNetwork(fork(rng), schedule=self._schedule, observe=self._observe)
         self._outcomes: Counter[str] = Counter()
         self._sent_bytes = 0
         self._quarrels: set[tuple[bytes, str, str]] = set()
-        trace.note(schedule.now, f"plan {plan.describe()}")
-        self._hosts = [self._make_host(f"d{number}", Mode(mode), make) for number, mode in enumerate(plan.modes)]
+        self._note_plan()
+        self._hosts = [self._make_host(f"d{number}", Mode(mode)) for number, mode in enumerate(plan.modes)]
         self._sites = self._hosts
         self._members: dict[bytes, list[Host]] = {}
         self._connections = [self._make_connection(f"d{one}", f"d{other}") for one, other in plan.connections]
@@ -80,10 +63,10 @@ class BspScenario(Scenario[BspPlan, Context[BspPlan], Host]):
         }
         self._hostiles = [self._make_hostile(kind, number) for number, kind in enumerate(plan.hostiles)]
 
-    def _make_host(self, name: str, mode: Mode, make: MakeDevice) -> Host:
+    def _make_host(self, name: str, mode: Mode) -> Host:
         if self.plan.wired:
-            return self.network.stream_host(name, mode, self.plan.commit_us, self._make_machine)
-        return self.network.host(name, mode, make, self.plan.commit_us)
+            return self.network.stream_host(name, mode, self.plan.commit_us, self.make_machine)
+        return self.network.host(name, mode, self.make, self.plan.commit_us)
 
     def _make_connection(self, one: str, other: str) -> Connection:
         if self.plan.wired:

@@ -2,16 +2,33 @@
 
 import random
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from waystation.sim.net.datagram import DatagramSettings
-from waystation.sim.plan import LATENCIES_US, Plan, draw_datagrams, draw_host, draw_rates
+from waystation.sim.plan import (
+    LATENCIES_US,
+    Plan,
+    between,
+    draw,
+    draw_datagrams,
+    draw_host,
+    drawn_by,
+    each_of,
+    odds,
+    one_of,
+    some_of,
+    up_to,
+)
 from waystation.sim.world import WorldSettings
 
 __all__ = ["HOSTILE_KINDS", "ClientBehaviour", "LprpFaults", "LprpPlan", "draw_lprp_plan"]
 
-MAIL_PER_HOUR: Final = (500, 6_000)
 LEASE_LONG_MS: Final = 536_870_912
+PATHS: Final = {
+    "latencies_us": LATENCIES_US,
+    "jitters_us": (0, 100, 5_000),
+    "reorders_us": (1_000, 50_000, 2_000_000),
+}
 HOSTILE_KINDS: Final = ("replayer", "spoofer", "farmer", "bad_tenant", "garbage", "false_host", "forger")
 
 
@@ -19,23 +36,23 @@ HOSTILE_KINDS: Final = ("replayer", "spoofer", "farmer", "bad_tenant", "garbage"
 class ClientBehaviour:
     """How clients behave; rates are per client and simulated hour, chances 0 to 1."""
 
-    rebinds: float = 0.0
+    rebinds: Annotated[float, up_to(120.0)] = 0.0
     """Has another address from now on, and does not know."""
-    sleeps: float = 0.0
+    sleeps: Annotated[float, up_to(60.0)] = 0.0
     """Cannot be reached for a while."""
-    restarts: float = 0.0
+    restarts: Annotated[float, up_to(120.0)] = 0.0
     """Loses everything but what is on its disk."""
-    edits: float = 0.0
+    edits: Annotated[float, up_to(120.0)] = 0.0
     """Wants another whitelist."""
-    away_us: int = 5_000_000
+    away_us: Annotated[int, one_of(1_000, 1_000_000, 20_000_000)] = 5_000_000
     """Mean time of sleep or restart, in microseconds."""
-    keep_us: int = 0
+    keep_us: Annotated[int, one_of(0, 1_000, 500_000)] = 0
     """Mean time until the application has made a packet durable, in microseconds."""
-    hands_back: float = 0.0
+    hands_back: Annotated[float, up_to(0.2)] = 0.0
     """Chance that the application cannot keep a packet this time."""
-    bursts: float = 0.0
+    bursts: Annotated[float, up_to(0.1)] = 0.0
     """Chance to send up to 12 packets at once."""
-    gives_up_work: float = 0.0
+    gives_up_work: Annotated[float, up_to(0.1)] = 0.0
     """Chance to stop a search for work."""
 
 
@@ -43,15 +60,15 @@ class ClientBehaviour:
 class LprpFaults:
     """What goes wrong in the whole network, per simulated hour."""
 
-    cuts: float = 0.0
+    cuts: Annotated[float, up_to(120.0)] = 0.0
     """Nothing from or to one client or host for a while."""
-    crashes: float = 0.0
-    stops: float = 0.0
-    host_steps: float = 0.0
+    crashes: Annotated[float, up_to(120.0)] = 0.0
+    stops: Annotated[float, up_to(60.0)] = 0.0
+    host_steps: Annotated[float, up_to(60.0)] = 0.0
     """The clock of a host is set."""
-    person_steps: float = 0.0
+    person_steps: Annotated[float, up_to(60.0)] = 0.0
     """The clock of a client is set."""
-    step_ms: int = 5_000
+    step_ms: Annotated[int, one_of(500, 5_000, 200_000)] = 5_000
     """By up to so many milliseconds, either way."""
 
 
@@ -59,74 +76,35 @@ class LprpFaults:
 class LprpPlan(Plan):
     """One seed's network."""
 
-    hosts: int
-    tenants: int
-    senders: int
+    hosts: Annotated[int, one_of(2, 2, 2, 3)]
+    tenants: Annotated[int, between(2, 5)]
+    senders: Annotated[int, between(0, 3)]
     """Clients without a lease."""
-    mail_per_hour: float
-    payload_bytes_max: int
-    whitelisted: float
+    mail_per_hour: Annotated[float, between(500.0, 6_000.0)]
+    payload_bytes_max: Annotated[int, one_of(0, 63, 364, 364)]
+    whitelisted: Annotated[float, one_of(0.0, 0.5, 1.0)]
     """Chance of one client to stand on another's first whitelist."""
-    net: DatagramSettings
-    host: WorldSettings
-    gather_us: int
+    net: Annotated[DatagramSettings, drawn_by(draw_datagrams, **PATHS)]
+    host: Annotated[WorldSettings, drawn_by(draw_host)]
+    gather_us: Annotated[int, one_of(0, 0, 1_000, 20_000)]
     """How long datagrams of one host gather before it reads them together, in microseconds."""
-    rate_limits: bool
-    adaptive: bool
-    base_bits: int
-    solve_us: int
+    rate_limits: Annotated[bool, odds(1 / 2)]
+    adaptive: Annotated[bool, odds(1 / 2)]
+    base_bits: Annotated[int, one_of(0, 2, 4, 6)]
+    solve_us: Annotated[int, one_of(1_000, 200_000, 3_000_000)]
     """Mean time that a search takes, in microseconds."""
-    lease_ms: int
-    heartbeat_ms: int
-    retry_ms: int
-    retries: int
+    lease_ms: Annotated[int, one_of(20_000, 60_000, LEASE_LONG_MS, LEASE_LONG_MS)]
+    heartbeat_ms: Annotated[int, one_of(5_000, 25_000)]
+    retry_ms: Annotated[int, one_of(100, 500, 2_000)]
+    retries: Annotated[int, one_of(1, 3, 5)]
     rebind_on_relay: bool
     byte_order: str
-    client: ClientBehaviour
-    faults: LprpFaults
-    hostiles: tuple[str, ...]
+    client: Annotated[ClientBehaviour, each_of(ClientBehaviour)]
+    faults: Annotated[LprpFaults, each_of(LprpFaults)]
+    hostiles: Annotated[tuple[str, ...], some_of(HOSTILE_KINDS, (0, 1, 1, 2, 3))]
     """Kinds of hostile actors, see ``hostile``."""
 
 
 def draw_lprp_plan(rng: random.Random) -> LprpPlan:
     """Draw a plan."""
-    return LprpPlan(
-        hosts=rng.choice((2, 2, 2, 3)),
-        tenants=rng.randint(2, 5),
-        senders=rng.randint(0, 3),
-        mail_per_hour=rng.uniform(*MAIL_PER_HOUR),
-        payload_bytes_max=rng.choice((0, 63, 364, 364)),
-        whitelisted=rng.choice((0.0, 0.5, 1.0)),
-        net=draw_datagrams(rng, LATENCIES_US, (0, 100, 5_000), (1_000, 50_000, 2_000_000)),
-        host=draw_host(rng),
-        gather_us=rng.choice((0, 0, 1_000, 20_000)),
-        rate_limits=rng.random() < 1 / 2,
-        adaptive=rng.random() < 1 / 2,
-        base_bits=rng.choice((0, 2, 4, 6)),
-        solve_us=rng.choice((1_000, 200_000, 3_000_000)),
-        lease_ms=rng.choice((20_000, 60_000, LEASE_LONG_MS, LEASE_LONG_MS)),
-        heartbeat_ms=rng.choice((5_000, 25_000)),
-        retry_ms=rng.choice((100, 500, 2_000)),
-        retries=rng.choice((1, 3, 5)),
-        rebind_on_relay=False,
-        byte_order="big",
-        client=_draw_client(rng),
-        faults=_draw_faults(rng),
-        hostiles=tuple(rng.choice(HOSTILE_KINDS) for _ in range(rng.choice((0, 1, 1, 2, 3)))),
-    )
-
-
-def _draw_client(rng: random.Random) -> ClientBehaviour:
-    return ClientBehaviour(
-        **draw_rates(rng, rebinds=120.0, sleeps=60.0, restarts=120.0, edits=120.0),
-        away_us=rng.choice((1_000, 1_000_000, 20_000_000)),
-        keep_us=rng.choice((0, 1_000, 500_000)),
-        **draw_rates(rng, hands_back=0.2, bursts=0.1, gives_up_work=0.1),
-    )
-
-
-def _draw_faults(rng: random.Random) -> LprpFaults:
-    return LprpFaults(
-        **draw_rates(rng, cuts=120.0, crashes=120.0, stops=60.0, host_steps=60.0, person_steps=60.0),
-        step_ms=rng.choice((500, 5_000, 200_000)),
-    )
+    return draw(LprpPlan, rng, rebind_on_relay=False, byte_order="big")

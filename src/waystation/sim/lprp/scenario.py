@@ -26,8 +26,7 @@ from waystation.sim.lprp.plan import LprpPlan, draw_lprp_plan
 from waystation.sim.lprp.wire_invariants import Answered, Earned, Mailed, Worked
 from waystation.sim.net.datagram import DatagramSettings
 from waystation.sim.scenario import Scenario
-from waystation.sim.schedule import Schedule
-from waystation.sim.trace import Named, Trace
+from waystation.sim.trace import Named
 
 __all__ = ["LprpScenario", "lprp_invariants"]
 
@@ -73,43 +72,27 @@ class LprpScenario(Scenario[LprpPlan, LprpContext, Host]):
     sizes_every_us = MICROSECONDS_PER_SECOND
     untraced = (seen.Received, seen.Sent, seen.Measured, seen.HostStarted)
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        rng: random.Random,
-        trace: Trace,
-        *,
-        make_relay: type[LprpRelay] = LprpRelay,
-        make_client: type[LprpClient] = LprpClient,
-        plan: LprpPlan | None = None,
-    ) -> None:
-        """Build the network; nothing happens before ``start``.
+    draw_plan = staticmethod(draw_lprp_plan)
+    make_relay: type[LprpRelay] = LprpRelay
+    make_client: type[LprpClient] = LprpClient
 
-        Args:
-            schedule: The clock.
-            rng: Everything drawn comes from here.
-            trace: Gets a line for everything that happens.
-            make_relay: The relay of each life of a host, or a broken one in tests of the invariants.
-            make_client: The clients' machines, the same way.
-            plan: What happens; drawn when None.
-        """
-        super().__init__(schedule, rng, trace, plan or draw_lprp_plan(fork(rng)))
+    def _build(self, rng: random.Random) -> None:
         plan = self.plan
-        self._context = context = LprpContext(schedule, fork(rng), plan, self._observe, make_client)
+        self._context = context = LprpContext(self._schedule, fork(rng), plan, self._observe, self.make_client)
         self._sites = [
-            Host(context, fork(rng), Named(trace, f"h{host}"), host, make_relay, self._on_event)
+            Host(context, fork(rng), Named(self._trace, f"h{host}"), host, self.make_relay, self._on_event)
             for host in range(plan.hosts)
         ]
-        self._clients = [self._make_client(fork(rng), number) for number in range(plan.tenants + plan.senders)]
+        self._clients = [self._make_person(fork(rng), number) for number in range(plan.tenants + plan.senders)]
         addresses = [address for client in self._clients for address in client.addresses()]
         self._hostiles = [
             HOSTILES[kind](context, fork(rng), number, addresses) for number, kind in enumerate(plan.hostiles)
         ]
         # Hosts come before invariants: their keys are part of these.
         self._watch = Watch(lprp_invariants(plan, context.host_keys, context.tenants))
-        trace.note(schedule.now, f"plan {plan.describe()}")
+        self._note_plan()
 
-    def _make_client(self, rng: random.Random, number: int) -> Client:
+    def _make_person(self, rng: random.Random, number: int) -> Client:
         """Make a tenant of one host, or of two, or a client that only sends."""
         hosts = range(self.plan.hosts)
         homes = sorted(self._rng.sample(hosts, self._rng.choice((1, 1, 2)))) if number < self.plan.tenants else []
@@ -154,9 +137,6 @@ class LprpScenario(Scenario[LprpPlan, LprpContext, Host]):
             site.set_right()
         for client in self._clients:
             client.quiesce()
-
-    def _crash_site(self, index: int, down_us: int) -> None:
-        self._sites[index].crash(down_us)
 
     def _counting(self) -> Sequence[Client]:
         return self._clients

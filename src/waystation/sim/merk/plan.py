@@ -1,17 +1,29 @@
 """The random plan of one MERK simulation: nodes and their graph, clients, links, behaviour, faults and adversaries."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Any, Final
 
 from waystation.sim.net.link import LinkSettings
-from waystation.sim.plan import Plan, draw_link, draw_rates
+from waystation.sim.plan import (
+    Plan,
+    between,
+    draw,
+    draw_link,
+    draw_rates,
+    drawn_by,
+    each_of,
+    odds,
+    one_of,
+    some_of,
+    up_to,
+)
 from waystation.sim.topology import TOPOLOGIES
 from waystation.sim.world import WorldSettings
 
 __all__ = ["HOSTILE_CLIENTS", "HOSTILE_NODES", "ClientBehaviour", "MerkFaults", "MerkPlan", "draw_merk_plan"]
 
-FRAMES_PER_HOUR: Final = (2_000, 20_000)
 NODES: Final = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 12, 20)
 LINKS_MAX: Final = 6  # every link between nodes that is broken costs a dozen events
 WINDOWS: Final = (4_096, 16_384, 65_536)  # on which a few seconds are enough for what a burst leaves waiting
@@ -23,25 +35,25 @@ HOSTILE_NODES: Final = ("false_node", "mute", "forger", "replayer", "advertiser"
 class ClientBehaviour:
     """How clients behave; chances are 0 to 1 for each frame, rates per client and simulated hour."""
 
-    extended: float = 0.7
+    extended: Annotated[float, one_of(0.5, 0.8, 1.0)] = 0.7
     """Chance of a client to say EXT_HELLO."""
-    moves: float = 0.0
+    moves: Annotated[float, up_to(200.0)] = 0.0
     """Leaves its node and comes to another."""
-    doubles: float = 0.0
+    doubles: Annotated[float, up_to(100.0)] = 0.0
     """Opens a second connection, here or elsewhere, without closing the first."""
-    stalls: float = 0.0
+    stalls: Annotated[float, up_to(60.0)] = 0.0
     """Reads nothing for a while."""
-    vanishes: float = 0.0
+    vanishes: Annotated[float, up_to(60.0)] = 0.0
     """Loses its link without a word and comes back, here or elsewhere, before the node notices."""
-    away_us: int = 1_000_000
+    away_us: Annotated[int, one_of(1_000, 1_000_000, 10_000_000)] = 1_000_000
     """Mean time between leaving and coming, in microseconds."""
-    bursts: float = 0.0
+    bursts: Annotated[float, up_to(0.05)] = 0.0
     """Up to 24 frames at once."""
-    says_again: float = 0.0
+    says_again: Annotated[float, up_to(0.1)] = 0.0
     """Sends the same frame once more."""
-    writes_to_nobody: float = 0.05
-    leaves_mid_flight: float = 0.0
-    asks: float = 0.05
+    writes_to_nobody: Annotated[float, up_to(0.2)] = 0.05
+    leaves_mid_flight: Annotated[float, up_to(0.03)] = 0.0
+    asks: Annotated[float, up_to(0.1)] = 0.05
     """Asks for servers or for somebody's agreement key instead of writing."""
 
 
@@ -62,87 +74,61 @@ class MerkFaults:
     stops: float = 0.0
 
 
+def _draw_hidden(rng: random.Random, drawn: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(node for node in range(1, drawn["nodes"]) if rng.random() < 1 / 10)
+
+
+def _draw_closed(rng: random.Random, drawn: Mapping[str, Any]) -> tuple[int, ...]:
+    others = range(1, drawn["nodes"])
+    return (rng.choice(others),) if others and rng.random() < 1 / 10 else ()
+
+
+def _draw_host(rng: random.Random) -> WorldSettings:
+    return WorldSettings(
+        turn_delay_us=rng.choice((0, 0, 50, 2_000)), commit_delay_us=rng.choice((2_000, 2_000, 50_000))
+    )
+
+
+def _draw_faults(rng: random.Random, drawn: Mapping[str, Any]) -> MerkFaults:
+    """Draw rates of the whole network; larger meshes have more links to break, up to a point."""
+    links = min(drawn["nodes"], LINKS_MAX)
+    between_nodes = {"link_stalls": 30.0 * links, "link_cuts": 30.0 * links, "link_breaks": 60.0 * links}
+    return MerkFaults(
+        **draw_rates(rng, stalls=120.0, cuts=120.0, breaks=200.0, **between_nodes, crashes=40.0, stops=30.0)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MerkPlan(Plan):
     """One seed's network."""
 
-    nodes: int
-    topology: str
-    hidden: tuple[int, ...] = ()
+    nodes: Annotated[int, one_of(*NODES)]
+    topology: Annotated[str, one_of(*TOPOLOGIES)]
+    hidden: Annotated[tuple[int, ...], _draw_hidden] = ()
     """Nodes that advertise no address."""
-    closed: tuple[int, ...] = ()
+    closed: Annotated[tuple[int, ...], _draw_closed] = ()
     """Nodes that take no peers but those that they dial."""
-    allows_private: bool
-    clients: int
-    frames_per_hour: float
-    text_bytes_max: int
-    max_frame_bytes: int
-    link: LinkSettings
+    allows_private: Annotated[bool, odds(1 / 2)]
+    clients: Annotated[int, between(2, 10)]
+    frames_per_hour: Annotated[float, between(2_000.0, 20_000.0)]
+    text_bytes_max: Annotated[int, one_of(40, 400, 4_000, 16_000)]
+    max_frame_bytes: Annotated[int, one_of(65_536, 1_048_576, 8_388_608)]
+    link: Annotated[LinkSettings, drawn_by(draw_link, windows=WINDOWS, framed=True)]
     """Between clients and nodes."""
-    trunk: LinkSettings
+    trunk: Annotated[LinkSettings, drawn_by(draw_link, windows=WINDOWS, framed=True)]
     """Between nodes."""
-    host: WorldSettings = field(default_factory=WorldSettings)
-    batches: bool = False
+    host: Annotated[WorldSettings, drawn_by(_draw_host)] = field(default_factory=WorldSettings)
+    batches: Annotated[bool, odds(1 / 2)] = False
     """Whether relays get the messages of one instant together."""
-    rate_limits: bool
-    client: ClientBehaviour
-    faults: MerkFaults = MerkFaults()
-    hostiles: tuple[str, ...] = ()
+    rate_limits: Annotated[bool, odds(1 / 2)]
+    client: Annotated[ClientBehaviour, each_of(ClientBehaviour)]
+    faults: Annotated[MerkFaults, _draw_faults] = MerkFaults()
+    hostiles: Annotated[tuple[str, ...], some_of(HOSTILE_CLIENTS, (0, 0, 1, 2))] = ()
     """Kinds of hostile clients, see ``merk_hostile``."""
-    hostile_nodes: tuple[str, ...] = ()
+    hostile_nodes: Annotated[tuple[str, ...], some_of(HOSTILE_NODES, (0, 0, 0, 1, 2))] = ()
     """Kinds of hostile nodes, see ``merk_hostile_node``."""
 
 
 def draw_merk_plan(rng: random.Random) -> MerkPlan:
     """Draw a plan."""
-    nodes = rng.choice(NODES)
-    others = range(1, nodes)
-    return MerkPlan(
-        nodes=nodes,
-        topology=rng.choice(TOPOLOGIES),
-        hidden=tuple(node for node in others if rng.random() < 1 / 10),
-        closed=(rng.choice(others),) if nodes > 1 and rng.random() < 1 / 10 else (),
-        allows_private=rng.random() < 1 / 2,
-        clients=rng.randint(2, 10),
-        frames_per_hour=rng.uniform(*FRAMES_PER_HOUR),
-        text_bytes_max=rng.choice((40, 400, 4_000, 16_000)),
-        max_frame_bytes=rng.choice((65_536, 1_048_576, 8_388_608)),
-        link=draw_link(rng, windows=WINDOWS, framed=True),
-        trunk=draw_link(rng, windows=WINDOWS, framed=True),
-        host=WorldSettings(
-            turn_delay_us=rng.choice((0, 0, 50, 2_000)), commit_delay_us=rng.choice((2_000, 2_000, 50_000))
-        ),
-        batches=rng.random() < 1 / 2,
-        rate_limits=rng.random() < 1 / 2,
-        client=_draw_client(rng),
-        faults=_draw_faults(rng, nodes),
-        hostiles=tuple(rng.choice(HOSTILE_CLIENTS) for _ in range(rng.choice((0, 0, 1, 2)))),
-        hostile_nodes=tuple(rng.choice(HOSTILE_NODES) for _ in range(rng.choice((0, 0, 0, 1, 2)))),
-    )
-
-
-def _draw_client(rng: random.Random) -> ClientBehaviour:
-    return ClientBehaviour(
-        extended=rng.choice((0.5, 0.8, 1.0)),
-        **draw_rates(rng, moves=200.0, doubles=100.0, stalls=60.0, vanishes=60.0),
-        away_us=rng.choice((1_000, 1_000_000, 10_000_000)),
-        **draw_rates(rng, bursts=0.05, says_again=0.1, writes_to_nobody=0.2, leaves_mid_flight=0.03, asks=0.1),
-    )
-
-
-def _draw_faults(rng: random.Random, nodes: int) -> MerkFaults:
-    """Draw rates of the whole network; larger meshes have more links to break, up to a point."""
-    links = min(nodes, LINKS_MAX)
-    return MerkFaults(
-        **draw_rates(
-            rng,
-            stalls=120.0,
-            cuts=120.0,
-            breaks=200.0,
-            link_stalls=30.0 * links,
-            link_cuts=30.0 * links,
-            link_breaks=60.0 * links,
-            crashes=40.0,
-            stops=30.0,
-        )
-    )
+    return draw(MerkPlan, rng)

@@ -23,9 +23,8 @@ from waystation.sim.merk.invariants import merk_invariants
 from waystation.sim.merk.node import MerkLink, MerkSite
 from waystation.sim.merk.plan import MerkPlan, draw_merk_plan
 from waystation.sim.scenario import Scenario
-from waystation.sim.schedule import Schedule
 from waystation.sim.topology import edges_of
-from waystation.sim.trace import Named, Trace
+from waystation.sim.trace import Named
 
 __all__ = ["MerkScenario"]
 
@@ -44,39 +43,18 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
 
     untraced = (seen.Remembered,)
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        rng: random.Random,
-        trace: Trace,
-        *,
-        make_relay: type[MerkRelay] = MerkRelay,
-        make_client: type[MerkClient] = MerkClient,
-        plan: MerkPlan | None = None,
-    ) -> None:
-        """Build the mesh; nothing happens before ``start``.
+    draw_plan = staticmethod(draw_merk_plan)
+    make_relay: type[MerkRelay] = MerkRelay
+    make_client: type[MerkClient] = MerkClient
 
-        Args:
-            schedule: The clock.
-            rng: Everything drawn comes from here.
-            trace: Gets a line for everything that happens.
-            make_relay: Makes the relays of each life.
-            make_client: Makes the clients' machines.
-            plan: What happens; drawn when None.
-        """
-        super().__init__(schedule, rng, trace, plan or draw_merk_plan(fork(rng)))
+    def _build(self, rng: random.Random) -> None:
         plan = self.plan
         self._watch = Watch(merk_invariants())
-        self._context = context = MerkContext(schedule, plan, self._observe, make_client)
+        self._context = context = MerkContext(self._schedule, plan, self._observe, self.make_client)
         edges = edges_of(plan.topology, plan.nodes, fork(rng))
         # A closed node accepts no connection: it must dial.
         self._edges = {(two, one) if two in plan.closed else (one, two) for one, two in edges}
-        self._sites = [
-            MerkSite(
-                context, fork(rng), Named(trace, f"n{node}"), node, self._settings(node), make_relay, self._on_event
-            )
-            for node in range(plan.nodes)
-        ]
+        self._sites = [self._make_site(fork(rng), node) for node in range(plan.nodes)]
         for site in self._sites:
             context.add_node(site.world, site.key_pair.public, site)
         self._clients = [
@@ -89,7 +67,7 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
         self._hostiles += [
             HostileNode(context, fork(rng), place, kind) for place, kind in enumerate(plan.hostile_nodes)
         ]
-        trace.note(schedule.now, f"plan {plan.describe()}")
+        self._note_plan()
 
     # Phases
 
@@ -139,9 +117,6 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
                     connection.driver.port.stream.break_off()
             client.quiesce()
 
-    def _crash_site(self, index: int, down_us: int) -> None:
-        self._sites[index].crash(down_us)
-
     def _counting(self) -> Sequence[Client]:
         return self._clients
 
@@ -187,6 +162,10 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
         one, other = self._any_site(), self._any_site()
         if one is not other:
             one.part(other, self._recurring.duration(PART_US))
+
+    def _make_site(self, rng: random.Random, node: int) -> MerkSite:
+        trace, settings = Named(self._trace, f"n{node}"), self._settings(node)
+        return MerkSite(self._context, rng, trace, node, settings, self.make_relay, self._on_event)
 
     def _settings(self, node: int) -> MerkSettings:
         plan = self.plan

@@ -19,7 +19,6 @@ from waystation.sim.chance import fork
 from waystation.sim.invariants import Watch
 from waystation.sim.net.link import End, Port, Stream
 from waystation.sim.scenario import Scenario
-from waystation.sim.schedule import Schedule
 from waystation.sim.site import draw_key_pair
 from waystation.sim.strata.context import PROTOCOL, StrataContext
 from waystation.sim.strata.hostile import Hostile, HostileUpstream
@@ -28,7 +27,7 @@ from waystation.sim.strata.plan import StrataPlan, draw_strata_plan
 from waystation.sim.strata.publisher import Publisher
 from waystation.sim.strata.reader import Reader
 from waystation.sim.strata.relay_site import PINGS_US, RelaySite
-from waystation.sim.trace import Named, Trace
+from waystation.sim.trace import Named
 
 __all__ = ["StrataScenario"]
 
@@ -42,35 +41,19 @@ class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
 
     reads_packets = True
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        rng: random.Random,
-        trace: Trace,
-        *,
-        make_relay: type[StrataRelay] = StrataRelay,
-        make_client: type[StrataClient] = StrataClient,
-        plan: StrataPlan | None = None,
-    ) -> None:
-        """Build the network; nothing happens before ``start``.
+    draw_plan = staticmethod(draw_strata_plan)
+    make_relay: type[StrataRelay] = StrataRelay
+    make_client: type[StrataClient] = StrataClient
 
-        Args:
-            schedule: The clock.
-            rng: Everything drawn comes from here.
-            trace: Gets a line for everything that happens.
-            make_relay: The relay of each life, or a broken one in tests of the invariants.
-            make_client: The clients of publishers and readers, the same way.
-            plan: What happens; drawn when None.
-        """
-        super().__init__(schedule, rng, trace, plan or draw_strata_plan(fork(rng)))
+    def _build(self, rng: random.Random) -> None:
         plan = self.plan
-        self._context = context = StrataContext(schedule, plan, self._observe, make_client)
+        self._context = context = StrataContext(self._schedule, plan, self._observe, self.make_client)
         forger_rng, forger_id = fork(rng), encode_did(draw_key_pair(rng).public)
         self._forger = HostileUpstream(context, forger_rng, forger_id) if plan.hostile_upstream else None
         keys = [draw_key_pair(rng) for _ in range(plan.relays)]
         context.relay_ids += [encode_did(key.public) for key in keys]
         self._upstreams = [(1 if plan.mutual else None) if relay == 0 else 0 for relay in range(plan.relays)]
-        self._sites = [self._make_site(relay, key, fork(rng), make_relay, forger_id) for relay, key in enumerate(keys)]
+        self._sites = [self._make_site(relay, key, fork(rng), forger_id) for relay, key in enumerate(keys)]
         for relay, key in enumerate(keys):
             context.know_key(context.relay_ids[relay], key)
             context.worlds.append(self._sites[relay].world)
@@ -90,13 +73,11 @@ class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
         # Actors come before invariants: who they are is part of these.
         descending = [reader.is_descending for reader in self._readers]
         self._watch = Watch(strata_invariants(context.relay_ids, self._upstreams, descending))
-        trace.note(schedule.now, f"plan {plan.describe()}")
+        self._note_plan()
 
-    def _make_site(
-        self, relay: int, key: KeyPair, rng: random.Random, make_relay: type[StrataRelay], forger_id: str
-    ) -> RelaySite:
+    def _make_site(self, relay: int, key: KeyPair, rng: random.Random, forger_id: str) -> RelaySite:
         trace, ways = Named(self._trace, f"r{relay}"), self._ways_of(relay, forger_id)
-        return RelaySite(self._context, rng, trace, relay, key, make_relay, ways, self._on_event)
+        return RelaySite(self._context, rng, trace, relay, key, self.make_relay, ways, self._on_event)
 
     def _ways_of(self, relay: int, forger_id: str) -> dict[str, Callable[[End], Port]]:
         """Return how a relay reaches each of its upstreams, by DID."""
@@ -157,9 +138,6 @@ class StrataScenario(Scenario[StrataPlan, StrataContext, RelaySite]):
             publisher.quiesce()
         for reader in self._readers:
             reader.come()
-
-    def _crash_site(self, index: int, down_us: int) -> None:
-        self._sites[index].crash(down_us)
 
     def _counting(self) -> Sequence[Publisher | Reader]:
         return [*self._publishers, *self._readers]

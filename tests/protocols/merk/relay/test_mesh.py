@@ -185,6 +185,21 @@ def test_dials_prefer_what_has_worked():
     assert urls(known, later(10_000))[:8] == ["ws://mine", "ws://9.9.9.9", *fresh]
 
 
+def test_rumours_of_one_peer_take_no_dials_of_another():
+    """What an honest peer has named is dialled again, although it failed, while a liar names ever more that did not."""
+    known = mesh_of()
+    learn(known, PUBLIC, source=key_of(1))
+    assert urls(known) == [PUBLIC]
+    for _ in range(3):
+        known.unreachable(PUBLIC, START)
+    for number in range(16):
+        learn(known, number_url(number), source=key_of(2))
+
+    dialled = urls(known, later(60_000))
+    assert len(dialled) == 8
+    assert PUBLIC in dialled
+
+
 def test_a_full_node_dials_only_whom_the_operator_named():
     """64 links are enough."""
     known = mesh_of(peers=["ws://mine"])

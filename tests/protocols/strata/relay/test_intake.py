@@ -239,6 +239,32 @@ def test_earlier_witness_has_its_verdict_after_its_commit():
     assert drive.rows()[0].received_at == NOW
 
 
+def test_copy_of_a_packet_whose_commit_hangs_waits_for_it():
+    """NODE-HUNG: a copy is not refused while nobody knows whether its packet is kept; another packet is."""
+    drive = Drive()
+    drive.hold_commits = True
+    verdicts = []
+
+    def offer(body):
+        drive.relay._intake.offer(Candidate(body, verdicts.append, drive.now, 1_000), drive.wall_s)
+        drive.settle()
+
+    offer(post().body)
+    offer(post().body)
+    offer(post(text="another").body)
+    overtaken = drive.commits[1:]
+    del drive.commits[1:]
+    for commit in overtaken:
+        drive.relay.not_committed(commit.ticket, drive.now)
+    refused = list(verdicts)
+    drive.settle()
+    drive.commit_held()
+
+    assert refused == [Verdict(NOT_STORED)]
+    assert [verdict.duplicate for verdict in verdicts[1:]] == [False, True]
+    assert len(drive.rows()) == 1
+
+
 def test_sequence_numbers_rise_with_the_order_of_acceptance():
     """Each stored packet has the next number, after a restart too, and refused ones take none."""
     drive = Drive()

@@ -12,7 +12,7 @@ Spec: specs/merk.md 4, 5, 8, 10.1, 10.6, 10.7; MERK-MESH, MERK-DIAL.
 
 import random
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -120,8 +120,8 @@ class Mesh:
         self.twins = Twins()
         self._neighbours: dict[bytes, tuple[bytes, ...]] = {}
         """Keys of the nodes that each linked node has named."""
-        self._dialled: deque[Instant] = deque()
-        """When learnt addresses were dialled last."""
+        self._dialled: deque[tuple[Instant, bytes | None]] = deque()
+        """When learnt addresses were dialled last, and who had named them."""
         self._changes: list[Change] = []
         self._refresh_at: Instant | None = None
         for url in settings.peers:
@@ -205,17 +205,26 @@ class Mesh:
         return True
 
     def dials(self, now: Instant) -> Iterator[Dial]:
-        """Yield whom to dial now, those first that have proved themselves, then those that failed least."""
+        """Yield whom to dial now.
+
+        Those first that have proved themselves, then those that were named by whoever cost us the fewest of the last
+        dials, then those that failed least.
+        """
         due = [address for address in self._addresses.values() if address.due <= now and self._is_wanted(address)]
-        # Configured addresses first, then proved ones, then those that failed least.
-        for address in sorted(due, key=lambda each: (not each.configured, not each.stored, each.failures, each.due)):
+        while due:
+            spent = Counter(source for _, source in self._dialled)
+            address = min(
+                due,
+                key=lambda each: (not each.configured, not each.stored, spent[each.source], each.failures, each.due),
+            )
             if not address.configured:
-                # Spec 8: a bounded number of dials a minute of learnt addresses.
+                # Spec 8: a bounded number of dials a minute of learnt addresses; those that are left are learnt, too.
                 if self._may_dial_at() > now:
-                    continue
-                self._dialled.append(now)
+                    return
+                self._dialled.append((now, address.source))
                 while len(self._dialled) > self._limits.now.dials_per_minute:
                     self._dialled.popleft()
+            due.remove(address)
             address.busy = True
             # Spec 8: learnt names are judged again where they lead, at the dial.
             only_public = not address.configured and not self._settings.allow_private_peers
@@ -232,7 +241,7 @@ class Mesh:
         dials_max = self._limits.now.dials_per_minute
         if len(self._dialled) < dials_max:
             return Instant(0)
-        return after_ms(self._dialled[-dials_max], DIALS_PERIOD_MS)
+        return after_ms(self._dialled[-dials_max][0], DIALS_PERIOD_MS)
 
     def contact(self, url: str) -> Contact:
         """Return what is expected of a connection that we dialled."""

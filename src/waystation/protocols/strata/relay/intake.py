@@ -284,12 +284,17 @@ class Intake:
     def not_committed(self, ticket: int) -> list[tuple[Candidate, Verdict]]:
         """Forget the packets of a commit that the store refused, and those accepted since; return their verdicts.
 
-        A packet accepted since may repeat one of them, or be signed by a key that one of them added.
+        A packet accepted since may repeat one of them, or be signed by a key that one of them added. A copy of a packet
+        whose commit has no answer yet is not refused, it waits for that one (NODE-HUNG).
         """
         refused, self._accepted = self._committing.pop(ticket) + self._accepted, []
         self._changes = []
+        hanging = self._under_way_ids()
         verdicts = []
         for candidate, row in refused:
+            if isinstance(row, Verdict) and candidate.witness is None and _first_of(candidate, row) in hanging:
+                self._accepted.append((candidate, row))
+                continue
             if isinstance(row, PacketRow):
                 # Numbers are not used twice: one that is missing is as if its packet had been dropped.
                 self._pending_ids.discard(row.packet_id)
@@ -300,6 +305,11 @@ class Intake:
             verdict = row if isinstance(row, Verdict) and row.refusal is not None else Verdict(NOT_STORED)
             verdicts.append((candidate, verdict))
         return verdicts
+
+    def _under_way_ids(self) -> set[bytes]:
+        """Return the ids of packets whose commit has no answer yet."""
+        rows = (row for group in self._committing.values() for _, row in group)
+        return {row.packet_id for row in rows if isinstance(row, PacketRow)}
 
     # Checks
 
@@ -455,6 +465,13 @@ class Intake:
         """Return a number for a ``Commit`` or ``Verify`` of this relay."""
         self._next_ticket += 1
         return self._next_ticket
+
+
+def _first_of(candidate: Candidate, verdict: Verdict) -> bytes | None:
+    """Return the id of the packet that a candidate repeats, if it repeats one."""
+    if not verdict.duplicate or candidate.packet is None:
+        return None
+    return verdict.duplicate_of or candidate.packet.packet_id
 
 
 def _demand_short(packet: Packet, bytes_max: int) -> None:
