@@ -23,6 +23,14 @@ PROMISES = {
                 "protocols/bhumi/test_limits.py::test_network_of_a_sender_stands_in_no_fact",
             ],
         ),
+        (
+            "it never learns the secret of an invitation, so it can make no device act, answer for none and use no invite",
+            [
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_forge_a_request",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
+            ],
+        ),
         ("One seed, one run.", ["sim/test_run.py::test_one_seed_has_one_trace"]),
         (
             "An LPRP packet that was accepted is kept",
@@ -114,63 +122,63 @@ PROMISES = {
         (
             "use an invite that passes through; welcome somebody in the place of the inviter",
             [
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_welcome_in_the_place_of_an_inviter",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_welcome_in_the_place_of_an_inviter",
             ],
         ),
         (
             "forge a request; put its own in the place of another",
             [
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_forge_a_request",
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_put_its_own_request_in_the_place_of_another",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_forge_a_request",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_put_its_own_request_in_the_place_of_another",
             ],
         ),
         (
             "answer in the place of a device; give the answer of one request to another",
             [
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_give_the_answer_of_one_request_to_another",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_give_the_answer_of_one_request_to_another",
             ],
         ),
         (
             "bring two peers to a weaker form than they were paired in; spend a permission with bytes that do not open",
             [
-                "sdk/bhumi/test_hostile.py::test_relay_cannot_downgrade",
-                "sdk/bhumi/test_hostile.py::test_legacy_invite_in_the_name_of_a_paired_peer_is_not_taken",
-                "sdk/bhumi/test_hostile.py::test_preimages_are_registered_again_within_a_bound",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_downgrade",
+                "sdk/bhumi/pairing/test_hostile.py::test_legacy_invite_in_the_name_of_a_paired_peer_is_not_taken",
+                "sdk/bhumi/pairing/test_hostile.py::test_preimages_are_registered_again_within_a_bound",
             ],
         ),
         (
             "be delivered without a preimage that the device gave out; pair without a token",
-            ["sdk/bhumi/test_hostile.py::test_stranger_is_not_delivered"],
+            ["sdk/bhumi/pairing/test_hostile.py::test_stranger_is_not_delivered"],
         ),
         (
             "use it a second time, after its end, or after `invites --cancel`",
-            ["sdk/bhumi/test_hostile.py::test_who_reads_a_token_can_use_it_once_and_in_time"],
+            ["sdk/bhumi/pairing/test_hostile.py::test_who_reads_a_token_can_use_it_once_and_in_time"],
         ),
         (
             "send what its role does not name; send in the name of another; go on after `unpair` or `block`",
             [
-                "sdk/bhumi/test_hostile.py::test_peer_sends_what_its_role_names",
-                "sdk/bhumi/test_hostile.py::test_peer_does_not_speak_for_another",
-                "sdk/bhumi/test_hostile.py::test_peer_is_heard_until_unpaired_or_blocked",
+                "sdk/bhumi/pairing/test_hostile.py::test_peer_sends_what_its_role_names",
+                "sdk/bhumi/pairing/test_hostile.py::test_peer_does_not_speak_for_another",
+                "sdk/bhumi/pairing/test_hostile.py::test_peer_is_heard_until_unpaired_or_blocked",
             ],
         ),
         (
             "read or forge what passes between its peers and others",
-            ["sdk/bhumi/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
+            ["sdk/bhumi/pairing/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
         ),
         (
             "act in its name; with the help of a relay, answer it in theirs: **there is no forward secrecy**",
-            ["sdk/bhumi/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
+            ["sdk/bhumi/pairing/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
         ),
         (
             "A device takes from a peer nothing weaker than the two were paired in",
-            ["sdk/bhumi/test_hostile.py::test_relay_cannot_downgrade"],
+            ["sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_downgrade"],
         ),
         (
             "the secrets come from the system, never from the program",
-            ["sdk/bhumi/test_admission.py::test_secrets_come_from_the_system"],
+            ["sdk/bhumi/pairing/test_admission.py::test_secrets_come_from_the_system"],
         ),
         (
             "The relay never sees a key or a word of the sender",

@@ -151,7 +151,7 @@ def test_bsp_with_carriers(tmp_path, node):
     """A device attaches all three, and has an invite for another one."""
     carriers, _ = snippets_of("bsp.md")
     with Program(tmp_path, node, carriers) as program:
-        assert re.fullmatch(r"[\w-]{86}", program.output())
+        assert re.fullmatch(r"bhumi:[\w-]+", program.output())
 
 
 def test_bsp(tmp_path, node):

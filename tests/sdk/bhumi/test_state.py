@@ -10,9 +10,9 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import encode_id52
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.payload.envelope import hint_of
-from waystation.sdk.bhumi import admission
 from waystation.sdk.bhumi import state as bhumi_state
-from waystation.sdk.bhumi.admission import Grant
+from waystation.sdk.bhumi.pairing import admission
+from waystation.sdk.bhumi.pairing.admission import Grant
 from waystation.sdk.bhumi.state import BhumiState, HandshakeFacts, PendingKind
 from waystation.sdk.errors import UnknownPeerError
 

@@ -52,7 +52,7 @@ from waystation.sdk.bhumi import (
     decode_invite,
 )
 from waystation.sdk.bhumi.connection import CONNECT_TIMEOUT_S
-from waystation.sdk.bhumi.inviting import check_end, learn_authority
+from waystation.sdk.bhumi.pairing.inviting import check_end, learn_authority
 from waystation.transport.tls import client_context
 
 __all__ = ["app"]

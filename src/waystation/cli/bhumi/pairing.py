@@ -18,8 +18,8 @@ from waystation.core.errors import LocalError
 from waystation.core.ids import encode_id52
 from waystation.protocols.bhumi.payload.pairing import PairedSuite
 from waystation.sdk.bhumi import BhumiState, Dialect, PeerRecord, encode_invite
-from waystation.sdk.bhumi.admission import OpenInvite
-from waystation.sdk.bhumi.inviting import LEGACY_INVITE, authority_of, invitation
+from waystation.sdk.bhumi.pairing.admission import OpenInvite
+from waystation.sdk.bhumi.pairing.inviting import LEGACY_INVITE, authority_of, invitation
 from waystation.sdk.qr import draw_qr
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context

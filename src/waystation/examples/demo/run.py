@@ -33,7 +33,7 @@ from waystation.protocols.bhumi.client.base import Greeted
 from waystation.protocols.bhumi.client.sender import Answered, SenderClient
 from waystation.protocols.bhumi.messages import Status
 from waystation.sdk.bhumi import BhumiState, Device, Dialect, Listening, Request, Sender
-from waystation.sdk.bhumi.inviting import authority_of, invitation
+from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
 from waystation.sdk.connection import Connection, now
 from waystation.sdk.errors import OfflineError
 from waystation.sdk.lprp import HostUrl

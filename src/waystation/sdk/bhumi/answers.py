@@ -35,7 +35,6 @@ from waystation.protocols.bhumi.payload.contents import (
 from waystation.protocols.bhumi.payload.envelope import HINT_BYTES
 from waystation.protocols.bhumi.payload.pairing import root_with
 from waystation.protocols.bhumi.payload.suites import SharedSecrets, suite_number_of
-from waystation.sdk.bhumi.admission import Grant
 from waystation.sdk.bhumi.dialect import (
     Answer,
     Dialect,
@@ -46,6 +45,7 @@ from waystation.sdk.bhumi.dialect import (
     write_answer,
 )
 from waystation.sdk.bhumi.events import Denied, DeviceEvent, Handled, Handler, PeerJoined, Request, Trouble
+from waystation.sdk.bhumi.pairing.admission import Grant
 from waystation.sdk.bhumi.state import BhumiState, HandshakeFacts
 
 __all__ = ["KEPT_VALID_MAX", "SPARES_COMMAND", "SPARES_MAX", "Answers", "Done"]
@@ -184,7 +184,7 @@ class Answers:
         return root_with(self._secrets, request.sender, grant.secret)
 
     def _read_as(self, spoken: Dialect) -> Dialect:
-        """Return in which dialect to read a request; what this device was told concerns legacy ones only."""
+        """Return in which dialect to read a request; the device's own dialect concerns legacy ones only."""
         if not spoken.is_legacy or (self._dialect is Dialect.E2E and spoken is not Dialect.NONE):
             return spoken
         return self._dialect
@@ -196,7 +196,7 @@ class Answers:
         return self._paired_in(grant.peer)
 
     def _paired_in(self, peer: bytes) -> Dialect:
-        """Return what a peer was paired in; none for a stranger."""
+        """Return what a peer was paired in; ``NONE`` for an unknown peer."""
         if self._state.roots_of(peer):
             return Dialect.SUITE_3
         known = self._state.peer(peer)

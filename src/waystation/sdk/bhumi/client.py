@@ -22,9 +22,9 @@ from waystation.sdk.bhumi.connection import RelayConnection
 from waystation.sdk.bhumi.device import Device
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.events import DeviceEvent, Handler, Request
-from waystation.sdk.bhumi.inviting import authority_of, invitation
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import Reply
+from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.retry import Timeouts

@@ -35,9 +35,9 @@ from waystation.sdk.bhumi.events import (
     ProbeRefused,
     Trouble,
 )
-from waystation.sdk.bhumi.inviting import authority_of, invitation
 from waystation.sdk.bhumi.listener import Listener
 from waystation.sdk.bhumi.moves import PRESENCE_TTL_S, Presences, RelayChoice
+from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
 from waystation.sdk.bhumi.probe import Prober
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook

@@ -96,7 +96,7 @@ class Denied:
 
     request: Request
     reason: str
-    """What the peer was told."""
+    """What the answer says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,29 +340,31 @@ class Sender:
 
     def _dialect_of(self, invite: Invite) -> Dialect:
         """Return what to write a handshake in; raises LocalError when the invite is not for what was asked for."""
-        told = self._dialect
+        named = self._dialect
         if invite.is_legacy:
-            if told is not None and not told.is_legacy:
-                raise LocalError(f"this token has no secret, which {told.value} needs; ask for a new invitation")
+            if named is not None and not named.is_legacy:
+                raise LocalError(f"this token has no secret, which {named.value} needs; ask for a new invitation")
             known = self._state.peer(invite.identity)
-            if told is None and known is not None and known.is_legacy:
+            if named is None and known is not None and known.is_legacy:
                 return known.dialect
-            return told or Dialect.E2E
+            return named or Dialect.E2E
         assert invite.suite is not None
-        if told is not None and told.is_legacy:
-            raise LocalError(f"the invitation is for suite-{invite.suite}; {told.value} is weaker and not taken")
-        return told or Dialect(f"suite-{invite.suite}")
+        if named is not None and named.is_legacy:
+            raise LocalError(f"the invitation is for suite-{invite.suite}; {named.value} is weaker and not taken")
+        return named or Dialect(f"suite-{invite.suite}")
 
     def _dialect_for(self, peer: PeerRecord) -> Dialect:
         """Return what to write a request in; raises LocalError when the peer was not paired for what was asked for."""
-        told = self._dialect
-        if told is None or told is peer.dialect:
+        named = self._dialect
+        if named is None or named is peer.dialect:
             return peer.dialect
-        if told.is_legacy and not peer.is_legacy:
-            raise LocalError(f"{peer.name} was paired in {peer.dialect.value}, and takes nothing in {told.value}")
-        if not told.is_legacy and not peer.root:
-            raise LocalError(f"{peer.name} was paired without a secret, which {told.value} needs; ask for a new invite")
-        return told
+        if named.is_legacy and not peer.is_legacy:
+            raise LocalError(f"{peer.name} was paired in {peer.dialect.value}, and takes nothing in {named.value}")
+        if not named.is_legacy and not peer.root:
+            raise LocalError(
+                f"{peer.name} was paired without a secret, which {named.value} needs; ask for a new invite"
+            )
+        return named
 
     def _read_answer(self, pending: Pending, ended: Ended) -> tuple[Dialect, Answer]:
         """Return an answer and its dialect, which is that of the request's own bytes; raises AnswerError."""

@@ -19,9 +19,9 @@ from waystation.core.ids import PublicKey, decode_id52, encode_id52
 from waystation.protocols.bhumi.messages import RecentResponse
 from waystation.protocols.bhumi.payload.envelope import hint_of
 from waystation.protocols.bhumi.payload.suites import suite_hint_of
-from waystation.sdk.bhumi.admission import Admission, role_of, role_text
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.migration import migrate
+from waystation.sdk.bhumi.pairing.admission import Admission, role_of, role_text
 from waystation.sdk.errors import UnknownPeerError
 from waystation.sdk.identity import read_or_make_key
 from waystation.sdk.private_database import EXIT_STORE, private_folder

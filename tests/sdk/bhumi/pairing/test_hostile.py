@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from tests.sdk.bhumi.hostile import Eve, HostileRelay
+from tests.sdk.bhumi.pairing.hostile import Eve, HostileRelay
 from tests.sdk.build import QUICK, RunningDevice, sender
 from waystation.core.errors import RemoteError
 from waystation.protocols.bhumi import messages

@@ -6,9 +6,9 @@ from tests.sdk.build import BOB, issue
 from waystation.core.errors import LocalError
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.payload.pairing import PairedSuite
-from waystation.sdk.bhumi import admission
-from waystation.sdk.bhumi.admission import INVITE_DAYS, role_of, role_text
 from waystation.sdk.bhumi.dialect import Dialect
+from waystation.sdk.bhumi.pairing import admission
+from waystation.sdk.bhumi.pairing.admission import INVITE_DAYS, role_of, role_text
 from waystation.sdk.bhumi.state import BhumiState, HandshakeFacts
 from waystation.sdk.errors import UnknownPeerError
 

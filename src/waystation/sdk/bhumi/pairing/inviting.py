@@ -15,7 +15,7 @@ from waystation.core.ids import PublicKey
 from waystation.crypto.hashing import sha256
 from waystation.protocols.bhumi.payload.invite import INVITE_RELAYS_MAX, Invite, encode_invite
 from waystation.protocols.bhumi.payload.pairing import PairedSuite
-from waystation.sdk.bhumi.admission import Admission
+from waystation.sdk.bhumi.pairing.admission import Admission
 from waystation.sdk.errors import InviteRefusedError, RelayUnreachableError
 from waystation.transport.dial import RelayUrl, fetch_authority
 from waystation.transport.tls import TlsContext, added_authorities, client_context, trust_authority

@@ -10,7 +10,7 @@ from tests.sdk.build import RunningDevice, echo
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
 from waystation.protocols.bhumi.payload.invite import decode_invite
-from waystation.sdk.bhumi.inviting import authority_of, check_end, home_context, invitation, learn_authority
+from waystation.sdk.bhumi.pairing.inviting import authority_of, check_end, home_context, invitation, learn_authority
 from waystation.sdk.bhumi.state import BhumiState
 from waystation.sdk.errors import InviteRefusedError, RelayUnreachableError
 from waystation.transport.dial import RelayUrl, dial

@@ -35,7 +35,7 @@ __all__ = [
 
 INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one identity
 INVITE_DAYS: Final = 7
-"""How long an invite is good unless told otherwise."""
+"""How long an invite is good by default."""
 ALLOW_CHARS_MAX: Final = 1_024  # ours: dozens of commands
 _NEVER: Final = 0
 _AUTHORITIES_MAX: Final = 64  # ours: one a relay, and few have more than a handful of relays
@@ -89,7 +89,7 @@ class OpenInvite:
 
     @property
     def name(self) -> str:
-        """The first characters of its commit in hexadecimal, which tell nobody anything."""
+        """The first 8 hexadecimal digits of its commit, which the relay knows anyway."""
         return sha256(self.preimage).hex()[:8]
 
 
