@@ -321,3 +321,11 @@ def connected(board, relay, peer=None, **options):
     relay.welcome(**options)
     board.until("listening")
     return asker
+
+
+def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):
+    """Return the answer to a request."""
+    relay.say(FrameType.DELIVER, asker.delivery(message_id, content, content_type))
+    answered, answer = asker.opened(relay.until(FrameType.ACK))
+    assert answered == message_id
+    return answer
