@@ -235,12 +235,13 @@ class Answers:
             )
         if not command.startswith(RESERVED):
             return None
-        from . import manage
+        from . import manage  # rare
 
         try:
             if not peer.manages:
                 raise ValueError("%s may not manage this device" % name_of(peer))
             data = manage.carry_out(self._device, self._state, peer, command[len(RESERVED) :], arguments)
+            unload("manage")
             content = payloads.command_answer(data)
             if len(content) > self._room():
                 raise ValueError("the answer is too large")

@@ -169,6 +169,12 @@ class Device:
         """
         return self.relays.add_authority(self.relays.urls.index(whole_relay(relay)), ca)
 
+    def register(self, preimage: bytes) -> None:
+        """Have the relay know one more preimage: of an invite that was made while the device runs."""
+        if self._link is not None and self._nonce:
+            self._told += 1
+            self._link.write(frames.update_commits([frames.commit_of(preimage)]))
+
     def revoke(self, preimages: list) -> None:
         """Have the relay forget preimages of a peer that was unpaired."""
         if self._link is not None and self._nonce and preimages:
@@ -280,7 +286,7 @@ class Device:
 
     def _receive(self) -> None:
         link, reader = self._link, self._reader
-        while True:
+        while self._link is link:
             count = link.read_into(reader.room())
             if not count:
                 return
@@ -291,7 +297,7 @@ class Device:
             self._heard_at = ticks_ms()
             if self._network is not None and self._listening:
                 self._network.works()
-            while True:
+            while self._link is link:
                 found = reader.next()
                 if found is None:
                     break
@@ -447,8 +453,11 @@ class Device:
             if done.again and used_count < _AGAIN_MAX:
                 self._again[done.again] = used_count + 1
                 data += frames.update_commits([frames.commit_of(done.again)])
-            if self._told > _COMMITS_MAX:
-                self._introduce()
-            self._link.write(data)
+            try:
+                if self._told > _COMMITS_MAX:
+                    self._introduce()
+                self._link.write(data)
+            except OSError as error:  # the answer is kept, and will be carried by the next connection
+                self._end("the connection broke: %s" % error)
         if done.kind:
             self._on_event(done.kind, done.text)
