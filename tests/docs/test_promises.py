@@ -24,7 +24,7 @@ PROMISES = {
             ],
         ),
         (
-            "it never learns the secret of an invitation, so it can make no device act, answer for none and use no invite",
+            "so it can make no device act, answer for none and use no invite",
             [
                 "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_forge_a_request",
                 "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",

@@ -93,7 +93,7 @@ def test_mark_changes_with_either_file(files):
 
 
 def test_own_leaf_is_shown_with_its_authority(tmp_path, files):
-    """Clients that know the authority by its fingerprint find it behind the leaf; a chain that was given stays as it is."""
+    """Clients that know the authority by its fingerprint find it behind the leaf; a given chain stays as it is."""
     home = Home(tmp_path / "home")
     home.ensure(names=["localhost"])
     authority = LocalAuthority(home)
