@@ -384,60 +384,6 @@ def test_addresses_of_relays(interpreter, tmp_path):
     assert whole == ["tls://a:1", "tls://[::1]:1"]
 
 
-BOARD_MACHINE = """
-fed = 0
-
-
-class WDT:
-    def __init__(self, timeout):
-        pass
-
-    def feed(self):
-        global fed
-        fed += 1
-
-
-def idle():
-    pass
-"""
-BOARD_NETWORK = """
-import machine
-
-STA_IF = 0
-
-
-class WLAN:
-    def __init__(self, interface):
-        self.asked = 0
-
-    def active(self, on):
-        pass
-
-    def connect(self, name, password):
-        pass
-
-    def isconnected(self):
-        self.asked += 1
-        if self.asked > 5:
-            print("fed", machine.fed)
-        return self.asked > 5
-"""
-
-
-@pytest.mark.parametrize("interpreter", INTERPRETERS)
-def test_waiting_for_wifi_feeds_the_watchdog(interpreter, tmp_path):
-    """main.py as it is made feeds as long as the network does not come."""
-    board = Board(tmp_path / "device", interpreter, [Relay("tcp://127.0.0.1:1", b"")], MAIN)
-    settings = board.folder / "settings.py"
-    settings.write_text(settings.read_text().replace("WIFI = None", 'WIFI = ("here", "secret")'))
-    (board.folder / "machine.py").write_text(BOARD_MACHINE)
-    (board.folder / "network.py").write_text(BOARD_NETWORK)
-
-    with board:
-        assert board.until("fed") == "fed 5"
-        board.until("connecting to tcp://127.0.0.1:1")
-
-
 @pytest.mark.micropython
 def test_deep_sleep_as_documented(tmp_path):
     """The example of docs/micropython.md stops listening after a while without anything, and sleeps."""

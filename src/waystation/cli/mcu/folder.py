@@ -63,7 +63,7 @@ from bhumi.state import State
 def answer(request):
     """Return text or bytes; for a command, anything that JSON can say.
 
-    When it raises, the peer learns that the request could not be handled; the error with its line is printed here.
+    When it raises, the peer learns why; the error with its line is printed here.
     """
     if request.content_type == 2:
         name, arguments = request.command()
@@ -71,23 +71,17 @@ def answer(request):
     return "hello " + request.alias + ", you said: " + request.text
 
 
-feed = None
+network = feed = None
 if settings.WIFI:
-    import machine
-    import network
+    from bhumi.wifi import Wifi
 
-    # The board begins anew when nothing feeds for 30 s. Everything feeds once a second, but for a name look-up, which
-    # takes up to 14 s without an answer, and answer() above.
-    feed = machine.WDT(timeout=30000).feed
-    wifi = network.WLAN(network.STA_IF)
-    wifi.active(True)
-    wifi.connect(*settings.WIFI)
-    while not wifi.isconnected():
-        feed()
-        machine.idle()
+    # Connects again by itself, and has a watchdog of 30 s. Everything feeds it once a second, but for a name look-up,
+    # which takes up to 14 s without an answer, and answer() above.
+    network = Wifi(*settings.WIFI)
+    feed = network.feed
 
 try:
-    device = Device(State("bhumi.state", feed), settings.RELAYS, answer, feed=feed)
+    device = Device(State("bhumi.state", feed), settings.RELAYS, answer, network=network)
 except SetupError as error:
     print(error)
     raise SystemExit(1)
