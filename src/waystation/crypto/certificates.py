@@ -125,9 +125,9 @@ def read_certificate(cert_pem: bytes) -> CertificateFacts:
         with contextlib.suppress(x509.ExtensionNotFound):
             held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             addresses = held.get_values_for_type(x509.IPAddress)
-            told = [*map(str, addresses)]
-            hosts = [name for name in held.get_values_for_type(x509.DNSName) if name not in told]
-            names = (*hosts, *told)
+            texts = [*map(str, addresses)]
+            hosts = [name for name in held.get_values_for_type(x509.DNSName) if name not in texts]
+            names = (*hosts, *texts)
         return CertificateFacts(certificate.not_valid_before_utc, certificate.not_valid_after_utc, names)
 
 
