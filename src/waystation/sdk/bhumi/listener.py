@@ -19,6 +19,7 @@ from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
 from waystation.protocols.bhumi.client.device import (
     DEVICE_FEATURES,
+    AuthorityShown,
     Delivered,
     DeviceClient,
     ProbeAsked,
@@ -91,7 +92,7 @@ class Listener(RelayConnection):
             [commit_of(preimage) for preimage in preimages],
             state.recent_responses(),
             always_preimage=original_relay,
-            features=Feature(0) if original_relay else DEVICE_FEATURES,
+            features=_features(relay, original_relay=original_relay),
             relay_id=relay_id,
             silence_ms=silence.limit_ms,
         )
@@ -259,7 +260,7 @@ class Listener(RelayConnection):
         self._adverts_arrived.set()
 
     def _on_machine_event(
-        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked
+        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked | AuthorityShown
     ) -> None:
         if isinstance(event, Delivered) and event.preimage is not None:
             self._used_up.add(event.preimage)  # its commit is used up there
@@ -271,3 +272,10 @@ class Listener(RelayConnection):
             self._registered_s = self._loop.time()
             self.registered.set_result(event)
         super()._on_machine_event(event)
+
+
+def _features(relay: RelayUrl, *, original_relay: bool) -> Feature:
+    """Return what to ask a relay for; its authorities only where there is a certificate."""
+    if original_relay:
+        return Feature(0)
+    return DEVICE_FEATURES | (Feature.AUTHORITY if relay.scheme == "tls" else Feature(0))
