@@ -120,7 +120,7 @@ class BspOverBhumi(RelayCarrier):
         """Begin to listen, or to poll; a relay that is away is no error.
 
         Raises:
-            HomeBusyError: Another program listens or sends with this folder.
+            HomeBusyError: Another program listens with this folder.
             HostError: The folder cannot be used.
         """
         self._session = session
@@ -159,7 +159,7 @@ class BspOverBhumi(RelayCarrier):
         if record is None:
             raise self._not_carried(peer, "no invite has paired us")
         content = REQUEST_BEGINS + bytes((_LISTENS if self._listens else 0,)) + bundle
-        reply = await self._sender.send(record, content, ContentType.BINARY)
+        reply = await self._sender.send(record, content, ContentType.BINARY, repeatable=True)  # as bundles are
         if reply.failure is not None:
             raise reply.failure
         if reply.status != ResponseStatus.OK:
