@@ -1,6 +1,7 @@
 """Pairs a Bhumi sender with the maker of an invite; a handshake without an outcome goes on with its very bytes."""
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,18 +70,25 @@ class Handshakes:
         self._dialect = dialect
         self._url = url
         self._rng = rng
+        self._at_work: Counter[bytes] = Counter()
+        """How many calls work on the handshake of a preimage."""
 
     async def run(self, handshake: Handshake) -> PeerRecord:
         """Use an invite, and return its maker; raises as ``Sender.accept``."""
         pending, back, in_doubt = self._begin(handshake)
         delivery = Delivery(pending, handshake.timeouts, in_doubt=in_doubt)
         handshake.delivery = delivery
+        self._at_work[pending.preimage] += 1
         try:
             ended = await self._exchanges.deliver(delivery)
         except BaseException:
-            if not delivery.may_have_arrived:
+            # A later call with the same token goes on with these very bytes, and may have sent them.
+            if not delivery.may_have_arrived and self._at_work[pending.preimage] == 1:
                 self._undo(pending, back, was_out=delivery.was_out)
             raise
+        finally:
+            self._at_work[pending.preimage] -= 1
+            self._at_work += Counter()
         return self.finish(pending, ended, back, was_out=delivery.was_out)
 
     def finish(self, pending: Pending, ended: Ended, back: bytes, *, was_out: bool) -> PeerRecord:
@@ -145,6 +153,7 @@ class Handshakes:
     def _undo(self, pending: Pending, back: bytes, *, was_out: bool) -> None:
         with self._state.transaction():
             self._state.finish(pending.preimage, pending.peer, ())
-            self._state.withdraw(back)
-            if was_out:
+            if was_out:  # the inviter may have it, with the permission that it brings
                 self._outgoing.keep_head(pending)
+            else:
+                self._state.withdraw(back)
