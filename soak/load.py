@@ -28,6 +28,7 @@ class Load(ABC):
     protocol: ClassVar[str]
     disconnects: ClassVar[tuple[type, ...]]
     """Events of a client that has no connection."""
+    under_way_max: ClassVar[int] = UNDER_WAY_MAX
 
     def __init__(self, folder: Path, ledger: Ledger, rng: random.Random) -> None:
         """Describe clients.
@@ -83,7 +84,7 @@ class Load(ABC):
         """Send until cancelled; messages under way go on."""
         while True:
             await asyncio.sleep(1 / self._rng.uniform(*PER_S))
-            if len(self._sending) < UNDER_WAY_MAX:
+            if len(self._sending) < self.under_way_max:
                 self._begin(self._send())
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

@@ -42,6 +42,7 @@ _BHUMI: Final[dict[Enum, tuple[str, str]]] = {
     ),
     Refusal.BAD_VERDICT: ("QA_REPORT with a verdict above 4.", _CLOSED),
     Refusal.BAD_WATCH: ("WATCH that neither begins nor ends a watch.", _CLOSED),
+    Refusal.BAD_AUTHORITY: ("AUTHORITY without a certificate, or with one of more than 4,096 bytes.", _CLOSED),
     Refusal.BAD_RECORD: ("GOSSIP holds a record of another kind or length.", _CLOSED),
     Refusal.BAD_SIGNATURE: ("I_AM is not signed by the identity over this connection's nonce.", _CLOSED),
     Refusal.OTHER_IDENTITY: (

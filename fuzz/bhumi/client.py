@@ -34,7 +34,7 @@ _ADVERT: Final = sign_advert(KEYS[2], "tls://relay.example:8443", _WALL_S, 600)
 
 
 def _frames(*sent: extension_messages.ExtensionMessage) -> list[bytes]:
-    options = [wire.encode(messages.Options(Feature(bits))) for bits in (0, 0x3D, 0x04, 0x3F)]
+    options = [wire.encode(messages.Options(Feature(bits))) for bits in (0, 0x3D, 0x04, 0x3F, 0xBD)]
     return [*options, *(extension_wire.encode_extension(message) for message in sent)]
 
 

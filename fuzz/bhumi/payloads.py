@@ -1,4 +1,4 @@
-"""Fuzz targets: decoders of Bhumi payloads (contents, commands, envelopes, invites), sent by a permitted peer."""
+"""Fuzz targets: decoders of Bhumi payloads (contents, commands, envelopes, pairings, invites) of a permitted peer."""
 
 import random
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from fuzz.corpus import KEYS, PREIMAGES
 from fuzz.mutate import mutate_bytes
 from fuzz.target import expect
 from waystation.core.errors import LocalError
-from waystation.protocols.bhumi.payload import contents, envelope, invite
+from waystation.protocols.bhumi.payload import contents, envelope, invite, pairing
 from waystation.protocols.bhumi.payload.contents import MalformedPayloadError
+from waystation.protocols.bhumi.payload.suites import SharedSecrets
 
 _URL: Final = "relay.example:443"
 _PAYLOADS: Final = tuple(
@@ -90,18 +91,57 @@ class EnvelopeTarget:
         return "opened"
 
 
+_OWN: Final = SharedSecrets(KEYS[0])
+_SECRET: Final = bytes(range(32))
+_INIT: Final = contents.HandshakeInit(KEYS[1].public, PREIMAGES[1], _URL)
+
+
+class PairingTarget:
+    """First requests with an invite, in suites 3 and 4: only who has its secret, and proves its identity, is paired."""
+
+    name = "pairing"
+    _good: Final = tuple(
+        pairing.seal_pairing(
+            suite, SharedSecrets(KEYS[1]), KEYS[0].public, _SECRET, PREIMAGES[0], _INIT, random.Random(suite)
+        )
+        for suite in pairing.PairedSuite
+    )
+
+    def make(self, rng: random.Random) -> bytes:
+        """Return a first request, mostly mutated."""
+        data = rng.choice(self._good)
+        return data if rng.random() < 0.1 else mutate_bytes(rng, data, self._good)
+
+    def run(self, data: bytes) -> str:
+        """Open in both suites; nobody but the true sender is ever paired, and by no other bytes."""
+        found = [pairing.open_pairing(suite, _OWN, _SECRET, PREIMAGES[0], data) for suite in pairing.PairedSuite]
+        paired = [each for each in found if each is not None]
+        expect(bool(paired) == (data in self._good), "other bytes pair, or the true ones do not")
+        expect(all(each.init == _INIT for each in paired), "somebody else was paired")
+        return "paired" if paired else "closed"
+
+
 class InviteTarget:
     """A token that a user copied, perhaps not whole."""
 
     name = "invite"
-    _good: Final = invite.encode_invite(invite.Invite(KEYS[0].public, PREIMAGES[0])).encode()
+    _good: Final = tuple(
+        invite.encode_invite(each).encode()
+        for each in (
+            invite.Invite(KEYS[0].public, PREIMAGES[0]),
+            invite.Invite(
+                *(KEYS[0].public, PREIMAGES[0], _SECRET, pairing.PairedSuite.CHACHA, 1, bytes(32), (f"tls://{_URL}",))
+            ),
+        )
+    )
 
     def make(self, rng: random.Random) -> bytes:
-        """Return a token, mostly mutated, mostly of the right length."""
+        """Return a token of either version, mostly mutated, mostly of the right length."""
+        good = rng.choice(self._good)
         if rng.random() < 0.1:
-            return self._good
-        data = mutate_bytes(rng, self._good, (self._good, b"====", b"+/" * 43))
-        return data[: len(self._good)].ljust(len(self._good), b"A") if rng.random() < 0.7 else data
+            return good
+        data = mutate_bytes(rng, good, (*self._good, b"====", b"+/" * 43, b"bhumi:"))
+        return data[: len(good)].ljust(len(good), b"A") if rng.random() < 0.7 else data
 
     def run(self, data: bytes) -> str:
         """Decode; one invite has one token."""

@@ -34,6 +34,14 @@ PROMISES = {
                 "protocols/bhumi/test_limits.py::test_network_of_a_sender_stands_in_no_fact",
             ],
         ),
+        (
+            "so it can make no device act, answer for none and use no invite",
+            [
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_forge_a_request",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_answer_in_the_place_of_a_device",
+                "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
+            ],
+        ),
         ("One seed, one run.", ["sim/test_run.py::test_one_seed_has_one_trace"]),
         (
             "An LPRP packet that was accepted is kept",
@@ -86,7 +94,7 @@ PROMISES = {
     ],
     "docs/bhumi.md": [
         (
-            "Status 1 is the relay's word that nothing was delivered: the preimage is kept and is the next to be used, sending again is safe",
+            "nothing was delivered: the preimage is kept and is the next to be used, sending again is safe",
             [
                 "protocols/bhumi/relay/test_machine.py::test_status_1_when_nobody_is_there_and_the_commit_stays",
                 "sdk/bhumi/test_sender.py::test_offline_inviter_leaves_the_token_good",

@@ -137,13 +137,16 @@ def _disk(disk: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             yield name, size(disk[f"{name}_bytes"])
 
 
-def _certificates(certificates: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield each file once, with the listeners that show it."""
+def _certificates(certificates: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield each file once, with the listeners that show it, and the next authority behind them."""
     listeners: dict[tuple[str, str], list[str]] = {}
     for each in certificates:
         listeners.setdefault((each["cert"], each["ends"][: len("2026-01-01")]), []).append(each["listener"])
     for (path, day), names in listeners.items():
         yield path, f"until {day}", ", ".join(names)
+    follows = {each["next_ca"]: each["next_from"] for each in certificates if each.get("next_ca")}
+    for path, begins in follows.items():
+        yield path, f"from {begins[: len('2026-01-01')]}", "next authority"
 
 
 def _troubles(troubles: Sequence[str]) -> list[str]:

@@ -22,6 +22,8 @@ __all__ = [
     "OTHER_FAULTS",
     "CertificateFacts",
     "LocalCertificates",
+    "der_of",
+    "is_authority",
     "is_signed_by",
     "make_local_certificates",
     "read_certificate",
@@ -127,6 +129,25 @@ def read_certificate(cert_pem: bytes) -> CertificateFacts:
             addresses = held.get_values_for_type(x509.IPAddress)
             names = (*held.get_values_for_type(x509.DNSName), *map(str, addresses))
         return CertificateFacts(certificate.not_valid_before_utc, certificate.not_valid_after_utc, names)
+
+
+def der_of(cert_pem: bytes) -> bytes:
+    """Return the first certificate of a PEM text in DER.
+
+    Raises:
+        ValueError: The text holds no certificate that can be read.
+    """
+    with _only_value_errors():
+        return x509.load_pem_x509_certificate(cert_pem).public_bytes(serialization.Encoding.DER)
+
+
+def is_authority(der: bytes) -> bool:
+    """Return whether these bytes are one certificate, and that of somebody who may sign others."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (ValueError, x509.ExtensionNotFound, *OTHER_FAULTS):
+        return False
 
 
 def is_signed_by(cert_pem: bytes, ca_pem: bytes) -> bool:

@@ -35,6 +35,7 @@ from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.site import Endpoint
 
 __all__ = [
+    "Authorities",
     "HostContext",
     "HostedDatagramRelay",
     "HostedRelay",
@@ -123,6 +124,8 @@ class TlsRules(NamedTuple):
     """ALPN names."""
 
 
+Authorities = Callable[[str], Sequence[bytes]]
+"""Returns the authorities in DER that the certificate of a table comes from and will come from, at most two."""
 MakeContext = Callable[[str, TlsRules], TlsContext]
 """Returns the TLS context of a table's listeners, whose certificate the node keeps up to date."""
 
@@ -187,6 +190,9 @@ class ProtocolHost:
 
     def use_certificates(self, hashes: LeafHashes) -> None:
         """Take over the certificates in force; called before listeners open, and again when one has changed."""
+
+    def use_authorities(self, authorities: Authorities) -> None:
+        """Take over the authorities of the certificates; called at the same times."""
 
     async def open(self, contexts: MakeContext) -> None:
         """Open what the protocol listens on beside the ports above.

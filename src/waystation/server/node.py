@@ -347,6 +347,7 @@ class NodeServer:
         """Hand the certificates that are shown now to the protocols."""
         for host in self._hosts.values():
             host.use_certificates(self._certificates.leaf_sha256)
+            host.use_authorities(self._certificates.authorities)
 
     async def _watch_key(self) -> None:
         has_failed = False

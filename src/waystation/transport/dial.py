@@ -24,6 +24,7 @@ __all__ = [
     "STREAM_SCHEMES",
     "WEB_PORT",
     "RelayUrl",
+    "UntrustedError",
     "dial",
     "fetch_authority",
     "speaks_http",
@@ -43,6 +44,10 @@ WEB_PORT: Final = "an HTTP server answers there; is the port right?"
 _CHUNK_BYTES: Final = 65_536
 _HTTP_BEGINS: Final = b"HTTP/"
 _NAME_MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH of OpenSSL
+
+
+class UntrustedError(HostError):
+    """The certificate has the right name, and no authority that is trusted has signed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,8 @@ async def dial(
 
     Raises:
         LocalError: The text is no address.
-        HostError: Nobody listens, no answer in time, the certificate is not trusted, or the place is not public.
+        UntrustedError: No authority that is trusted has signed the certificate.
+        HostError: Nobody listens, no answer in time, the certificate is for another name, or the place is not public.
     """
     target = RelayUrl.parse(url) if isinstance(url, str) else url
     try:
@@ -122,7 +128,8 @@ async def dial(
             places = await _public_addresses(target) if only_public and not place else [place]
             return await _connect_to_one(target, sink, context, timeout_s, places, silence)
     except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are OSErrors; a host may be no IDNA name
-        raise HostError(_reason(target, error, timeout_s)) from error
+        is_other = isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _NAME_MISMATCHES
+        raise (UntrustedError if is_other else HostError)(_reason(target, error, timeout_s)) from error
 
 
 async def speaks_tls(url: RelayUrl, timeout_s: float) -> bool:

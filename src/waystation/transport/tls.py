@@ -23,11 +23,13 @@ __all__ = [
     "context_of",
     "find_authority",
     "leaf_sha256",
+    "pinned_context",
     "read_pems",
     "reload_certificate",
     "server_context",
     "system_context",
     "trust_authority",
+    "verifies",
 ]
 
 TlsContext = ssl.SSLContext
@@ -215,6 +217,28 @@ def client_context(
         except (OSError, ssl.SSLError) as error:
             raise HostError(f"cannot use {ca} as a certificate authority: {error}") from error
     return context
+
+
+def pinned_context(der: bytes, like: ssl.SSLContext | None = None) -> ssl.SSLContext:
+    """Return a context for dialling that trusts one authority and no other.
+
+    Args:
+        der: Its certificate in DER.
+        like: Whose least version of TLS it has.
+
+    Raises:
+        HostError: The bytes are no certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if like is not None:
+        context.minimum_version = like.minimum_version
+    trust_authority(context, der)
+    return context
+
+
+def verifies(context: ssl.SSLContext | None) -> bool:
+    """Return whether connections of a context for dialling are verified; None is the system's."""
+    return context is None or context.verify_mode is ssl.CERT_REQUIRED
 
 
 def _load(context: ssl.SSLContext, pems: PemPair) -> None:

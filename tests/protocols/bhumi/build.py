@@ -78,6 +78,7 @@ def decode(frame_type: int, payload: bytes, *, with_preimage: bool) -> messages.
         FrameType.SEND_RESULT: wire.decode_send_result,
         FrameType.OPTIONS: wire.decode_options,
         FrameType.WATCHED: extension_wire.decode_watched,
+        FrameType.AUTHORITY: extension_wire.decode_authority,
     }
     return decoders[FrameType(frame_type)](payload)
 

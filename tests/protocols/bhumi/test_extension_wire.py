@@ -1,4 +1,4 @@
-"""Laws of protocols.bhumi.extension_wire: each frame 0x41 to 0x4E there and back, and whatever lies about itself."""
+"""Laws of protocols.bhumi.extension_wire: each frame 0x41 to 0x4F there and back, and whatever lies about itself."""
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,7 @@ from waystation.protocols.bhumi import extension_wire as wire
 from waystation.protocols.bhumi import signed_records
 from waystation.protocols.bhumi.extension_messages import (
     FRAME_TYPES,
+    Authority,
     BindChallenge,
     BindProof,
     Gossip,
@@ -55,6 +56,8 @@ CASES = [
     (Watch(ALICE.public), wire.decode_watch, 33),
     (Watch(ALICE.public, begins=False), wire.decode_watch, 33),
     (Watched(ALICE.public, WatchState.REFUSED), wire.decode_watched, 33),
+    (Authority(b"\x30"), wire.decode_authority, 3),
+    (Authority(b"\x30" * 4_096), wire.decode_authority, 4_098),
     (Gossip(), wire.decode_gossip, 2),
     (Gossip((PRESENCE, AD, AS_LONG_AS_A_PRESENCE)), wire.decode_gossip, 2 + 143 + 3 + 134 + 143),
 ]
@@ -114,6 +117,8 @@ def test_trailing_bytes(message, decode, size):
         (wire.decode_qa_report, bytes(4) + b"\x05" + bytes(4), Refusal.BAD_VERDICT),
         (wire.decode_watch, bytes(32) + b"\x02", Refusal.BAD_WATCH),
         (wire.decode_watched, bytes(32) + b"\x03", Refusal.BAD_WATCH),
+        (wire.decode_authority, bytes(2), Refusal.BAD_AUTHORITY),
+        (wire.decode_authority, b"\x10\x01" + bytes(4_097), Refusal.BAD_AUTHORITY),
         (wire.decode_gossip, b"\x00\x01\x00\x00" + bytes(200), Refusal.BAD_RECORD),
         (wire.decode_gossip, b"\x00\x01\x00\x8d\x44" + bytes(139), Refusal.TRUNCATED),
         (wire.decode_gossip, b"\x00\x01\x00\x8c\x44" + bytes(139), Refusal.BAD_RECORD),

@@ -198,9 +198,51 @@ def test_open_takes_the_next_relay(tmp_path):
     assert run(scenario) == []
 
 
-def test_open_without_any_relay_is_the_callers_mistake(tmp_path):
-    """No address and no book: LocalError; an address that cannot be read is one at once."""
+async def shout(request):
+    """Answer in capitals."""
+    return request.text.upper()
+
+
+def test_client_without_any_relay(tmp_path):
+    """No address, no book and no invitation: what needs a relay is a LocalError; a wrong address is one at once."""
+
+    async def scenario():
+        async with bhumi.open(tmp_path) as client:
+            with pytest.raises(LocalError, match="no relay is known"):
+                await client.recover()
+            with pytest.raises(LocalError, match="needs the address of a relay"):
+                client.requests()
+
     with pytest.raises(LocalError, match="not a relay address"):
         bhumi.open(tmp_path, "ftp://x:1")
-    with pytest.raises(LocalError, match="no relay is known"):
-        run(bhumi.open(tmp_path).__aenter__)
+    run(scenario)
+
+
+def test_token_is_all_that_a_client_needs(tmp_path):
+    """A client that was given nothing pairs, asks, asks again when opened anew, and goes to a later token's relay."""
+
+    async def scenario():
+        async with (
+            LoopbackRelay() as first,
+            LoopbackRelay() as second,
+            bhumi.open(tmp_path / "alice", first.url) as alice,
+            bhumi.open(tmp_path / "carol", second.url) as carol,
+        ):
+            tokens = [alice.invite("bob"), carol.invite("bob")]
+            serving = [asyncio.create_task(each.serve(shout)) for each in (alice, carol)]
+            await asyncio.gather(*(each.wait_for(FrameType.I_AM) for each in (first, second)))
+            async with bhumi.open(tmp_path / "bob") as bob:
+                await bob.accept(tokens[0], alias="alice")
+                one = await bob.send("alice", "one")
+            async with bhumi.open(tmp_path / "bob") as bob:
+                two = await bob.send("alice", "two")
+            async with bhumi.open(tmp_path / "bob") as bob:
+                await bob.accept(tokens[1], alias="carol")
+                three = await bob.send("carol", "three")
+                four = await bob.send("alice", "four")
+            for each in serving:
+                each.cancel()
+            await asyncio.wait(serving)
+            return [each.text for each in (one, two, three, four)]
+
+    assert run(scenario) == ["ONE", "TWO", "THREE", "FOUR"]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,11 @@ from tests.sdk.build import QUICK, RunningDevice, echo
 from tests.server.build import eventually
 from tools.served import ServedNode
 from waystation.protocols.bhumi.messages import Status
-from waystation.sdk.bhumi import BhumiState, Dialect, Disconnected, Handled, Sender, Timeouts
+from waystation.protocols.bhumi.payload.invite import decode_invite, encode_invite
+from waystation.sdk.bhumi import BhumiClient, BhumiState, Dialect, Disconnected, Handled, Sender, Timeouts
 from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.retry import Verdict
-from waystation.sdk.errors import OfflineError
+from waystation.sdk.errors import OfflineError, RelayUnreachableError
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context
 
@@ -205,3 +207,36 @@ def test_plaintext(node, tmp_path):
             return await bob.command("alice", "led"), state.find_peer("alice").rights
 
     assert asyncio.run(scenario()) == ({"did": "led"}, 3)
+
+
+def test_token_brings_the_authority(node, tmp_path):
+    """Over TLS to a node with an authority of its own, the token is all: the client trusts that one from then on."""
+
+    async def scenario():
+        async with BhumiClient(tmp_path / "alice", node.url, tls=node.tls) as alice:
+            token = alice.invite("bob")
+            serving = asyncio.create_task(alice.serve(echo))
+            async with BhumiClient(tmp_path / "bob") as bob:
+                await bob.accept(token, alias="alice")
+            async with BhumiClient(tmp_path / "bob") as bob:
+                reply = await bob.send("alice", "again")
+                kept = bob.state.authorities()
+            serving.cancel()
+            await asyncio.wait([serving])
+            return reply.text, len(kept), decode_invite(token).relays
+
+    assert asyncio.run(scenario()) == ("again", 1, (node.url,))
+
+
+def test_another_authority_is_refused(node, tmp_path):
+    """A token that names another authority than the node shows pairs nobody, and says why."""
+
+    async def scenario():
+        async with BhumiClient(tmp_path / "alice", node.url, tls=node.tls) as alice:
+            invite = replace(decode_invite(alice.invite("bob")), authority=bytes(32))
+            async with BhumiClient(tmp_path / "bob") as bob:
+                with pytest.raises(RelayUnreachableError, match="does not show the authority"):
+                    await bob.accept(encode_invite(invite))
+                return bob.state.authorities(), bob.peers()
+
+    assert asyncio.run(scenario()) == ([], [])

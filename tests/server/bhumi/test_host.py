@@ -25,8 +25,16 @@ def test_description_names_what_the_relay_agrees_on():
     """The features of OPTIONS that this relay accepts, as it is set."""
     core = hosts(bhumi__gossip="false", bhumi__qa="false")["bhumi"].describe({})["features"]
 
-    assert hosts()["bhumi"].describe({})["features"] == ["preimage", "binding", "i_am_ok", "watch", "presence", "qa"]
-    assert core == ["preimage", "binding", "i_am_ok", "watch"]
+    assert hosts()["bhumi"].describe({})["features"] == [
+        "preimage",
+        "binding",
+        "i_am_ok",
+        "watch",
+        "authority",
+        "presence",
+        "qa",
+    ]
+    assert core == ["preimage", "binding", "i_am_ok", "watch", "authority"]
 
 
 def test_view_tells_of_other_relays():

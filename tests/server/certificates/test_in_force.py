@@ -205,20 +205,50 @@ def test_local_leaf_is_renewed_30_days_ahead_and_taken_over(tmp_path, capsys):
     assert events(capsys).count("certificate.renewed") == 1
 
 
-def test_home_of_an_earlier_version_says_once_what_to_do(tmp_path, capsys):
-    """Without ca.key it serves as before; the log has the way out at the start, and daily when the end is near."""
+def test_home_of_an_earlier_version_gets_an_authority_with_a_key(tmp_path, capsys):
+    """Without ca.key it serves as before, says so once, and goes over to an authority of the node's before the end."""
     home = Home(tmp_path / "home")
     home.ensure()
     home.ca_key_path.unlink()
     shown = Shown(tmp_path)
     at_start = events(capsys)
+    old, both = shown.leaf, shown.certificates.authorities("bhumi")
     for hours in range(0, 48, 6):
-        shown.look(now().replace(hour=0) + 340 * DAY + datetime.timedelta(hours=hours))
+        shown.look(now().replace(hour=0) + 330 * DAY + datetime.timedelta(hours=hours))
+    still = shown.leaf
+    shown.look(now() + 336 * DAY)
 
-    assert at_start.count("certificate.keyless") == 1
-    assert "waystation init" in at_start and "ca.key is not there" in at_start
-    assert events(capsys).count("certificate.ends_soon") == 2
-    assert shown.leaf == leaf_der(home.cert_path)
+    assert at_start.count("certificate.keyless") == at_start.count("certificate.authority_made") == 1
+    assert "next-ca.pem counts from" in at_start and "ca.key is not there" in at_start
+    said = events(capsys)
+    assert (said.count("certificate.ends_soon"), said.count("certificate.authority_switched")) == (0, 1)
+    assert still == old != shown.leaf == leaf_der(home.cert_path)
+    assert both[1:] == shown.certificates.authorities("bhumi") and len(both) == 2
+
+
+def test_next_authority_is_news_for_the_protocols(tmp_path):
+    """Whoever shows it hears of it when it appears, although no certificate has changed; the view has it, too."""
+    shown = Shown(tmp_path)
+    before = shown.certificates.authorities("bhumi")
+    shown.look(now() + 3_290 * DAY)  # the leaf is signed anew
+    shown.home.next_ca_path.unlink()
+    shown.look(now() + 3_291 * DAY)
+    changes = shown.changes
+    shown.look(now() + 3_291 * DAY)
+    (view, _) = shown.certificates.view()
+
+    assert changes == shown.changes > 0
+    assert shown.certificates.authorities("bhumi")[:1] == before and len(before) == 1
+    assert view["next_ca"] == str(shown.home.next_ca_path)
+    assert datetime.datetime.fromisoformat(view["next_from"]) > now() + 3_600 * DAY
+
+
+def test_given_certificate_shows_no_authority(tmp_path):
+    """Its issuer is the operator's matter."""
+    shown = Shown(tmp_path, write_pair(tmp_path / "own"))
+
+    assert shown.certificates.authorities("bhumi") == ()
+    assert {(view["next_ca"], view["next_from"]) for view in shown.certificates.view()} == {(None, None)}
 
 
 def test_renewal_that_the_disk_refuses_is_logged_once(tmp_path, capsys):

@@ -90,3 +90,14 @@ def test_mark_changes_with_either_file(files):
     marks.append(mark_of(files))
 
     assert len(set(marks)) == len(marks)
+
+
+def test_own_leaf_is_shown_with_its_authority(tmp_path, files):
+    """Clients that know the authority by its fingerprint find it behind the leaf; a given chain stays as it is."""
+    home = Home(tmp_path / "home")
+    home.ensure(names=["localhost"])
+    authority = LocalAuthority(home)
+    own = read_pair(home.tls_files(), authority)
+
+    assert own.pems.cert_pem == home.cert_path.read_bytes() + home.ca_path.read_bytes()
+    assert read_pair(files, authority).pems.cert_pem == files.cert.read_bytes()

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.server.certificates.build import EVERY_TLS_LISTENER, SETTINGS, write_pair
 from waystation.server.certificates.authority import LocalAuthority
 from waystation.server.certificates.report import report_certificates
+from waystation.server.certificates.succession import Succession
 from waystation.server.config.load import load_config
 from waystation.server.home import Home
 
@@ -65,24 +66,30 @@ def test_local_leaf_is_renewed_by_the_node(home, days, good):
     assert ("ended on" in report.says) is (days == 400)
 
 
-def test_leaf_without_the_key_of_its_authority_has_the_long_way(home):
-    """Also while it is good: the sentence has every step, with the names that init must be given again."""
+def test_leaf_without_the_key_of_its_authority_waits_for_the_next_authority(home):
+    """The sentence says from when on the node makes one, and then from when on it counts and who needs the file."""
     home.ca_key_path.unlink()
-    steps = f"move {home.tls_path} away, run waystation init --home {home.path} --name relay.example, give clients"
     early, late = only(home), only(home, 340)
+    Succession(home).advance(NOW)
+    made = only(home)
+
+    assert (early.good, late.good, made.good) == (True, False, True)
+    for report in (early, late):
+        assert "waystation serve makes the next authority by itself from 2026-03-01 on" in report.says
+    assert "cannot renew it without ca.key" in early.says
+    assert f"{home.next_ca_path} counts from 2027-01-30 on" in made.says and "other clients need the file" in made.says
+
+
+def test_authority_that_ends_is_followed_by_the_next(home):
+    """While it is told of nothing is wrong; a switch that did not happen is."""
+    LocalAuthority(home).renew(NOW + 3_400 * DAY)
+    Succession(home).advance(NOW + 3_400 * DAY)
+    early, late = only(home, 3_480), only(home, 3_622)
 
     assert (early.good, late.good) == (True, False)
-    assert steps in early.says and steps in late.says
-    assert "cannot renew it without ca.key" in early.says
-
-
-def test_authority_that_ends_has_the_long_way_too(home):
-    """The last leaf of an authority cannot be renewed, and its clients need half a year for a new one."""
-    LocalAuthority(home).renew(NOW + 3_400 * DAY)
-    early, report = only(home, 3_460), only(home, 3_480)
-
-    assert (early.good, report.good) == (True, False)
-    assert "its authority" in report.says and "waystation init" in report.says
+    assert "its authority" in late.says
+    for report in (early, late):
+        assert f"the next authority {home.next_ca_path} counts from" in report.says
 
 
 def test_own_certificate_is_renewed_where_it_came_from(home, tmp_path):

@@ -203,9 +203,9 @@ def test_node_ends_although_a_write_does_not_return(tmp_path, shims, is_told):
         node.start()
         assert node.stop() == 0
     with closing(sqlite3.connect(node.home / "store.sqlite")) as store:
-        kept = store.execute("SELECT count(*) FROM packets WHERE canonical LIKE '%\"before\"%'").fetchone()
+        kept = [row for (row,) in store.execute("SELECT canonical FROM packets") if b'"before"' in row]
 
-    assert (code, kept) == (5, (1,))
+    assert (code, len(kept)) == (5, 1)
     assert "did not take the last writes within" in why and "Traceback" not in why
 
 

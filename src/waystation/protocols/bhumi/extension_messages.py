@@ -1,4 +1,4 @@
-"""The messages of Bhumi's extension frames, 0x41 to 0x4E (specs/bhumi.md 5, BHUMI-X).
+"""The messages of Bhumi's extension frames, 0x41 to 0x4F (specs/bhumi.md 5, BHUMI-X).
 
 A relay uses them only on a connection that has negotiated them by OPTIONS. ``Presence`` and ``RelayAd`` are signed by
 their owner. Relays forward their bytes unchanged and can neither create nor extend one (spec section 7).
@@ -11,6 +11,7 @@ from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.messages import FrameType
 
 __all__ = [
+    "Authority",
     "BindChallenge",
     "BindProof",
     "Gossip",
@@ -215,6 +216,14 @@ class Watched:
     """u8."""
 
 
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Relay to client: my certificate comes, or will come, from this authority; 2 bytes and the DER. Frame 0x4F."""
+
+    der: bytes
+    """An X.509 certificate, 1 to 4,096 bytes; the wire does not look into it."""
+
+
 ExtensionMessage = (
     RevokeCommits
     | BindChallenge
@@ -231,6 +240,7 @@ ExtensionMessage = (
     | Gossip
     | Watch
     | Watched
+    | Authority
 )
 """Everything here."""
 
@@ -250,5 +260,6 @@ FRAME_TYPES = {
     Gossip: FrameType.GOSSIP,
     Watch: FrameType.WATCH,
     Watched: FrameType.WATCHED,
+    Authority: FrameType.AUTHORITY,
 }
 """The frame that carries each."""

@@ -1,4 +1,4 @@
-"""Encodes and decodes the extension frames 0x41 to 0x4E (specs/bhumi.md 5, BHUMI-X).
+"""Encodes and decodes the extension frames 0x41 to 0x4F (specs/bhumi.md 5, BHUMI-X).
 
 Every ``decode_*`` takes a payload, checks counts and lengths before it reads by them, and demands that the structure
 fills the payload exactly. The frame buffer has refused payloads above 64 KiB before. Signatures are verified in
@@ -15,6 +15,7 @@ from waystation.core.ids import KEY_BYTES, PublicKey
 from waystation.crypto.signing import SIGNATURE_BYTES
 from waystation.protocols.bhumi.extension_messages import (
     FRAME_TYPES,
+    Authority,
     BindChallenge,
     BindProof,
     ExtensionMessage,
@@ -43,9 +44,11 @@ from waystation.protocols.bhumi.wire import COMMITS_MAX, EXTENSION_FRAME_BYTES_M
 __all__ = [
     "ADDRESS_CHARS_MAX",
     "ADVERT_BYTES_MAX",
+    "AUTHORITY_BYTES_MAX",
     "BIND_NONCE_BYTES",
     "PRESENCE_BYTES",
     "decode_advert",
+    "decode_authority",
     "decode_bind_challenge",
     "decode_bind_proof",
     "decode_gossip",
@@ -74,6 +77,7 @@ __all__ = [
 _Decoded = TypeVar("_Decoded")
 
 ADDRESS_CHARS_MAX: Final = 255  # ours: the field could hold 65,535; a host name has at most 253
+AUTHORITY_BYTES_MAX: Final = 4_096  # BHUMI-AUTHORITY: ours has about 500, one of RSA 4096 about 2,000
 BIND_NONCE_BYTES: Final = 32  # spec 5, BIND
 PRESENCE_BYTES: Final = 140  # spec 5, PRESENCE: 76 bytes and the signature
 ADVERT_BYTES_MAX: Final = KEY_BYTES + 8 + 4 + 2 + ADDRESS_CHARS_MAX + SIGNATURE_BYTES  # spec 5, RELAY_AD
@@ -218,6 +222,11 @@ def decode_watched(payload: bytes) -> Watched:
     return _decoded("WATCHED", payload, _take_watched)
 
 
+def decode_authority(payload: bytes) -> Authority:
+    """Decode AUTHORITY; raises MalformedError."""
+    return _decoded("AUTHORITY", payload, _take_authority)
+
+
 def split_gossip(payload: bytes) -> list[bytes]:
     """Return the tagged records of GOSSIP without reading them further.
 
@@ -322,6 +331,13 @@ def _take_watched(cursor: Cursor) -> Watched:
         raise MalformedError(Refusal.BAD_WATCH, f"WATCHED: {state} is no state") from error
 
 
+def _take_authority(cursor: Cursor) -> Authority:
+    size = cursor.take_u16()
+    if not 0 < size <= AUTHORITY_BYTES_MAX:
+        raise MalformedError(Refusal.BAD_AUTHORITY, f"AUTHORITY: {size} bytes, 1 to {AUTHORITY_BYTES_MAX}")
+    return Authority(cursor.take(size))
+
+
 def _take_gossip(cursor: Cursor) -> list[bytes]:
     count = cursor.take_u16()
     if count * _GOSSIPED_BYTES_MIN > cursor.left:
@@ -378,5 +394,6 @@ _ENCODERS: Final[Mapping[type[Any], Callable[[Any], bytes]]] = {
     QaReport: lambda message: _REPORT.pack(message.probe_id, message.verdict, message.latency_us),
     Watch: lambda message: message.identity + bytes((message.begins,)),
     Watched: lambda message: message.identity + bytes((message.state,)),
+    Authority: lambda message: _U16.pack(len(message.der)) + message.der,
     Gossip: lambda message: encode_gossip([encode_tagged(record) for record in message.records])[FRAME_HEADER_BYTES:],
 }

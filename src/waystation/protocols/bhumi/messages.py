@@ -64,6 +64,7 @@ class FrameType(IntEnum):
     GOSSIP = 0x4C  # between relays
     WATCH = 0x4D  # to the relay, BHUMI-WATCH
     WATCHED = 0x4E  # from the relay
+    AUTHORITY = 0x4F  # from the relay, BHUMI-AUTHORITY
 
 
 class Status(IntEnum):
@@ -92,6 +93,8 @@ class Feature(IntFlag):
     """The relay says that it took an I_AM."""
     WATCH = 1 << 6
     """The relay reports which devices connect and disconnect."""
+    AUTHORITY = 1 << 7
+    """The relay shows the authorities that its certificate comes from, and will come from."""
 
 
 @dataclass(frozen=True, slots=True)

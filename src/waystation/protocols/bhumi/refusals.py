@@ -29,6 +29,7 @@ class Refusal(Enum):
     BAD_ADDRESS = "bad_address"
     BAD_VERDICT = "bad_verdict"
     BAD_WATCH = "bad_watch"
+    BAD_AUTHORITY = "bad_authority"
     BAD_RECORD = "bad_record"
     # The peer may not do what it asked: the connection closes.
     BAD_SIGNATURE = "bad_signature"

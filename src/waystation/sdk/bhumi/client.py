@@ -18,13 +18,14 @@ from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.protocols.bhumi.client.sender import SenderClient
 from waystation.protocols.bhumi.payload.contents import ContentType
-from waystation.sdk.bhumi.connection import RelayConnection
+from waystation.protocols.bhumi.payload.invite import Invite, decode_invite
+from waystation.sdk.bhumi.connection import CONNECT_TIMEOUT_S, RelayConnection
 from waystation.sdk.bhumi.device import Device
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.events import DeviceEvent, Handler, Request
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import Reply
-from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
+from waystation.sdk.bhumi.pairing.inviting import authority_of, check_end, home_context, invitation, learn_authority
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.sender import Sender
@@ -91,8 +92,9 @@ class BhumiClient(Client):
 
         Args:
             home: Folder of the identity, made if absent.
-            relays: Address or addresses, the preferred one first; may be empty with a book.
-            tls: Context for ``tls://`` addresses; None trusts the system's authorities.
+            relays: Address or addresses, the preferred one first. Without any, and without a book, those of the
+                invitations that were accepted are used, which suffices to send.
+            tls: Context for ``tls://`` addresses; None trusts the system's authorities and those of invitations.
             on_event: Gets what happens to the listening half, such as ``Disconnected`` with its reason, and
                 ``PeerOffline`` and ``PeerOnline``, as ``send`` finds peers.
             book: Further relays, used when the named ones fail.
@@ -105,7 +107,7 @@ class BhumiClient(Client):
             silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds; for the listening half.
 
         Raises:
-            LocalError: An address cannot be read, or no relay is known (on entering).
+            LocalError: An address cannot be read.
             RelayUnreachableError: On entering: no relay could be reached, and ``keep_trying`` is false.
         """
         self._home = Path(home)
@@ -134,6 +136,7 @@ class BhumiClient(Client):
             silence_s=silence_s,
         )
         self._choice = RelayChoice(relays, book, quality, random.SystemRandom())
+        self._has_relays = bool(relays) or book is not None
         self._tls = tls
         self._keep_trying = keep_trying
         self._life = Life("the Bhumi client")
@@ -151,7 +154,7 @@ class BhumiClient(Client):
     async def _open(self) -> None:
         self._state = BhumiState(self._home)
         self._stack.callback(self._state.close)
-        if not self._keep_trying:
+        if not self._keep_trying and self._has_relays:
             await self._reach()
 
     async def aclose(self) -> None:
@@ -226,8 +229,30 @@ class BhumiClient(Client):
         return invitation(*(self.state, alias, relays, authority_of(self._tls)), expires_s=expires_s, allow=allow)
 
     async def accept(self, token: str, *, alias: str = "") -> PeerRecord:
-        """Pair with the peer that made a token; see ``Sender.accept``."""
+        """Pair with the peer that made a token; see ``Sender.accept``.
+
+        Where the client was given no relays, those of the token are used and kept for the peer, and where it was given
+        no ``tls``, the authority that the token names is trusted from then on.
+
+        Raises:
+            InviteRefusedError: As ``Sender.accept``, or the token has ended; then nothing is sent.
+            RelayUnreachableError: As ``Sender.accept``, or no relay of the token shows the authority that it names.
+        """
+        invite = decode_invite(token)
+        check_end(invite)
+        await self._prepare(invite)
         return await (await self._sending()).accept(token, alias=alias)
+
+    async def _prepare(self, invite: Invite) -> None:
+        """Keep the relays and the authority of an invitation, as far as the program has named none."""
+        state = self.state
+        has_news = self._tls is None and await learn_authority(state, invite, CONNECT_TIMEOUT_S) is not None
+        if not self._has_relays and state.relays_of(invite.identity) != list(invite.relays):
+            state.remember_relays(invite.identity, invite.relays)
+            has_news = True
+        if has_news:
+            async with self._opening:
+                self._sender = None  # the one before goes on with what it has, until the client is closed
 
     def peers(self) -> list[PeerRecord]:
         """Return whom we can talk to."""
@@ -269,7 +294,9 @@ class BhumiClient(Client):
         state = self.state
         async with self._opening:
             if self._sender is None:
-                self._sender = await self._stack.enter_async_context(self._make_sender(state))
+                make = self._make_sender if self._has_relays else partial(self._make_sender, relays=state.relays_of())
+                made = make(state, tls=self._tls or home_context(state))
+                self._sender = await self._stack.enter_async_context(made)
             return self._sender
 
     # Answering

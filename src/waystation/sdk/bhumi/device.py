@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
+from waystation.crypto.certificates import is_authority
 from waystation.protocols.bhumi.client.base import Greeted
 from waystation.protocols.bhumi.client.device import (
+    AuthorityShown,
     Delivered,
     ProbeAsked,
     Registered,
@@ -38,6 +40,7 @@ from waystation.sdk.bhumi.events import (
 from waystation.sdk.bhumi.listener import Listener
 from waystation.sdk.bhumi.moves import PRESENCE_TTL_S, Presences, RelayChoice
 from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
+from waystation.sdk.bhumi.pairing.relay_authorities import RelayAuthorities, dial_trusted
 from waystation.sdk.bhumi.probe import Prober
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
@@ -47,7 +50,7 @@ from waystation.sdk.home_lock import hold
 from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.transport.dial import RelayUrl
 from waystation.transport.silence import SILENCE_S, SilencePolicy
-from waystation.transport.tls import TlsContext
+from waystation.transport.tls import TlsContext, verifies
 
 __all__ = ["LEAVE_S", "Device"]
 
@@ -110,6 +113,7 @@ class Device:
         if not relays and book is None:
             raise LocalError("a device needs the address of a relay, or a book of relays")
         self._state = state
+        self._authorities = RelayAuthorities(state)
         self._findable = findable
         self._tls = tls
         self._silence = SilencePolicy.of_seconds(silence_s)
@@ -236,7 +240,9 @@ class Device:
             silence=self._silence,
         )
         try:
-            await connection.dial(self._tls, only_public=only_public)
+            shown = await dial_trusted(connection, self._tls, self._authorities, only_public=only_public)
+            if shown is not None:
+                self._disk.attempt(lambda: self._authorities.works(str(relay), shown))
             if waits:
                 await connection.wait_registered()
         except BaseException as error:
@@ -309,8 +315,19 @@ class Device:
             task = self._start(self._handle(connection, event))
             connection.handling.add(task)
             task.add_done_callback(connection.handling.discard)
+        elif isinstance(event, AuthorityShown):
+            self._on_authority(connection.relay, event.der)
         elif isinstance(event, ProbeAsked):
             self._on_probe_asked(connection, event)
+
+    def _on_authority(self, relay: RelayUrl, der: bytes) -> None:
+        """Trust the authority that a relay shows, for this relay, if the connection was verified."""
+        if relay.scheme != "tls" or not verifies(self._tls):
+            return
+        if is_authority(der):
+            self._disk.attempt(lambda: self._authorities.keep(str(relay), der))
+        else:
+            self._on_event(Trouble(f"{relay} showed an authority that is none; it is not kept"))
 
     def _on_registered(self, connection: Listener, event: Registered) -> None:
         self._gives_up = False

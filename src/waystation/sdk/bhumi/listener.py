@@ -19,6 +19,7 @@ from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
 from waystation.protocols.bhumi.client.device import (
     DEVICE_FEATURES,
+    AuthorityShown,
     Delivered,
     DeviceClient,
     ProbeAsked,
@@ -91,13 +92,13 @@ class Listener(RelayConnection):
             [commit_of(preimage) for preimage in preimages],
             state.recent_responses(),
             always_preimage=original_relay,
-            features=Feature(0) if original_relay else DEVICE_FEATURES,
+            features=_features(relay, original_relay=original_relay),
             relay_id=relay_id,
             silence_ms=silence.limit_ms,
         )
         super().__init__(self.machine, relay, partial(on_event, self), clock=clock, silence=silence)
         self._known_to_relay = set(preimages)
-        self._delivered: set[bytes] = set()
+        self._used_up: set[bytes] = set()
         self._adverts_arrived = asyncio.Event()
         self._registered_s = math.inf
         self.presence_due_s = math.inf
@@ -175,19 +176,19 @@ class Listener(RelayConnection):
     def register_again(self, preimage: bytes) -> None:
         """Register a preimage once more that a delivery has used up at the relay, and that is still valid."""
         if self.is_open:
-            self._delivered.discard(preimage)
+            self._used_up.discard(preimage)
             self.machine.add_commits([commit_of(preimage)])
             self.flush()
 
     def _revoke_all_but(self, valid: set[bytes]) -> bool:
         """Revoke what the relay still permits and we do not; return False when it takes no REVOKE_COMMITS."""
         gone = self._known_to_relay - valid
-        revoked = sorted(commit_of(preimage) for preimage in gone - self._delivered)
+        revoked = sorted(commit_of(preimage) for preimage in gone - self._used_up)
         if revoked and self.machine.revoke_commits(revoked) is not None:
             return False
         if self.machine.can_revoke:
             self._known_to_relay -= gone
-            self._delivered -= gone
+            self._used_up -= gone
         return True
 
     def refresh(self) -> None:
@@ -198,7 +199,7 @@ class Listener(RelayConnection):
         self._changes = self._state.changes()
         preimages = self._state.preimages()
         self._known_to_relay = set(preimages)
-        self._delivered.clear()
+        self._used_up.clear()
         self.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())
 
     def acknowledge(self, message_id: int, answer: bytes) -> Unsent | None:
@@ -259,10 +260,10 @@ class Listener(RelayConnection):
         self._adverts_arrived.set()
 
     def _on_machine_event(
-        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked
+        self, event: Greeted | Registered | Delivered | RelayNamed | RelaysReceived | ProbeAsked | AuthorityShown
     ) -> None:
         if isinstance(event, Delivered) and event.preimage is not None:
-            self._delivered.add(event.preimage)  # its commit is used up there
+            self._used_up.add(event.preimage)  # its commit is used up there
         elif isinstance(event, RelayNamed):
             self.relay_id = event.relay_id
         elif isinstance(event, RelaysReceived):
@@ -271,3 +272,10 @@ class Listener(RelayConnection):
             self._registered_s = self._loop.time()
             self.registered.set_result(event)
         super()._on_machine_event(event)
+
+
+def _features(relay: RelayUrl, *, original_relay: bool) -> Feature:
+    """Return what to ask a relay for; its authorities only where there is a certificate."""
+    if original_relay:
+        return Feature(0)
+    return DEVICE_FEATURES | (Feature.AUTHORITY if relay.scheme == "tls" else Feature(0))

@@ -22,6 +22,7 @@ from waystation.protocols.bhumi.payload.suites import suite_hint_of
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.migration import migrate
 from waystation.sdk.bhumi.pairing.admission import Admission, role_of, role_text
+from waystation.sdk.bhumi.pairing.relay_authorities import AUTHORITIES_SCHEMA
 from waystation.sdk.errors import UnknownPeerError
 from waystation.sdk.identity import read_or_make_key
 from waystation.sdk.private_database import EXIT_STORE, private_folder
@@ -175,7 +176,7 @@ class BhumiState(Admission):
         with private_folder(home):
             self.key_pair = read_or_make_key(home / "node.key")
             self.identity = self.key_pair.public
-            super().__init__(home / "bhumi.db", _SCHEMA, clock=clock)
+            super().__init__(home / "bhumi.db", _SCHEMA + AUTHORITIES_SCHEMA, clock=clock)
         migrate(self)
 
     def changes(self) -> tuple[int, int]:

@@ -14,13 +14,13 @@ from waystation.server.bhumi.discovery import BhumiDiscovery
 from waystation.server.bhumi.outlet import BhumiOutlet
 from waystation.server.bhumi.tables import BhumiListenSettings
 from waystation.server.dialling.dialler import Outlet
-from waystation.server.hosted import HostContext, PipePort, ProtocolHost, TlsRules
+from waystation.server.hosted import Authorities, HostContext, PipePort, ProtocolHost, TlsRules
 from waystation.server.hub import Hub, monotonic_now
 
 __all__ = ["HOST", "UPSTREAM_ENDPOINT", "BhumiHost", "warn_of_private_advert"]
 
 UPSTREAM_ENDPOINT: Final = "upstream"
-_FEATURES: Final = ("preimage", "binding", "i_am_ok", "watch")  # of OPTIONS, BHUMI-X
+_FEATURES: Final = ("preimage", "binding", "i_am_ok", "watch", "authority")  # of OPTIONS, BHUMI-X
 
 _log = structlog.get_logger("waystation.server")
 
@@ -46,6 +46,7 @@ class BhumiHost(ProtocolHost):
             key_pair=context.key_pair,
         )
         self._discovery: BhumiDiscovery | None = None
+        self._hub: Hub | None = None
 
     def pipe_ports(self) -> Sequence[PipePort]:
         """Return the TLS port, the bare one for tests, and the one for nodes of the original."""
@@ -66,8 +67,15 @@ class BhumiHost(ProtocolHost):
         """Return what dials other relays."""
         return BhumiOutlet(self._settings.peers_ca, self.context.silence)
 
+    def use_authorities(self, authorities: Authorities) -> None:
+        """Have devices shown the authorities of the certificate, those that are connected too."""
+        self.relay.authorities.use(authorities("bhumi"))
+        if self._hub is not None:
+            self._hub.plan_turn()
+
     def start(self, hub: Hub, urls: Mapping[str, str]) -> None:
         """Announce the relay on the local network, where that is switched on."""
+        self._hub = hub
         warn_of_private_advert(self._settings)
         self._discovery = BhumiDiscovery(self.relay, self.context.key_pair, self._listen, hub.plan_turn)
         self._discovery.start(urls)

@@ -1,8 +1,9 @@
 """The home's own authority: which certificates it signed, and signing the home's leaf anew.
 
-Clients keep ``ca.pem``, which is good for ten years; the leaf is good for one and is signed anew 30 days ahead of its
-end, for the same names and the same key. Because the key stays, one file is replaced, and no reader meets half a pair.
-Whoever can read the leaf's key can read the authority's beside it, so a new key would protect nobody (NODE-LEAF).
+Clients keep ``ca.pem``, which is good for ten years (``succession`` makes the next). The leaf is good for one and is
+signed anew 30 days ahead of its end, for the same names and the same key. Because the key stays, one file is replaced,
+and no reader meets half a pair. Whoever can read the leaf's key can read the authority's beside it, so a new key would
+protect nobody (NODE-LEAF).
 """
 
 import datetime
@@ -15,7 +16,7 @@ from waystation.core.errors import HostError
 from waystation.crypto.certificates import CertificateFacts, is_signed_by, read_certificate, sign_leaf
 from waystation.server.home import Home, TlsFiles, write_whole
 
-__all__ = ["RENEW_AHEAD", "CertificateKind", "LocalAuthority", "is_there"]
+__all__ = ["RENEW_AHEAD", "CertificateKind", "LocalAuthority", "is_there", "read_file"]
 
 RENEW_AHEAD: Final = datetime.timedelta(days=30)
 
@@ -47,15 +48,28 @@ class LocalAuthority:
         if files.cert.absolute() != home.cert_path.absolute() or not is_there(home.ca_path):
             return CertificateKind.GIVEN
         try:
-            if not is_signed_by(_read(files.cert), _read(home.ca_path)):
+            leaf = read_file(files.cert)
+            if self.is_signed_by_next(leaf):  # the switch to it was cut short, and goes on
+                return CertificateKind.LOCAL
+            if not is_signed_by(leaf, read_file(home.ca_path)):
                 return CertificateKind.GIVEN
         except ValueError as error:
             raise HostError(f"cannot read the certificate {files.cert} or {home.ca_path}: {error}") from error
         return CertificateKind.LOCAL if is_there(home.ca_key_path) else CertificateKind.KEYLESS
 
+    def is_signed_by_next(self, cert_pem: bytes) -> bool:
+        """Return whether the home's next authority signed a certificate.
+
+        Raises:
+            HostError: ``next-ca.pem`` is there and cannot be read.
+            ValueError: One of the texts holds no certificate.
+        """
+        path = self._home.next_ca_path
+        return is_there(path) and is_signed_by(cert_pem, read_file(path))
+
     def certificate(self) -> bytes:
         """Return ``ca.pem``; raises HostError when it cannot be read."""
-        return _read(self._home.ca_path)
+        return read_file(self._home.ca_path)
 
     def ends(self) -> datetime.datetime:
         """Return when the authority ends.
@@ -104,7 +118,7 @@ class LocalAuthority:
     def _sign(self, names: Sequence[str], now: datetime.datetime) -> CertificateFacts:
         home = self._home
         try:
-            pem = sign_leaf(_read(home.ca_path), _read(home.ca_key_path), _read(home.cert_path), names, now)
+            pem = sign_leaf(read_file(home.ca_path), read_file(home.ca_key_path), read_file(home.cert_path), names, now)
         except ValueError as error:
             raise HostError(f"cannot sign with {home.ca_path} and {home.ca_key_path}: {error}") from error
         try:
@@ -115,7 +129,7 @@ class LocalAuthority:
 
     def _facts(self, path: Path) -> CertificateFacts:
         try:
-            return read_certificate(_read(path))
+            return read_certificate(read_file(path))
         except ValueError as error:
             raise HostError(f"cannot read the certificate {path}: {error}") from error
 
@@ -129,7 +143,8 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return what a file holds; raises HostError."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -19,6 +19,7 @@ from waystation.server.certificates.authority import CertificateKind, LocalAutho
 from waystation.server.certificates.chosen import certificate_files, tls_listeners
 from waystation.server.certificates.pair import FileMark, Pair, mark_of, read_pair
 from waystation.server.certificates.report import remedy
+from waystation.server.certificates.succession import Step, Succession
 from waystation.server.config.values import Config
 from waystation.server.home import Home, TlsFiles
 from waystation.server.hosted import TlsRules
@@ -45,6 +46,9 @@ class Certificates:
         self._home = home
         self._on_change = on_change
         self._authority = LocalAuthority(home)
+        self._succession = Succession(home)
+        self._shown: tuple[bytes, ...] = ()
+        """Authorities of the home that devices are shown, in DER."""
         self._listeners = tls_listeners(config)
         self._in_force: dict[str, Pair] = {}
         """By table."""
@@ -58,18 +62,23 @@ class Certificates:
         self._renewal_state: tuple[datetime.date, FileMark] | None = None
         """Day and files at which nothing was left to do."""
 
-    def use(self, config: Config) -> None:
+    def use(self, config: Config, now: datetime.datetime | None = None) -> None:
         """Read the certificates that ``config`` names and show them from the next handshake on.
+
+        Args:
+            config: What the operator has set.
+            now: Aware UTC; the host's clock when None.
 
         Raises:
             HostError: One of them cannot be used; all stay as they were.
         """
-        now = datetime.datetime.now(datetime.UTC)
+        now = now or datetime.datetime.now(datetime.UTC)
         self._renew(now)
         files = {table: certificate_files(config, self._home, table) for table in self._listeners.values()}
         read = {each: read_pair(each, self._authority) for each in dict.fromkeys(files.values())}
         for table, each in files.items():
             self._show(table, read[each])
+        self._read_authorities()
         self._failed.clear()
         self._logged.clear()
         self._warn_of_missing_key()
@@ -87,9 +96,18 @@ class Certificates:
         """Return the SHA-256, 32 bytes, of the certificate that a table's listeners show."""
         return self._in_force[table].sha256
 
+    def authorities(self, table: str) -> tuple[bytes, ...]:
+        """Return the authorities in DER that the certificate of a table comes from, and will come from: two at most.
+
+        None for a certificate that others have issued.
+        """
+        pair = self._in_force.get(table)
+        return self._shown if pair is not None and pair.kind is not CertificateKind.GIVEN else ()
+
     def view(self) -> list[dict[str, Any]]:
         """Return what each TLS listener shows, by the setting of its address."""
         now = datetime.datetime.now(datetime.UTC)
+        follows = self._next_view()
         return [
             {
                 "listener": listener,
@@ -99,6 +117,7 @@ class Certificates:
                 "ends_soon": pair.ends_soon(now),
                 "names": list(pair.facts.names),
                 "kind": pair.kind.value,
+                **(follows if pair.kind is not CertificateKind.GIVEN else _NO_NEXT),
             }
             for listener, table in sorted(self._listeners.items())
             if (pair := self._in_force.get(table)) is not None
@@ -127,11 +146,12 @@ class Certificates:
             now: Aware UTC.
         """
         self._renew(now)
-        before = dict(self._in_force)
+        before, shown_before = dict(self._in_force), self._shown
+        self._read_authorities()
         for files in dict.fromkeys(pair.files for pair in before.values()):
             tables = [table for table, pair in before.items() if pair.files == files]
             self._look_at(files, tables)
-        if self._in_force != before:
+        if self._in_force != before or self._shown != shown_before:
             self._on_change()
         self._warn_of_ends(now)
 
@@ -166,14 +186,15 @@ class Certificates:
         self._in_force[table] = pair
 
     def _renew(self, now: datetime.datetime) -> None:
-        """Sign the home's leaf anew where that is due, which is looked at daily and when its files change.
+        """Sign the home's leaf anew and follow up its authority where that is due; a failure is logged once.
 
-        A failure is logged once until it is over.
+        That is looked at daily, and when the leaf's files change.
         """
         state = (now.date(), mark_of(self._home.tls_files()))
         if state == self._renewal_state:
             return
         try:
+            self._follow_up(now)
             self._authority.renew(now)
         except HostError as error:
             if not self._renewal_failed:
@@ -182,6 +203,31 @@ class Certificates:
         else:
             self._renewal_failed = False
             self._renewal_state = state
+
+    def _follow_up(self, now: datetime.datetime) -> None:
+        while (step := self._succession.advance(now)) is not None:
+            if step is Step.SWITCHED:
+                ends = f"{self._authority.ends():%Y-%m-%d}"
+                _log.info("certificate.authority_switched", ca=str(self._home.ca_path), ends=ends)
+            elif (successor := self._succession.successor()) is not None:
+                switch_on = f"{successor.switch_at:%Y-%m-%d}"
+                _log.info("certificate.authority_made", ca=str(self._home.next_ca_path), switch_on=switch_on)
+
+    def _read_authorities(self) -> None:
+        """Read which authorities devices may be shown; what cannot be read is no news here, ``_renew`` logs it."""
+        try:
+            self._shown = tuple(self._succession.shown())
+        except HostError:
+            self._shown = ()
+
+    def _next_view(self) -> dict[str, Any]:
+        try:
+            successor = self._succession.successor()
+        except HostError:
+            return _NO_NEXT
+        if successor is None:
+            return _NO_NEXT
+        return {"next_ca": str(self._home.next_ca_path), "next_from": successor.switch_at.isoformat()}
 
     def _warn_of_missing_key(self) -> None:
         for pair in dict.fromkeys(self._in_force.values()):
@@ -197,6 +243,9 @@ class Certificates:
                 self._warned[pair.files] = now.date()
                 way_out = remedy(pair, self._home)
                 _log.warning("certificate.ends_soon", cert=str(pair.files.cert), ends=_day(pair), way_out=way_out)
+
+
+_NO_NEXT: Final = {"next_ca": None, "next_from": None}
 
 
 def _day(pair: Pair) -> str:

@@ -38,12 +38,12 @@ class Pair(NamedTuple):
     def ends_soon(self, now: datetime.datetime) -> bool:
         """Return whether it should have been renewed: 30 days are left, or a sixth of a short given life.
 
-        The node has a day more for its own, because it looks once a day whether to sign it anew.
+        The node has a day more for its own, because it looks once a day what is to be done about it.
         """
         ahead = RENEW_AHEAD
         if self.kind is CertificateKind.GIVEN:
             ahead = min(ahead, (self.facts.ends - self.facts.begins) / _LIFE_SHARE)
-        elif self.kind is CertificateKind.LOCAL:
+        else:
             ahead -= _SIGNED_WITHIN
         return self.facts.ends - now <= ahead
 

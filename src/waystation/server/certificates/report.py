@@ -1,21 +1,20 @@
 """What an operator should know about the certificate of each listener, in sentences with a way out."""
 
 import datetime
-import shlex
 from typing import Final, NamedTuple
 
 from waystation.core.errors import HostError
 from waystation.server.certificates.authority import CertificateKind, LocalAuthority, is_there
 from waystation.server.certificates.chosen import certificate_files, certificate_setting, tls_listeners
 from waystation.server.certificates.pair import Pair, read_pair
+from waystation.server.certificates.succession import Succession
 from waystation.server.config.values import Config
-from waystation.server.home import Home, TlsFiles, local_names
+from waystation.server.home import Home, TlsFiles
 from waystation.transport.tls import KeyFileError
 
 __all__ = ["CertificateReport", "remedy", "report_certificates"]
 
 _NAMES_SHOWN_MAX: Final = 8
-_AUTHORITY_AHEAD: Final = datetime.timedelta(days=180)  # every client needs a new file then
 
 
 class CertificateReport(NamedTuple):
@@ -54,9 +53,9 @@ def remedy(pair: Pair, home: Home) -> str:
             "a running node takes it over by itself"
         )
     if pair.kind is CertificateKind.KEYLESS:
-        return f"nobody renews it, because {home.ca_key_path} is not there; {_begin_anew(pair, home)}"
+        return f"nobody renews it, because {home.ca_key_path} is not there; {_next_authority(home)}"
     if _ends_with_authority(pair, home):
-        return f"its authority {home.ca_path} ends then too; {_begin_anew(pair, home)}"
+        return f"its authority {home.ca_path} ends then too; {_next_authority(home)}"
     return "waystation serve renews it at its start and while it runs, and logs certificate.not_renewed if it cannot"
 
 
@@ -67,18 +66,19 @@ def _ends_with_authority(pair: Pair, home: Home) -> bool:
         return False  # not to be read now; the node logs it when it tries to sign
 
 
-def _authority_ends_soon(pair: Pair, home: Home, now: datetime.datetime) -> bool:
-    is_ours = pair.kind is CertificateKind.LOCAL and _ends_with_authority(pair, home)
-    return is_ours and pair.facts.ends - now <= _AUTHORITY_AHEAD
-
-
-def _begin_anew(pair: Pair, home: Home) -> str:
-    own = local_names()
-    names = "".join(f" --name {shlex.quote(name)}" for name in pair.facts.names if name not in own)
-    where = shlex.quote(str(home.path))
+def _next_authority(home: Home) -> str:
+    """Return what becomes of an authority that ends."""
+    try:
+        succession = Succession(home)
+        successor, made_at = succession.successor(), succession.made_at()
+    except HostError as error:
+        return f"the next authority cannot be read ({error})"
+    if successor is None:
+        day = "" if made_at is None else f" from {made_at:%Y-%m-%d} on"
+        return f"waystation serve makes the next authority by itself{day}"
     return (
-        f"move {home.tls_path} away, run waystation init --home {where}{names}, "
-        "give clients the new ca.pem, and start the node again"
+        f"the next authority {home.next_ca_path} counts from {successor.switch_at:%Y-%m-%d} on: Bhumi devices that "
+        "connect before learn it by themselves, other clients need the file"
     )
 
 
@@ -92,7 +92,7 @@ def _judge(files: TlsFiles, setting: str, home: Home, now: datetime.datetime) ->
             return False, f"{says}; look at the clock of this machine"
         if not pair.facts.names:
             return False, f"{says}; clients that check names refuse it: have one issued with a subject alternative name"
-        if pair.ends_soon(now) or _authority_ends_soon(pair, home, now):
+        if pair.ends_soon(now):
             return False, f"{says}; {remedy(pair, home)}"
     except KeyFileError as error:
         return False, str(error)
@@ -103,8 +103,11 @@ def _judge(files: TlsFiles, setting: str, home: Home, now: datetime.datetime) ->
 
 
 def _later(pair: Pair, home: Home) -> str:
-    """Return what to do some day about a certificate that is good today and that nobody renews."""
-    return f": before then {_begin_anew(pair, home)}" if pair.kind is CertificateKind.KEYLESS else ""
+    """Return what will become of a certificate that is good today, or of its authority."""
+    if pair.kind is CertificateKind.GIVEN:
+        return ""
+    is_near = pair.kind is CertificateKind.KEYLESS or is_there(home.next_ca_path)
+    return f"; {_next_authority(home)}" if is_near else ""
 
 
 def _names(pair: Pair) -> str:

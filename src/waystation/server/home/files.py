@@ -94,6 +94,8 @@ class Home:
         self.tls_path = path / "tls"
         self.ca_path = self.tls_path / "ca.pem"
         self.ca_key_path = self.tls_path / "ca.key"
+        self.next_ca_path = self.tls_path / "next-ca.pem"
+        self.next_ca_key_path = self.tls_path / "next-ca.key"
         self.cert_path = self.tls_path / "cert.pem"
         self.tls_key_path = self.tls_path / "key.pem"
         self.store_path = path / "store.sqlite"
@@ -214,7 +216,8 @@ class Home:
         Raises:
             HostError: Names the first such file and the command that fixes it (exit code 4).
         """
-        for path in (self.key_path, self.references_path, self.ca_key_path, self.tls_key_path, self.token_path):
+        ours = (self.key_path, self.references_path, self.token_path)
+        for path in (*ours, self.ca_key_path, self.next_ca_key_path, self.tls_key_path):
             if path.exists():
                 _check_private(path)
 

@@ -251,7 +251,7 @@ def test_options_answer_is_the_accepted_subset_before_anything_else():
     line = world.connect()
     line.say(Options(Feature(0xFFFFFFFF), 9), Keepalive())
 
-    assert line.hear() == [Options(ASKS | Feature.I_AM_OK | Feature.WATCH, 1), Keepalive()]
+    assert line.hear() == [Options(ASKS | Feature.I_AM_OK | Feature.WATCH | Feature.AUTHORITY, 1), Keepalive()]
 
 
 @pytest.mark.parametrize("layout", ["seed", "preimage"])

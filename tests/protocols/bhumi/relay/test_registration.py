@@ -9,7 +9,13 @@ from waystation.protocols.bhumi.messages import Deliver, Feature, Keepalive, Opt
 
 EVERYTHING = Feature(0xFFFFFFFF)
 OFFERED = (
-    Feature.DELIVER_WITH_PREIMAGE | Feature.PRESENCE | Feature.QA | Feature.BINDING | Feature.I_AM_OK | Feature.WATCH
+    Feature.DELIVER_WITH_PREIMAGE
+    | Feature.PRESENCE
+    | Feature.QA
+    | Feature.BINDING
+    | Feature.I_AM_OK
+    | Feature.WATCH
+    | Feature.AUTHORITY
 )  # RESULT_WITH_TAG is reserved
 
 
@@ -84,7 +90,7 @@ def test_keyless_relay_offers_the_core_only():
     line = World().connect()
     line.say(Options(EVERYTHING))
 
-    assert line.hear() == [Options(Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK | Feature.WATCH)]
+    assert line.hear() == [Options(Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK | Feature.WATCH | Feature.AUTHORITY)]
 
 
 def test_update_adds_and_i_am_replaces():

@@ -15,8 +15,8 @@ from waystation.protocols.bhumi.payload.contents import ContentType, DeviceMessa
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.sdk.bhumi import BhumiState, Denied, Dialect, Handled, PeerJoined, Trouble
 from waystation.sdk.bhumi.answers import KEPT_VALID_MAX
-from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.dialect import dialect_of, read_request, write_request
+from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.retry import Timeouts, Verdict
 from waystation.transport.dial import RelayUrl
 

@@ -92,6 +92,7 @@ def test_spares_in_doubt_are_gained_later(tmp_path):
                     state.find_peer("alice").identity,
                     PendingKind.SPARES,
                     lambda preimage: bob._write(state.find_peer("alice"), preimage, _spares_wanted()),
+                    root=state.find_peer("alice").root,
                 )
             reply = await bob.send("alice", "x")
             return reply.text, state.find_peer("alice").rights > 0
@@ -137,6 +138,7 @@ def test_reply_of_a_former_process_is_kept_for_recover(tmp_path):
                         record.identity,
                         PendingKind.MESSAGE,
                         lambda preimage, number=number: bob._write(record, preimage, _text(str(number))),
+                        root=record.root,
                     )
                 reply = await bob.send("alice", "now")
                 await eventually(lambda: not state.pending(), "all outcomes")

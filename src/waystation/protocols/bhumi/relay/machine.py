@@ -28,6 +28,7 @@ from waystation.protocols.bhumi import extension_wire, wire
 from waystation.protocols.bhumi.limits import DEFAULT_LIMITS, BhumiLimits
 from waystation.protocols.bhumi.messages import Feature, FrameType, Hello, Keepalive
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
+from waystation.protocols.bhumi.relay.authorities import Authorities
 from waystation.protocols.bhumi.relay.binding import Binding
 from waystation.protocols.bhumi.relay.connections import Connections
 from waystation.protocols.bhumi.relay.deliveries import Deliveries
@@ -93,6 +94,7 @@ class BhumiRelay(AsksNothing):
         self._outbox = self._connections.outbox
         self._deliveries = self.deliveries_class(self._connections, settings, rng)
         self._watches = Watches(self._connections)
+        self.authorities = Authorities(self._connections)
         self._records: Records | None = None
         self._peering: Peering | None = None
         self.twins: Twins | None = None
@@ -364,7 +366,7 @@ class BhumiRelay(AsksNothing):
             # Spec 5: REVOKE_COMMITS has no feature bit of its own; any OPTIONS agrees on it.
             FrameType.REVOKE_COMMITS: self._if_agreed(Feature(0), registration.on_revoke_commits),
         }
-        registration.on_identified.append(self._watches.on_identified)
+        registration.on_identified += [self._watches.on_identified, self.authorities.on_identified]
         self._handlers[FrameType.WATCH] = self._if_agreed(Feature.WATCH, self._watches.on_watch)
         if binding is not None:
             self._handlers[FrameType.BIND] = self._if_agreed(Feature.BINDING, registration.on_bind)

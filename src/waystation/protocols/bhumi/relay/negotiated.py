@@ -61,7 +61,7 @@ class Negotiated:
 
 def offered_features(settings: BhumiSettings, *, has_key: bool) -> Feature:
     """Return the features that a relay accepts; ``has_key`` says whether it can name itself in a challenge."""
-    offered = Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK | Feature.WATCH
+    offered = Feature.DELIVER_WITH_PREIMAGE | Feature.I_AM_OK | Feature.WATCH | Feature.AUTHORITY
     if not has_key:
         return offered
     # BHUMI-5: only a relay with a key can name itself in a challenge.

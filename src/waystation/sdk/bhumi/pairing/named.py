@@ -1,4 +1,4 @@
-"""The dialect that a sender writes in: what it was told to, as far as its peer was paired for that."""
+"""The dialect that a sender writes in: what the program asks for, as far as its peer was paired for that."""
 
 from waystation.core.errors import LocalError
 from waystation.protocols.bhumi.payload.invite import Invite

@@ -22,7 +22,7 @@ from waystation.sdk.bhumi.finder import Finder
 from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.channels import Channels
 from waystation.sdk.bhumi.sending.reading import Opened
-from waystation.sdk.bhumi.sending.retry import Retry, Timeouts, Verdict
+from waystation.sdk.bhumi.sending.retry import DOUBTS, Retry, Timeouts, Verdict
 from waystation.sdk.bhumi.state import BhumiState, Pending
 from waystation.sdk.errors import AnswerError
 from waystation.transport.dial import RelayUrl
@@ -32,7 +32,8 @@ __all__ = ["PLACES_MAX", "Deliveries", "Delivery", "Ended", "Route"]
 
 PLACES_MAX: Final = 16
 """Relays that one request is tried at."""
-_ABSENT: Final = frozenset({Verdict.OFFLINE, Verdict.UNREACHABLE})
+_AWAY: Final = frozenset({Verdict.OFFLINE, Verdict.GONE})
+_ABSENT: Final = _AWAY | {Verdict.UNREACHABLE}
 _LOOK_AGAIN_S: Final = 2.0  # ours: a presence travels through the relays within a round of theirs
 
 
@@ -210,7 +211,7 @@ class Deliveries:
                 opened = read(pending, data)
             except AnswerError as error:
                 verdict, reason = Verdict.UNREADABLE, str(error)
-        delivery.in_doubt = delivery.in_doubt or verdict in {Verdict.UNCERTAIN, Verdict.UNREADABLE}
+        delivery.in_doubt = delivery.in_doubt or verdict in DOUBTS
         delivery.is_out = False
         delivery.last = verdict
         return verdict, opened, reason
@@ -221,7 +222,7 @@ class Deliveries:
         if verdict is Verdict.ANSWERED:
             self._note_peer(peer, True)
         elif route.is_round:
-            if Verdict.OFFLINE in route.verdicts and route.verdicts <= _ABSENT:
+            if route.verdicts & _AWAY and route.verdicts <= _ABSENT:
                 self._note_peer(peer, False)
             route.verdicts.clear()
 

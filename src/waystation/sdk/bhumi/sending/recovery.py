@@ -34,7 +34,6 @@ SPARES_WANTED: Final = 2  # BHUMI-D: keep at least two spares
 _BEHIND: Final = Timeouts(doubt_s=5.0, settle_s=0.5)  # nobody waits for it; it is asked for again later
 _AGAIN_S: Final = 60.0  # ours: what has no outcome behind one call is not asked for behind every other one
 _POLL_S: Final = 0.1
-_SEE_S: Final = 1.0  # ours: a peer that is there answers sooner
 _RESUMED_MAX: Final = 16  # ours: requests that are asked again at once
 
 
@@ -97,8 +96,7 @@ class Recovery:
         # Another program may be working on one, and the database is where its outcome shows.
         while self._state.next_right(peer) is None and self._outgoing.of_peer(peer):
             elapsed_s = time.monotonic() - began
-            # That it was away before may be over, or a relay's lie: first see what it says now.
-            if self._liveness.is_away(peer) and elapsed_s >= max(self._timeouts.wait_s, _SEE_S):
+            if self._liveness.is_away(peer) and elapsed_s >= max(self._timeouts.wait_s, self._timeouts.settle_s):
                 known = self._state.peer(peer)
                 name = peer.hex()[:8] if known is None else known.name
                 raise OfflineError(f"{name} is not connected; nothing was delivered")

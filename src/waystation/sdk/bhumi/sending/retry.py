@@ -14,7 +14,7 @@ from typing import Final
 from waystation.protocols.bhumi.messages import Status
 from waystation.sdk.backoff import Backoff
 
-__all__ = ["Retry", "Timeouts", "Verdict", "verdict_of_status"]
+__all__ = ["DOUBTS", "Retry", "Timeouts", "Verdict", "verdict_of_status"]
 
 
 class Verdict(Enum):
@@ -28,9 +28,15 @@ class Verdict(Enum):
     UNREADABLE = auto()
     """Status 0 with bytes that the peer has not sealed for this request: it may have been delivered."""
     UNCERTAIN = auto()
-    """Status 3, 4 or unknown, or the connection broke after the SEND: it may have been delivered."""
+    """Status 3 or unknown, or the connection broke after the SEND: it may have been delivered."""
+    GONE = auto()
+    """Status 4: the recipient's connection has ended, and it may have been delivered before."""
     UNREACHABLE = auto()
     """No relay was reached, so nothing left."""
+
+
+DOUBTS: Final = frozenset({Verdict.UNCERTAIN, Verdict.GONE, Verdict.UNREADABLE})
+"""After these the request may have been delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,8 @@ class Retry:
         self._repeatable = repeatable
         self._spent_since_s: float | None = None
         self._unreadable_since_s: float | None = None
+        self._was_reached = False
+        """Whether the relay answered the last try."""
         self.in_doubt = in_doubt
         """Whether the request may have been delivered."""
         self.tries_count = 0
@@ -92,19 +100,22 @@ class Retry:
         self.tries_count += 1
         if verdict is Verdict.ANSWERED:
             return verdict
-        self.in_doubt = self.in_doubt or verdict in {Verdict.UNCERTAIN, Verdict.UNREADABLE}
+        self.in_doubt = self.in_doubt or verdict in DOUBTS
+        was_reached, self._was_reached = self._was_reached, verdict in _OF_RELAY
+        if self._was_reached and not was_reached:
+            # NODE-BACK: what is missing there comes within seconds; the long pauses were for the relay's absence.
+            self._backoff.reset()
         if verdict is Verdict.UNREADABLE and self._unreadable_since_s is None:
             self._unreadable_since_s = elapsed_s
         if self._unreadable_since_s is not None:  # most likely the two differ in their dialect: waiting mends nothing
-            is_settled = self._is_settled(self._unreadable_since_s, elapsed_s)
-            return Verdict.UNREADABLE if is_settled else self._backoff.next_s()
+            return self._settling(self._unreadable_since_s, elapsed_s) or Verdict.UNREADABLE
         if not self.in_doubt or self._repeatable:
             then = self._after_spent(verdict, elapsed_s)
             if then is not None:
                 return then
         timeout_s = self._timeouts.doubt_s if self.in_doubt else self._timeouts.wait_s
         if elapsed_s < timeout_s:
-            return self._backoff.next_s()
+            return min(self._backoff.next_s(), timeout_s - elapsed_s)
         if self.tries_count < self._relays_count:
             return 0.0
         return Verdict.UNCERTAIN if self.in_doubt else verdict
@@ -114,12 +125,13 @@ class Retry:
         if verdict is Verdict.SPENT and self._spent_since_s is None:
             self._spent_since_s = elapsed_s
         # The commit may be on its way to that relay; what another one says ends nothing.
-        if self._spent_since_s is not None and not self._is_settled(self._spent_since_s, elapsed_s):
-            return self._backoff.next_s()
-        return verdict if verdict is Verdict.SPENT else None
+        settling = self._spent_since_s is not None and self._settling(self._spent_since_s, elapsed_s)
+        return settling or (verdict if verdict is Verdict.SPENT else None)
 
-    def _is_settled(self, since_s: float, elapsed_s: float) -> bool:
-        return elapsed_s - since_s >= self._timeouts.settle_s
+    def _settling(self, since_s: float, elapsed_s: float) -> float | None:
+        """Return the pause before the next try while something settles since ``since_s``; None once it has."""
+        left_s = since_s + self._timeouts.settle_s - elapsed_s
+        return min(self._backoff.next_s(), left_s) if left_s > 0 else None
 
 
 def verdict_of_status(status: int) -> Verdict:
@@ -129,8 +141,10 @@ def verdict_of_status(status: int) -> Verdict:
 
 _FIRST_S: Final = 0.2  # longer than a device takes to come back to a relay that restarted on the same machine
 _CAP_S: Final = 5.0
+_OF_RELAY: Final = frozenset({Verdict.OFFLINE, Verdict.SPENT, Verdict.GONE, Verdict.UNREADABLE})
 _VERDICTS: Final = {
     Status.OK.value: Verdict.ANSWERED,
     Status.NOT_CONNECTED.value: Verdict.OFFLINE,
     Status.BAD_PREIMAGE.value: Verdict.SPENT,
+    Status.GONE.value: Verdict.GONE,
 }
