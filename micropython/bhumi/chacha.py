@@ -2,6 +2,8 @@
 
 import struct
 
+from .port import same
+
 __all__ = ["open_sealed", "seal"]
 
 _MASK = 0xFFFFFFFF
@@ -24,16 +26,6 @@ def open_sealed(key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> b
     if not same(tag, _tag(key, nonce, sealed, associated)):
         return None
     return _stream(key, nonce, sealed)
-
-
-def same(one: bytes, other: bytes) -> bool:
-    """Return whether two texts are equal, in a time that does not depend on where they differ."""
-    if len(one) != len(other):
-        return False
-    difference = 0
-    for a, b in zip(one, other):
-        difference |= a ^ b
-    return not difference
 
 
 def _stream(key: bytes, nonce: bytes, data: bytes) -> bytes:

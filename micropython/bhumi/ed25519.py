@@ -1,25 +1,18 @@
-"""Ed25519 signatures (RFC 8032) in Python, with room for a native one.
+"""Ed25519 signatures (RFC 8032) in Python.
 
-A signature takes about a second on an ESP32 in pure Python; a device needs one for each connection. ``use_native``
-puts something quicker in, such as a user module around the board's crypto hardware. The arithmetic here is not
-constant in time: whoever can measure the board's power or its exact timing can learn the key.
+A signature takes about a second on an ESP32; a device needs two for each connection. ``keys.use_native`` puts something
+quicker in, such as a user module around the board's crypto hardware. The arithmetic here is not constant in time:
+whoever can measure the board's power or its exact timing can learn the key.
 """
 
 from . import sha512
 from .ed25519_table import POINTS
 from .port import make_room
 
-__all__ = ["public_of", "sign", "use_native"]
+__all__ = ["public_of", "sign"]
 
 _P = 2**255 - 19
 _L = 2**252 + 27742317777372353535851937790883648493
-_native = None
-
-
-def use_native(function: object) -> None:
-    """Sign by ``function(seed, message) -> 64 bytes`` from now on; None goes back to Python."""
-    global _native  # noqa: PLW0603 - the board has one signer
-    _native = function
 
 
 def public_of(seed: bytes, feed: object = None) -> bytes:
@@ -36,8 +29,6 @@ def sign(seed: bytes, public: bytes, message: bytes, feed: object = None) -> byt
         message: Any bytes.
         feed: Called several times meanwhile, for a watchdog.
     """
-    if _native is not None:
-        return _native(seed, message)
     make_room()  # some hundred kilobytes of big numbers come and go
     hashed = sha512.digest(seed)
     once = int.from_bytes(sha512.digest(hashed[32:] + message), "little") % _L

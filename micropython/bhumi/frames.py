@@ -1,8 +1,8 @@
 """The frames of the Bhumi wire, as far as a device has to do with them.
 
 A frame is its type (u16), its length (u32) and so many bytes; integers are big-endian. Every length is checked before
-it is used, and a structure must fill its frame exactly. Spec: Bhumi v2 sections 4 and 5; BHUMI-X for OPTIONS, I_AM_OK
-and PRESENCE.
+it is used, and a structure must fill its frame exactly. Spec: Bhumi v2 sections 4 and 5; BHUMI-X for OPTIONS, BIND,
+I_AM_OK and PRESENCE.
 """
 
 import struct
@@ -19,6 +19,7 @@ except ImportError:  # CPython
 
 __all__ = [
     "ACK",
+    "BIND",
     "DELIVER",
     "HELLO",
     "I_AM",
@@ -26,13 +27,16 @@ __all__ = [
     "KEEPALIVE",
     "OPTIONS",
     "PRESENCE",
+    "SEND_RESULT",
     "UPDATE_COMMITS",
+    "WITH_BINDING",
     "WITH_I_AM_OK",
     "WITH_PREIMAGE",
     "WITH_PRESENCE",
     "MalformedError",
     "Reader",
     "ack",
+    "bind",
     "commit_of",
     "deliver_of",
     "frame",
@@ -42,28 +46,39 @@ __all__ = [
     "options",
     "options_of",
     "presence",
+    "result_of",
+    "revoke_commits",
+    "send",
     "update_commits",
 ]
 
 HELLO = const(0x01)
 I_AM = const(0x02)
+SEND = const(0x03)
 DELIVER = const(0x04)
 ACK = const(0x05)
 KEEPALIVE = const(0x06)
+SEND_RESULT = const(0x07)
 UPDATE_COMMITS = const(0x08)
 OPTIONS = const(0x40)
+REVOKE_COMMITS = const(0x41)
+BIND = const(0x42)
 I_AM_OK = const(0x43)
 PRESENCE = const(0x44)
 
 WITH_PREIMAGE = const(1)
 WITH_PRESENCE = const(4)
+WITH_BINDING = const(16)
 WITH_I_AM_OK = const(32)
 
 _HEADER_BYTES = const(6)
 _DELIVER_BYTES = const(40)  # in front of the payload, in the layout that names the preimage
+_BEGINNING_BYTES = const(77)  # of a payload that is too large: as far as the tag of its envelope
 _PAYLOAD_BYTES_MAX = const(1048576)  # what the original relay's reader takes, BHUMI-F
 _EXTENSION_BYTES_MAX = const(65536)
-_SIZES = {HELLO: 9, KEEPALIVE: 0, OPTIONS: 6, I_AM_OK: 4}
+_PART_BYTES = const(512)
+_RESULT_BYTES = const(5)  # in front of the payload of SEND_RESULT
+_SIZES = {HELLO: 9, KEEPALIVE: 0, OPTIONS: 6, I_AM_OK: 4, BIND: 64}
 
 
 class MalformedError(Exception):
@@ -80,24 +95,31 @@ def commit_of(preimage: bytes) -> bytes:
     return sha256(preimage).digest()
 
 
-def i_am(identity: bytes, signature: bytes, preimages: list, responses: list) -> object:
+def i_am(identity: bytes, signature: bytes, count: int, preimages: object, responses: list) -> object:
     """Yield I_AM in pieces of about a kilobyte, because a board may have no room for all of it.
 
     Args:
         identity: 32 bytes.
         signature: 64 bytes over nonce and identity.
-        preimages: Whose commits the relay is to have.
+        count: How many preimages there are.
+        preimages: Yields those whose commits the relay is to have.
         responses: Pairs of a preimage and the answer that was given to it.
     """
-    length = 100 + 32 * len(preimages)
+    length = 100 + 32 * count
     for _, response in responses:
         length += 36 + len(response)
-    yield struct.pack(">HI", I_AM, length) + identity + signature + struct.pack(">H", len(preimages))
-    for start in range(0, len(preimages), 32):
-        yield b"".join([commit_of(each) for each in preimages[start : start + 32]])
+    yield struct.pack(">HI", I_AM, length) + identity + signature + struct.pack(">H", count)
+    part = bytearray()
+    for preimage in preimages:
+        part.extend(commit_of(preimage))
+        if len(part) >= _PART_BYTES:
+            yield part
+            part = bytearray()
+    yield part
     yield struct.pack(">H", len(responses))
     for preimage, response in responses:
-        yield preimage + struct.pack(">I", len(response)) + response
+        yield preimage + struct.pack(">I", len(response))
+        yield response
 
 
 def ack(message_id: int, payload: bytes) -> bytes:
@@ -110,9 +132,25 @@ def update_commits(commits: list) -> bytes:
     return struct.pack(">HIH", UPDATE_COMMITS, 2 + 32 * len(commits), len(commits)) + b"".join(commits)
 
 
+def revoke_commits(commits: list) -> bytes:
+    """Return what takes 32-byte commits out of the relay's set."""
+    return struct.pack(">HIH", REVOKE_COMMITS, 2 + 32 * len(commits), len(commits)) + b"".join(commits)
+
+
 def options(features: int) -> bytes:
     """Return OPTIONS, asking for feature bits."""
     return struct.pack(">HIHI", OPTIONS, 6, 1, features)
+
+
+def bind(identity: bytes, challenge: bytes, sign: object) -> bytes:
+    """Return BIND, the proof of being at this relay; ``challenge`` is the payload of its BIND."""
+    return frame(BIND, sign(b"bhumi-bind/1" + challenge + identity))
+
+
+def send(recipient: bytes, preimage: bytes, payload: bytes) -> bytes:
+    """Return SEND: an opaque payload to a 32-byte identity, with the preimage that permits it."""
+    head = struct.pack(">HI", SEND, 68 + len(payload))
+    return b"".join((head, recipient, preimage, struct.pack(">I", len(payload)), payload))
 
 
 def presence(identity: bytes, relay_id: bytes, issued_at_s: int, ttl_s: int, sign: object) -> bytes:
@@ -142,34 +180,47 @@ def i_am_ok_of(payload: bytes) -> tuple:
     return struct.unpack(">HH", payload)
 
 
+def result_of(payload: bytes, length: int) -> tuple:
+    """Return status and opaque payload of a SEND_RESULT; raises MalformedError.
+
+    Args:
+        payload: What was read of the frame; of one that is too large only the beginning.
+        length: What the frame's header says; if ``payload`` is shorter, the opaque payload is None.
+    """
+    if length < _RESULT_BYTES or struct.unpack_from(">I", payload, 1)[0] != length - _RESULT_BYTES:
+        raise MalformedError("SEND_RESULT lies about its length")
+    return payload[0], payload[_RESULT_BYTES:] if len(payload) == length else None
+
+
 def deliver_of(payload: bytes, length: int, with_preimage: bool) -> tuple:
     """Return id, preimage or None, and opaque payload of a DELIVER; raises MalformedError.
 
     Args:
         payload: What was read of the frame; of one that is too large only the beginning.
-        length: What the frame's header says; if ``payload`` is shorter, the opaque payload is None.
+        length: What the frame's header says; if ``payload`` is shorter, so is the opaque payload.
         with_preimage: Whether this relay puts the preimage behind the id.
     """
     fixed = _DELIVER_BYTES if with_preimage else 8
-    if length < fixed:
+    if len(payload) < fixed:
         raise MalformedError("DELIVER is cut short")
     message_id, size = struct.unpack_from(">I", payload)[0], struct.unpack_from(">I", payload, fixed - 4)[0]
     if size != length - fixed:
         raise MalformedError("DELIVER lies about its length")
     preimage = bytes(payload[4:36]) if with_preimage else None
-    return message_id, preimage, payload[fixed:] if len(payload) == length else None
+    return message_id, preimage, payload[fixed:]
 
 
 class Reader:
     """Cuts what a relay sends into frames, in one buffer that never grows.
 
-    A frame of an unknown extension is passed over; of a DELIVER that is larger than the buffer only the beginning
-    is kept, so that it can be refused.
+    A frame of an unknown extension is passed over; of a DELIVER or SEND_RESULT that is larger than the buffer only the
+    beginning is kept, so that it can be refused.
     """
 
-    def __init__(self, payload_bytes_max: int) -> None:
-        """Take frames with opaque payloads of at most so many bytes."""
-        self._buffer = bytearray(_HEADER_BYTES + _DELIVER_BYTES + payload_bytes_max)
+    def __init__(self, payload_bytes_max: int, carries: int = DELIVER) -> None:
+        """Take frames with opaque payloads of at most so many bytes, in DELIVER or in SEND_RESULT."""
+        self._carries = carries
+        self._buffer = bytearray(_HEADER_BYTES + _DELIVER_BYTES + max(payload_bytes_max, _BEGINNING_BYTES))
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
@@ -207,7 +258,7 @@ class Reader:
                 return None
             self._start = begin + wanted
             self._skip = length - wanted
-            if kind in _SIZES or kind == DELIVER:
+            if kind in _SIZES or kind == self._carries:
                 self._greeted = True
                 return kind, length, bytes(self._view[begin : begin + wanted])
 
@@ -215,10 +266,10 @@ class Reader:
         """Return how many bytes of a frame are kept; raises MalformedError for one that no relay sends."""
         if self._greeted == (kind == HELLO):
             raise MalformedError("frame of type %d out of order" % kind)
-        if kind == DELIVER:
+        if kind == self._carries:
             if length > _DELIVER_BYTES + _PAYLOAD_BYTES_MAX:
-                raise MalformedError("a DELIVER of %d bytes" % length)
-            return length if length <= len(self._buffer) - _HEADER_BYTES else _DELIVER_BYTES
+                raise MalformedError("frame of type %d with %d bytes" % (kind, length))
+            return length if length <= len(self._buffer) - _HEADER_BYTES else _BEGINNING_BYTES
         if kind in _SIZES:
             if length != _SIZES[kind]:
                 raise MalformedError("frame of type %d with %d bytes" % (kind, length))

@@ -36,11 +36,13 @@ __all__ = [
     "keep",
     "make_room",
     "replace",
+    "same",
     "show",
     "sleep_ms",
     "ticks_diff",
     "ticks_ms",
     "unix_s",
+    "unload",
 ]
 
 _EPOCH_2000_S = 946_684_800  # boards count from 2000, everything else from 1970
@@ -57,6 +59,26 @@ def show(error: Exception) -> None:
         sys.print_exception(error)
     else:
         traceback.print_exception(error)
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Return whether two texts are equal, in a time that does not depend on where they differ."""
+    if len(one) != len(other):
+        return False
+    difference = 0
+    for a, b in zip(one, other):
+        difference |= a ^ b
+    return not difference
+
+
+def unload(*modules: str) -> None:
+    """Forget modules of this package, which come again when they are imported again; only a board is so small."""
+    if not NATIVE:
+        return
+    package = __name__.rpartition(".")[0]
+    for name in modules:
+        if sys.modules.pop(package + "." + name, None) is not None:
+            delattr(sys.modules[package], name)
 
 
 def unix_s() -> int:

@@ -4,6 +4,7 @@ The file is written anew as a whole, under another name first; it carries a sequ
 takes the newer of the two that is whole. So the power may go at any moment: what was kept before stays, and deep sleep
 is nothing special, because everything that an answer promises is kept before the answer leaves. A whole file that still
 has the other name gets its own before the next write, so that no write ever begins in the only place. It holds secrets.
+Files of the first version are read, and written anew in this one.
 """
 
 import errno
@@ -11,17 +12,35 @@ import os
 import struct
 from hashlib import sha256
 
-from . import ed25519, port, suites
+from . import keys, names, port, suites
 
-__all__ = ["ALIAS_BYTES_MAX", "INVITES_MAX", "ISSUED_MAX", "PEERS_MAX", "Peer", "State", "StateError"]
+__all__ = [
+    "ALIAS_BYTES_MAX",
+    "INVITES_MAX",
+    "ISSUED_MAX",
+    "NOTICES_MAX",
+    "NOTICE_BYTES_MAX",
+    "PEERS_MAX",
+    "RIGHTS_MAX",
+    "Notice",
+    "Peer",
+    "State",
+    "StateError",
+]
 
 INVITES_MAX = 8
 PEERS_MAX = 8  # with all that is kept of them, 16 KiB at most on a board
 ISSUED_MAX = 16  # preimages that one peer holds; it spends the oldest first
+RIGHTS_MAX = 4  # preimages of one peer that we hold
+NOTICES_MAX = 8
+NOTICE_BYTES_MAX = 512
 ALIAS_BYTES_MAX = 32
-_MAGIC = b"BHU1"
+_MAGIC = b"BHU2"
+_MAGIC_1 = b"BHU1"  # no pairing secrets, nothing to send
 _HEAD_BYTES = 12
 _CHECK_BYTES = 8
+_RIGHT_BYTES = 48  # preimage and tag
+_NO_TAG = bytes(16)
 _TORN = -1
 
 
@@ -30,7 +49,7 @@ class StateError(port.SetupError):
 
 
 class Peer:
-    """Somebody who may ask."""
+    """Somebody who may ask, and whom we may be able to ask."""
 
     def __init__(self, key: bytes, root: bytes, suite: int, alias: str) -> None:
         """Begin with nothing issued.
@@ -38,19 +57,89 @@ class Peer:
         Args:
             key: 32-byte identity.
             root: 32 bytes that both sides derive their keys from.
-            suite: 1 or 2: what the peer used last.
+            suite: 1 to 4: what the peer used last. 3 and 4 are as strong as each other, and stronger than 1 and 2.
             alias: How we call it.
         """
         self.key = key
         self.root = root
         self.suite = suite
         self.alias = alias
-        self.issued = []
-        """Preimages that the peer may still use, oldest first."""
+        self.manages = False
+        """Whether it may invite, list and unpair."""
+        self.issued = b""
+        """Preimages that the peer may still use, 32 bytes each, oldest first; in one piece, because pieces are dear."""
         self.preimage = b""
         """Of the last request, or empty."""
         self.response = b""
         """The answer to it, as it left."""
+        self.url = ""
+        """Where it says that it listens, or empty."""
+        self.rights = []
+        """What permits one request to it each: 32 bytes of preimage; the tag of what left under it before, or zeros."""
+        self.reserve = b""
+        """What it was given in place of a preimage that came with something too large to be read."""
+        self.delay_ms = 0
+        self.delayed_at = 0
+        self.gives_spares = True
+
+    def may_use(self, preimage: bytes) -> bool:
+        """Whether the peer may still use a preimage."""
+        at = self.issued.find(preimage)
+        while at % 32 and at > 0:  # across two of them
+            at = self.issued.find(preimage, at + 1)
+        return at >= 0
+
+    def issue(self, preimages: list) -> None:
+        """Give out preimages; the oldest ones end when there are too many."""
+        self.issued = (self.issued + b"".join(preimages))[-32 * ISSUED_MAX :]
+
+    def spend(self, preimage: bytes) -> None:
+        """Take back a preimage that was used."""
+        if self.may_use(preimage):
+            self.issued = b"".join([each for each in self.preimages() if each != preimage])
+
+    def preimages(self) -> object:
+        """Yield what the peer may still use."""
+        for at in range(0, len(self.issued), 32):
+            yield self.issued[at : at + 32]
+
+    def gains(self, preimage: bytes) -> None:
+        """Note a permission to ask this peer; the oldest goes when there are too many."""
+        self.rights.append(preimage + _NO_TAG)
+        del self.rights[:-RIGHTS_MAX]
+
+
+class Notice:
+    """Something that we tell a peer: a reading, an alarm."""
+
+    def __init__(self, number: int, peer: bytes, kind: int, content: bytes) -> None:
+        """Describe what nobody has got yet; ``State.add_notice`` gives the number."""
+        self.number = number
+        self.peer = peer
+        self.kind = kind
+        """``payloads.TEXT``, ``BINARY`` or ``COMMAND``."""
+        self.body = content
+        """The content; once it has a preimage, the sealed bytes that leave."""
+        self.right = b""
+        """Empty, or under which permission it leaves, for ever the same: as in ``Peer.rights``."""
+        self.is_asking = False
+        """Whether it asks for permissions on behalf of the device."""
+        self.in_doubt = False
+        """Whether it may have reached its peer."""
+        self.is_passed = False
+        """Whether others go before it until the next round."""
+        self.denials_count = 0
+        self.outcome = "waiting"
+        """waiting, answered, refused (its handler failed), offline, uncertain or no permission."""
+        self.reason = ""
+        """A sentence for people, when there is no answer."""
+        self.answer = b""
+        """What the peer's handler returned."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this is the last word; otherwise it is tried again, with the same bytes."""
+        return self.outcome in ("answered", "refused", "no permission")
 
 
 class State:
@@ -67,6 +156,7 @@ class State:
         self._feed = feed
         self._sequence = 0
         self._is_renamed = True
+        self.notices = []
         self.whole = False
         """Whether everything was read; otherwise ``reload`` comes before anything else."""
         self.reload()
@@ -81,6 +171,7 @@ class State:
             torn = torn or sequence == _TORN
         self.whole = False
         self.invites, self.peers = [], []
+        self._last_number = 0
         port.make_room()  # what is read next is as large, and wants the same room in one piece
         if chosen is not None:
             with open(chosen, "rb") as file:
@@ -92,7 +183,7 @@ class State:
         if torn and _exists(self._path):
             raise StateError("%s is damaged; restore a copy, or delete it for a new identity" % self._path)
         self.seed = os.urandom(32)
-        self.identity = ed25519.public_of(self.seed, self._feed)
+        self.identity = keys.public_of(self.seed, self._feed)
         self.whole = True
         self.save()
 
@@ -110,29 +201,41 @@ class State:
         port.replace(fresh, self._path)
         self._is_renamed = True
 
-    def add_invite(self, alias: str) -> bytes:
-        """Return the preimage of a new invite; it is saved. Raises ValueError when there are too many."""
+    # Invites
+
+    def add_invite(self, alias: str, expires_s: int = 0, legacy: bool = False) -> tuple:
+        """Return preimage and pairing secret of a new invite; it is saved.
+
+        Args:
+            alias: How we call whoever uses it.
+            expires_s: Unix seconds from which on it is refused, by a clock that is set; 0 for never.
+            legacy: Without a secret, for peers without suites 3 and 4: a relay that sees it used can use it itself.
+
+        Raises:
+            ValueError: There are too many, or the alias is too long.
+        """
         if len(self.invites) >= INVITES_MAX:
             raise ValueError("%d invites wait to be used already" % INVITES_MAX)
         if len(alias.encode()) > ALIAS_BYTES_MAX:
             raise ValueError("an alias has at most %d bytes" % ALIAS_BYTES_MAX)
-        preimage = os.urandom(32)
-        self.invites.append((preimage, alias))
+        preimage, secret = os.urandom(32), b"" if legacy else os.urandom(32)
+        self.invites.append((preimage, alias, secret, expires_s))
         self.save()
-        return preimage
+        return preimage, secret
 
-    def take_invite(self, preimage: bytes) -> str:
-        """Remove an invite and return its alias, or None when it is none."""
-        for index, (known, alias) in enumerate(self.invites):
-            if known == preimage:
-                del self.invites[index]
-                return alias
+    def invite_of(self, preimage: bytes) -> tuple:
+        """Return preimage, alias, secret (empty for a legacy one) and expiry of an invite, or None when it is none."""
+        for invite in self.invites:
+            if invite[0] == preimage:
+                return invite
         return None
+
+    # Who may ask
 
     def peer_of(self, preimage: bytes) -> Peer:
         """Return who may use a preimage, or None."""
         for peer in self.peers:
-            if preimage in peer.issued:
+            if peer.may_use(preimage):
                 return peer
         return None
 
@@ -143,6 +246,30 @@ class State:
                 return peer
         return None
 
+    def find_peer(self, name: object) -> Peer:
+        """Return the peer with this 32-byte key, alias or id52, or None; the first one when several have the alias."""
+        if not isinstance(name, str):
+            return self.peer(name)
+        for peer in self.peers:
+            if peer.alias == name or names.id52(peer.key) == name:
+                return peer
+        return None
+
+    def abandon(self, peer: Peer, reason: str) -> None:
+        """Drop what has left for a peer and can no longer be answered."""
+        for notice in [each for each in self.notices if each.peer == peer.key and each.right]:
+            self.notices.remove(notice)
+            notice.outcome, notice.reason = "uncertain", reason
+
+    def remove_peer(self, peer: Peer) -> None:
+        """Forget a peer, what it may ask, and what was to be told to it; ``save`` before that is told."""
+        self.peers.remove(peer)
+        for notice in [each for each in self.notices if each.peer == peer.key]:
+            self.notices.remove(notice)
+            notice.outcome, notice.reason = "no permission", "the peer was unpaired"
+        if self.peers and not any(each.manages for each in self.peers):
+            self.peers[0].manages = True
+
     def response_to(self, preimage: bytes) -> bytes:
         """Return the answer that was given to a preimage, or None if it was not the last to its peer."""
         for peer in self.peers:
@@ -150,12 +277,16 @@ class State:
                 return peer.response
         return None
 
-    def preimages(self) -> list:
-        """Return every preimage that somebody may still use."""
-        found = [preimage for preimage, _ in self.invites]
+    def preimages(self) -> object:
+        """Yield every preimage that somebody may still use, ``count_preimages`` in all."""
+        for invite in self.invites:
+            yield invite[0]
         for peer in self.peers:
-            found.extend(peer.issued)
-        return found
+            yield from peer.preimages()
+
+    def count_preimages(self) -> int:
+        """Return how many preimages somebody may still use."""
+        return len(self.invites) + sum([len(peer.issued) for peer in self.peers]) // 32
 
     def responses(self) -> list:
         """Return the last answer to each peer, as pairs of preimage and answer."""
@@ -163,31 +294,50 @@ class State:
 
     def find(self, hint: bytes) -> bytes:
         """Return the preimage whose 8-byte hint this is, or None."""
-        for preimage in self.preimages() + [peer.preimage for peer in self.peers]:
+        for preimage in self.preimages():
             if suites.hint_of(preimage) == hint:
                 return preimage
+        for peer in self.peers:
+            if suites.hint_of(peer.preimage) == hint:
+                return peer.preimage
         return None
 
     def answered(self, peer: Peer, preimage: bytes, response: bytes, issued: list) -> None:
         """Note an answer and the preimages that it gives out; ``save`` before it leaves."""
-        if preimage in peer.issued:
-            peer.issued.remove(preimage)
-        peer.issued.extend(issued)
-        del peer.issued[:-ISSUED_MAX]
+        peer.spend(preimage)
+        peer.issue(issued)
         peer.preimage = preimage
         peer.response = response
+
+    # What we tell others
+
+    def add_notice(self, peer: Peer, kind: int, content: bytes) -> Notice:
+        """Put something at the end of the queue; it is not saved yet."""
+        self._last_number += 1
+        notice = Notice(self._last_number, peer.key, kind, content)
+        self.notices.append(notice)
+        return notice
+
+    # The file
 
     def _parts(self) -> list:
         """Return the file in parts: a board may have no room for the whole in one piece."""
         parts = [self.seed, self.identity, bytes((len(self.invites),))]
-        for preimage, alias in self.invites:
-            parts.append(preimage + _short(alias))
+        for preimage, alias, secret, expires_s in self.invites:
+            parts.append(preimage + _short(alias) + (secret or bytes(32)) + struct.pack(">I", expires_s))
         parts.append(bytes((len(self.peers),)))
         for peer in self.peers:
-            parts.append(b"".join((peer.key, peer.root, bytes((peer.suite,)), _short(peer.alias))))
-            parts.append(bytes((len(peer.issued),)) + b"".join(peer.issued))
+            parts.append(b"".join((peer.key, peer.root, bytes((peer.suite, peer.manages)), _short(peer.alias))))
+            parts.append(bytes((len(peer.issued) // 32,)))
+            parts.append(peer.issued)
             parts.append((peer.preimage or bytes(32)) + struct.pack(">H", len(peer.response)))
             parts.append(peer.response)
+            parts.append(_short(peer.url) + bytes((len(peer.rights),)) + b"".join(peer.rights))
+        parts.append(struct.pack(">IB", self._last_number, len(self.notices)))
+        for notice in self.notices:
+            parts.append(notice.peer + struct.pack(">IBB", notice.number, notice.kind, notice.is_asking))
+            parts.append(bytes((len(notice.right),)) + notice.right + struct.pack(">H", len(notice.body)))
+            parts.append(notice.body)
         parts.insert(0, _MAGIC + struct.pack(">II", self._sequence, sum([len(part) for part in parts])))
         check = sha256()
         for part in parts:
@@ -197,18 +347,44 @@ class State:
 
     def _decode(self, file: object) -> None:
         """Take everything from a file that is whole, in pieces: a board may have no room for it twice."""
-        self._sequence = struct.unpack(">4sII", file.read(_HEAD_BYTES))[1]
+        magic, self._sequence, _ = struct.unpack(">4sII", file.read(_HEAD_BYTES))
+        is_first = magic == _MAGIC_1
         self.seed, self.identity = file.read(32), file.read(32)
-        self.invites = [(file.read(32), _read_short(file)) for _ in range(file.read(1)[0])]
         for _ in range(file.read(1)[0]):
+            preimage, alias = file.read(32), _read_short(file)
+            secret, expires_s = (b"", 0) if is_first else struct.unpack(">32sI", file.read(36))
+            self.invites.append((preimage, alias, b"" if secret == bytes(32) else secret, expires_s))
+        for number in range(file.read(1)[0]):
             key, root, suite = file.read(32), file.read(32), file.read(1)[0]
+            manages = number == 0 if is_first else bool(file.read(1)[0])
             peer = Peer(key, root, suite, _read_short(file))
-            peer.issued = [file.read(32) for _ in range(file.read(1)[0])]
+            peer.manages = manages
+            peer.issued = file.read(32 * file.read(1)[0])
             preimage = file.read(32)
             if preimage != bytes(32):
                 peer.preimage = preimage
             peer.response = file.read(struct.unpack(">H", file.read(2))[0])
+            if not is_first:
+                peer.url = _read_short(file)
+                peer.rights = [file.read(_RIGHT_BYTES) for _ in range(file.read(1)[0])]
             self.peers.append(peer)
+        self._decode_notices(file, is_first)
+
+    def _decode_notices(self, file: object, is_first: bool) -> None:
+        """Take the queue; a notice that the program has in its hands stays the same object."""
+        known = {notice.number: notice for notice in self.notices}
+        self.notices = []
+        self._last_number, left = (0, 0) if is_first else struct.unpack(">IB", file.read(5))
+        for _ in range(left):
+            peer = file.read(32)
+            number, kind, is_asking = struct.unpack(">IBB", file.read(6))
+            notice = known.get(number) or Notice(number, peer, kind, b"")
+            notice.is_asking = bool(is_asking)
+            notice.right = file.read(file.read(1)[0])
+            notice.body = file.read(struct.unpack(">H", file.read(2))[0])
+            # What it was sealed for may have left, for all that this file knows.
+            notice.in_doubt = bool(notice.right)
+            self.notices.append(notice)
 
 
 def _sequence_of(path: str) -> int:
@@ -216,7 +392,7 @@ def _sequence_of(path: str) -> int:
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES)
-            if len(head) < _HEAD_BYTES or head[:4] != _MAGIC:
+            if len(head) < _HEAD_BYTES or head[:4] not in (_MAGIC, _MAGIC_1):
                 return _TORN
             check = sha256(head)
             sequence, left = struct.unpack_from(">II", head, 4)
@@ -237,8 +413,8 @@ def _read_short(file: object) -> str:
     return file.read(file.read(1)[0]).decode()
 
 
-def _short(alias: str) -> bytes:
-    data = alias.encode()
+def _short(text: str) -> bytes:
+    data = text.encode()
     return bytes((len(data),)) + data
 
 

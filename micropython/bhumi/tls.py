@@ -1,8 +1,8 @@
-"""The connection to a relay: TCP, or TLS whose only trusted authority is the one that is given.
+"""The connection to a relay: TCP, or TLS whose only trusted authorities are those that are given.
 
 The TLS handshake comes first and alone, because relays speak first, which trips MicroPython's own asynchronous
-streams. It runs on a socket that does not block, in turns of at most
-a second, so that a relay that stalls in the middle costs ``CONNECT_MS`` and no watchdog.
+streams. It runs on a socket that does not block, a little at every call of ``open``, so that a relay that stalls in the
+middle costs ``CONNECT_MS``, no watchdog, and nobody else's time.
 """
 
 import errno
@@ -10,19 +10,33 @@ import select
 import socket
 import ssl
 
-from .port import NATIVE, ticks_diff, ticks_ms
+from .port import NATIVE, SetupError, keep, replace, ticks_diff, ticks_ms
 
-__all__ = ["CONNECT_MS", "Link", "UnreachableError", "is_authority"]
+__all__ = [
+    "CONNECT_MS",
+    "Link",
+    "UnreachableError",
+    "UntrustedError",
+    "add_authority",
+    "authorities",
+    "is_authority",
+    "prefer_second",
+]
 
 CONNECT_MS = 10_000  # for connecting and the handshake together; a name lookup has the system's own limits
 _WRITE_MS = 10_000
 _TURN_MS = 1000  # how long a watchdog is left alone
+_CONNECTING, _SHAKING, _OPEN = 0, 1, 2
 
 _BLOCKED = () if NATIVE else (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class UnreachableError(Exception):
     """There is no connection; the text says why in words for people."""
+
+
+class UntrustedError(UnreachableError):
+    """What listens there shows no certificate of the authority, or one for another name."""
 
 
 def is_authority(ca: bytes) -> bool:
@@ -34,11 +48,55 @@ def is_authority(ca: bytes) -> bool:
     return True
 
 
-class Link:
-    """A connection that stands; ``poll`` before ``read_into``."""
+def authorities(path: str) -> list:
+    """Return the one or two certificates in DER of a relay's file, the one in use first; raises SetupError."""
+    data = None
+    for name in (path, path + ".new"):  # on FAT the power may have gone between removing and renaming
+        try:
+            with open(name, "rb") as file:
+                data = file.read()
+                break
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise SetupError("cannot read %s: %s" % (name, error))
+    if data is None:
+        raise SetupError("%s, which settings.py names, is missing" % (path or "the certificate of a tls:// relay"))
+    size = _size_of(data)
+    if not 0 < size < len(data):
+        return [data]
+    return [data[:size], data[size:]]
 
-    def __init__(self, relay: str, host: str, port: int, ca: bytes, feed: object) -> None:
-        """Connect; blocks for at most ``CONNECT_MS`` behind the name lookup.
+
+def add_authority(path: str, ca: bytes) -> bool:
+    """Trust one more authority for the relay of this file, and return whether it is new.
+
+    The one in use stays; the other one, if there is one, is replaced. So a relay's next authority is to be told over a
+    connection that the present one vouches for.
+
+    Raises:
+        SetupError: The bytes are no certificate, or the file cannot be read.
+        OSError: The file system fails; what was there before still is.
+    """
+    if not is_authority(ca) or _size_of(ca) != len(ca):
+        raise SetupError("not a certificate in DER")
+    known = authorities(path)
+    if ca in known:
+        return False
+    _keep(path, [known[0], ca])
+    return True
+
+
+def prefer_second(path: str) -> None:
+    """Note that the second authority of a file is the one in use now; raises OSError."""
+    known = authorities(path)
+    _keep(path, known[1:] + known[:1])
+
+
+class Link:
+    """A connection: ``open`` until it stands, then ``read_into`` and ``write``."""
+
+    def __init__(self, relay: str, host: str, port: int, ca: bytes, feed: object, poll: object) -> None:
+        """Begin to connect; only the name lookup blocks.
 
         Args:
             relay: The address as people wrote it, for sentences.
@@ -46,32 +104,52 @@ class Link:
             port: TCP port.
             ca: Certificate of the one authority to trust, in DER; None for a connection without TLS.
             feed: Called at least every second.
+            poll: A ``select.poll``, which ends its waiting when something can be done here.
 
         Raises:
-            UnreachableError: There is no such host, nobody listens, or it is not the relay that it should be.
+            UnreachableError: There is no such host, or nobody listens.
         """
         self._relay = relay
+        self._host = host
+        self._ca = ca
         self._feed = feed
-        self._poll = select.poll()
+        self._poll = poll
+        self._socket = None
         self._early = None
         feed()
         try:
-            found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+            self._left = list(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM))
         except OSError:
             raise UnreachableError("cannot find the host of " + relay)
-        begun = ticks_ms()
+        self._begun = ticks_ms()
+        self._next_address()
+
+    def open(self) -> bool:
+        """Go on with connecting, without waiting, and return whether the connection stands.
+
+        Raises:
+            UnreachableError: Nobody listens, or it is not the relay that it should be; it is closed then.
+        """
         try:
-            self._connect_one(found, begun)
-            if ca is not None:
-                self._handshake(host, ca, begun)
+            if self._stage == _CONNECTING:
+                self._connect()
+            if self._stage == _SHAKING:
+                self._handshake()
+            if self._stage != _OPEN and ticks_diff(ticks_ms(), self._begun) > CONNECT_MS:
+                raise UnreachableError("%s did not answer within %d s" % (self._relay, CONNECT_MS // 1000))
         except BaseException:
             self.close()
             raise
-        self._poll.register(self._socket, select.POLLIN)
+        return self._stage == _OPEN
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether something can be read that no poll tells of."""
+        return bool(self._early) or (not NATIVE and isinstance(self._socket, ssl.SSLSocket) and self._has_pending())
 
     def poll(self, wait_ms: int) -> bool:
         """Return whether something can be read, waiting at most so long."""
-        return bool(self._early) or self._pending() or bool(self._poll.poll(wait_ms))
+        return self.is_ready or bool(self._poll.poll(wait_ms))
 
     def read_into(self, room: memoryview) -> int:
         """Return how many bytes were read; 0 when there are none yet, -1 when the connection has ended."""
@@ -108,88 +186,89 @@ class Link:
             if ticks_diff(ticks_ms(), begun) > _WRITE_MS:
                 raise OSError(errno.ETIMEDOUT)
             self._feed()
-            self._wait(select.POLLOUT)
+            self._events(select.POLLOUT, _TURN_MS)
 
     def close(self) -> None:
         """End the connection; may be called twice."""
+        if self._socket is None:
+            return
+        try:
+            self._poll.unregister(self._socket)
+        except (OSError, KeyError, ValueError):  # not registered, or reset
+            pass
         try:
             self._socket.close()
         except OSError:  # it was reset
             pass
+        self._socket = None
 
-    def _pending(self) -> bool:
-        return not NATIVE and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+    def _has_pending(self) -> bool:
+        return self._socket.pending() > 0
 
-    def _wait(self, what: int) -> list:
+    def _events(self, what: int, wait_ms: int) -> list:
         once = select.poll()
         once.register(self._socket, what)
-        return once.poll(_TURN_MS)
+        return once.poll(wait_ms)
 
-    def _connect_one(self, found: list, begun: int) -> None:
-        """Connect to the first address that takes us: a name may have one of IPv6 where nobody listens."""
-        for number, address in enumerate(found):
+    def _next_address(self) -> None:
+        """Connect to the next address that takes us: a name may have one of IPv6 where nobody listens."""
+        while True:
+            if not self._left:
+                raise UnreachableError("nobody listens on %s; is the relay running?" % self._relay)
+            address = self._left.pop(0)
             try:
                 self._socket = socket.socket(address[0])
-            except OSError as error:  # a machine without this kind of address
-                if number + 1 == len(found):
-                    raise UnreachableError("cannot reach %s: %s" % (self._relay, error))
-                continue
-            try:
-                self._connect(address[-1], begun)
-            except UnreachableError:
+                self._socket.setblocking(False)
+                self._socket.connect(address[-1])
+            except OSError as error:
+                if error.errno == errno.EINPROGRESS:
+                    break
                 self.close()
-                if number + 1 == len(found) or ticks_diff(ticks_ms(), begun) > CONNECT_MS:
-                    raise
+                if not self._left and error.errno != errno.ECONNREFUSED:
+                    raise UnreachableError("cannot reach %s: %s" % (self._relay, error))
             else:
-                return
-
-    def _connect(self, address: object, begun: int) -> None:
-        refused = "nobody listens on %s; is the relay running?" % self._relay
-        self._socket.setblocking(False)
-        try:
-            self._socket.connect(address)
-        except OSError as error:
-            if error.errno == errno.ECONNREFUSED:
-                raise UnreachableError(refused)
-            if error.errno != errno.EINPROGRESS:
-                raise UnreachableError("cannot reach %s: %s" % (self._relay, error))
-        while True:
-            self._feed()
-            came = self._wait(select.POLLOUT)
-            if came:
-                if came[0][1] & (select.POLLERR | select.POLLHUP):
-                    raise UnreachableError(refused)
                 break
-            self._check_time(begun)
+        self._stage = _CONNECTING
+        self._poll.register(self._socket, select.POLLOUT)
+
+    def _connect(self) -> None:
+        came = self._events(select.POLLOUT, 0)
+        if not came:
+            return
+        if came[0][1] & (select.POLLERR | select.POLLHUP):
+            self.close()
+            self._next_address()
+            return
         if hasattr(socket, "TCP_NODELAY"):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._poll.unregister(self._socket)
+        self._stage = _OPEN
+        if self._ca is not None:
+            self._stage = _SHAKING
+            try:
+                self._socket = _context(self._ca).wrap_socket(
+                    self._socket, server_hostname=self._host, do_handshake_on_connect=False
+                )
+                self._socket.setblocking(False)
+            except (OSError, ValueError) as error:
+                raise _error_of(self._relay, error)
+            self._ca = None
+        self._poll.register(self._socket, select.POLLIN)
 
-    def _handshake(self, host: str, ca: bytes, begun: int) -> None:
+    def _handshake(self) -> None:
         try:
-            self._socket = _context(ca).wrap_socket(self._socket, server_hostname=host, do_handshake_on_connect=False)
-            self._socket.setblocking(False)
-            while not self._shake():
-                self._feed()
-                self._wait(select.POLLIN)
-                self._check_time(begun)
-        except (OSError, ValueError) as error:
-            raise UnreachableError(_sentence(self._relay, error))
-
-    def _shake(self) -> bool:
-        """Go on with the handshake; return whether it is complete."""
-        if NATIVE:
-            # There is no call for the handshake alone. As relays speak first, it is over when the first byte has come.
-            self._early = self._socket.read(1)
-            return self._early is not None
-        try:
-            self._socket.do_handshake()
+            if NATIVE:
+                # There is no call for the handshake alone. As relays speak first, it is over when a byte has come.
+                self._early = self._socket.read(1)
+                if self._early is None:
+                    return
+            else:
+                self._socket.do_handshake()
         except _BLOCKED:
-            return False
-        return True
-
-    def _check_time(self, begun: int) -> None:
-        if ticks_diff(ticks_ms(), begun) > CONNECT_MS:
-            raise UnreachableError("%s did not answer within %d s" % (self._relay, CONNECT_MS // 1000))
+            return
+        except (OSError, ValueError) as error:
+            raise _error_of(self._relay, error)
+        self._stage = _OPEN
 
 
 def _context(ca: bytes) -> object:
@@ -199,8 +278,27 @@ def _context(ca: bytes) -> object:
     return context
 
 
-def _sentence(relay: str, error: Exception) -> str:
+def _error_of(relay: str, error: Exception) -> Exception:
     text = str(error)
     if "CERT" in text or "certificate" in text:
-        return "%s shows a certificate that is not trusted, or not made for this name" % relay
-    return "%s did not complete the TLS handshake (%s); is it a plain tcp:// listener?" % (relay, text)
+        return UntrustedError("%s shows a certificate that is not trusted, or not made for this name" % relay)
+    if "ALLOC" in text or getattr(error, "errno", 0) == errno.ENOMEM:
+        return MemoryError()
+    return UnreachableError(
+        "%s did not complete the TLS handshake (%s); is it a plain tcp:// listener?" % (relay, text)
+    )
+
+
+def _size_of(data: bytes) -> int:
+    """Return how many bytes the first structure of DER data takes, as its head says; 0 when there is none."""
+    if len(data) < 4 or data[0] != 0x30:
+        return 0
+    if data[1] < 0x80:
+        return 2 + data[1]
+    count = data[1] & 0x7F
+    return 2 + count + int.from_bytes(data[2 : 2 + count], "big") if count in (1, 2) else 0
+
+
+def _keep(path: str, certificates: list) -> None:
+    keep(path + ".new", certificates)
+    replace(path + ".new", path)

@@ -145,6 +145,17 @@ def test_signer_is_told_by_its_key_not_its_name():
     assert not is_signed_by(other.cert_pem, MADE.ca_pem)
 
 
+def test_address_is_a_name_too():
+    """Older TLS libraries of boards compare an address with the names of a certificate alone; it is told once."""
+    made = make_local_certificates(["192.168.1.7"], NOW)
+    leaf = x509.load_pem_x509_certificate(made.cert_pem)
+    held = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+
+    assert held.value.get_values_for_type(x509.DNSName) == ["192.168.1.7"]
+    assert held.value.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("192.168.1.7")]
+    assert read_certificate(made.cert_pem).names == ("192.168.1.7",)
+
+
 def test_certificate_without_names_has_none():
     """The authority names no host."""
     assert read_certificate(MADE.ca_pem).names == ()

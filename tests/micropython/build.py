@@ -15,8 +15,23 @@ from waystation.cli.mcu.folder import STATE_FILE, Relay, write_folder
 from waystation.cli.mcu.package import copy_package, device_module, micropython
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.payload.contents import ContentType, DeviceMessage, decode_payload, encode_payload
-from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, open_static, seal_static
+from waystation.protocols.bhumi.payload.contents import (
+    ContentType,
+    DeviceMessage,
+    MessageResponse,
+    decode_payload,
+    encode_payload,
+)
+from waystation.protocols.bhumi.payload.pairing import (
+    PairedSuite,
+    open_answer,
+    open_request,
+    request_tag_of,
+    root_with,
+    seal_answer,
+    seal_request,
+)
+from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, open_static, seal_static
 
 HERE = Path(__file__).parent
 CPYTHON = "cpython"
@@ -63,14 +78,15 @@ def _from_json(value):
 class Board:
     """A device's folder with its program in a process; what it prints is read line by line."""
 
-    def __init__(self, folder, interpreter, relays, main, *, heap="4M"):
+    def __init__(self, folder, interpreter, relays, main, *, heap="4M", legacy=False):
         self.folder = folder
         self._interpreter = interpreter
         self._heap = heap
         self.lines = []
         self.token = ""
         if not folder.exists():
-            _, self.token = write_folder(folder, relays, alias="bob", main=main, sources=interpreter == CPYTHON)
+            sources = interpreter == CPYTHON
+            _, self.token = write_folder(folder, relays, alias="bob", main=main, sources=sources, legacy=legacy)
 
     def start(self):
         """Run main.py."""
@@ -212,29 +228,48 @@ def described(relay, authority):
     return [Relay(relay if isinstance(relay, str) else relay.url, authority)]
 
 
-class Asker:
-    """A peer that the device knows already, with 16 preimages; writes requests and reads answers."""
+SECRET = bytes(range(32))
 
-    def __init__(self, folder, suite=Suite.AES_CTR):
+
+class Asker:
+    """A peer that the device knows already, with 16 preimages; writes requests and reads answers, and is notified."""
+
+    def __init__(self, folder, suite=PairedSuite.AES_CTR, *, listens=False, number=7):
         self.suite = suite
-        self.rng = random.Random(1)
-        self.key_pair = KeyPair.from_seed(bytes([7]) * 32)
+        self.rng = random.Random(number)
+        self.key_pair = KeyPair.from_seed(bytes([number]) * 32)
         state = device_module("state").State(str(folder / STATE_FILE))
-        root = device_module("suites").root_with(state.seed, self.key_pair.public)
-        peer = device_module("state").Peer(self.key_pair.public, root, suite.value, "bob")
-        peer.issued = [self.rng.randbytes(32) for _ in range(16)]
+        self._secrets = SharedSecrets(self.key_pair)
+        self.is_paired = isinstance(suite, PairedSuite)
+        self.root = device_module("suites").root_with(
+            state.seed, self.key_pair.public, None, SECRET if self.is_paired else b""
+        )
+        peer = device_module("state").Peer(self.key_pair.public, self.root, suite.value, "bob")
+        peer.manages = not state.peers
+        peer.issued = self.rng.randbytes(32 * 16)
+        self.granted = []
+        if listens:
+            self.granted = [self.rng.randbytes(32)]
+            peer.gains(self.granted[0])
         state.peers.append(peer)
         state.save()
         self.identity = state.identity
-        self.preimages = list(peer.issued)
+        if self.is_paired:
+            assert self.root == root_with(self._secrets, state.identity, SECRET)
+        self.preimages = list(peer.preimages())
         self.preimage = b""
-        self._shared = SharedSecrets(self.key_pair).with_peer(state.identity)
+        self.tag = b""
 
     def sealed(self, content, content_type=ContentType.TEXT):
         """Return the opaque bytes of the next request."""
         self.preimage = self.preimages.pop(0)
         plain = encode_payload(DeviceMessage(content_type, content))
-        return seal_static(self.suite, self._shared, Direction.REQUEST, self.preimage, plain, self.rng)
+        if not self.is_paired:
+            shared = self._secrets.with_peer(self.identity)
+            return seal_static(self.suite, shared, Direction.REQUEST, self.preimage, plain, self.rng)
+        sealed = seal_request(self.suite, self.root, self.preimage, plain, self.rng)
+        self.tag = request_tag_of(sealed)
+        return sealed
 
     def delivery(self, message_id, content, content_type=ContentType.TEXT):
         """Return the payload of a DELIVER with the next request."""
@@ -245,11 +280,32 @@ class Asker:
         """Return id and answer of an ACK; the preimage in it is used from now on."""
         message_id, size = struct.unpack(">II", ack[:8])
         assert size == len(ack) - 8
-        plain = open_static(self.suite, self._shared, Direction.ANSWER, self.preimage, ack[8:])
+        if self.is_paired:
+            plain = open_answer(self.suite, self.root, self.preimage, self.tag, ack[8:])
+        else:
+            shared = self._secrets.with_peer(self.identity)
+            plain = open_static(self.suite, shared, Direction.ANSWER, self.preimage, ack[8:])
         assert plain is not None, "the answer is not for this request"
         answer = decode_payload(plain)
         self.preimages.append(answer.next_preimage)
         return message_id, answer
+
+    def told(self, send):
+        """Return the message that a SEND of the device holds for this peer, its preimage and its opaque bytes."""
+        recipient, preimage, sealed = send[:32], send[32:64], send[68:]
+        assert recipient == self.key_pair.public and struct.unpack(">I", send[64:68]) == (len(sealed),)
+        plain = open_request(self.suite, self.root, preimage, sealed)
+        assert plain is not None, "the notice is not for this peer"
+        return decode_payload(plain), preimage, sealed
+
+    def reply(self, send, content=b"", status=0, url="", next_preimage=None):
+        """Return the payload of a SEND_RESULT that answers a SEND, with one more permission."""
+        _, preimage, sealed = self.told(send)
+        given = self.rng.randbytes(32) if next_preimage is None else next_preimage
+        plain = encode_payload(MessageResponse(status, given, content, url))
+        answer = seal_answer(self.suite, self.root, preimage, request_tag_of(sealed), plain, self.rng)
+        self.granted.append(given)
+        return b"\0" + struct.pack(">I", len(answer)) + answer
 
 
 def delivery_of(message_id, preimage, sealed):
@@ -257,11 +313,19 @@ def delivery_of(message_id, preimage, sealed):
     return struct.pack(">I", message_id) + preimage + struct.pack(">I", len(sealed)) + sealed
 
 
-def connected(board, relay, **options):
+def connected(board, relay, peer=None, **options):
     """Return a peer of a device that has come to the relay."""
-    asker = Asker(board.folder)
+    asker = Asker(board.folder, **(peer or {}))
     board.start()
     relay.accept()
     relay.welcome(**options)
     board.until("listening")
     return asker
+
+
+def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):
+    """Return the answer to a request."""
+    relay.say(FrameType.DELIVER, asker.delivery(message_id, content, content_type))
+    answered, answer = asker.opened(relay.until(FrameType.ACK))
+    assert answered == message_id
+    return answer

@@ -9,10 +9,13 @@ import pytest
 from tests.crypto.test_signing import RFC_8032
 from tests.micropython.build import INTERPRETERS, on_board
 from waystation.cli.mcu.package import device_module, package_folder
+from waystation.core.ids import PublicKey
+from waystation.protocols.bhumi.payload.invite import Invite, decode_invite
 
 pytestmark = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "bhumi_suites.json").read_text())
+PAIRING = json.loads((Path(__file__).parents[1] / "vectors" / "bhumi_pairing.json").read_text())
 SUNSCREEN = (
     b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
     b"sunscreen would be it."
@@ -202,3 +205,92 @@ def _add(one, other, d):
         (x1 * y2 + x2 * y1) * pow(1 + product, -1, P) % P,
         (y1 * y2 + x1 * x2) * pow(1 - product, -1, P) % P,
     )
+
+
+def test_pairing_vectors(interpreter, tmp_path):
+    """Suites 3 and 4: handshakes open and confirm their sender, requests and answers are made anew, byte for byte."""
+    secret, root = raw(PAIRING["pairing_secret"]), raw(PAIRING["root_static"])
+    seed, bob = raw(PAIRING["identities"]["alice"]["seed"]), raw(PAIRING["identities"]["bob"]["public"])
+    calls = [("suites", "root_with", seed, bob, None, secret)]
+    expected = [root]
+    for case in PAIRING["handshakes"]:
+        preimage, sealed, plain = raw(case["preimage"]), raw(case["sealed"]), raw(case["plaintext"])
+        calls += [
+            ("suites", "open_handshake", seed, preimage, sealed, None, secret),
+            ("suites", "confirms", root, preimage, sealed, plain),
+            ("suites", "confirms", bytes(32), preimage, sealed, plain),
+            ("suites", "open_handshake", seed, preimage, sealed),
+        ]
+        expected += [plain, True, False, None]
+    for case in PAIRING["handshakes"] + PAIRING["exchanges"]:
+        preimage, sealed, tag = raw(case["preimage"]), raw(case["sealed"]), raw(case["request_tag"])
+        answer, answer_plain = raw(case["answer_sealed"]), raw(case["answer_plaintext"])
+        calls += [
+            ("suites", "tag_of", sealed),
+            ("suites", "seal", root, case["suite"], preimage, raw(case["answer_nonce"]), answer_plain, b"a", tag),
+            ("suites", "open_sealed", root, preimage, answer, b"a", tag),
+        ]
+        expected += [tag, answer, answer_plain]
+    for case in PAIRING["exchanges"]:
+        preimage, sealed, plain = raw(case["preimage"]), raw(case["sealed"]), raw(case["plaintext"])
+        calls += [
+            ("suites", "seal", root, case["suite"], preimage, raw(case["nonce"]), plain, b"q"),
+            ("suites", "open_sealed", root, preimage, sealed),
+        ]
+        expected += [sealed, plain]
+
+    assert on_board(interpreter, tmp_path, calls) == expected
+
+
+def test_refused_pairing_vectors(interpreter, tmp_path):
+    """What a relay could make of a handshake or of an answer opens to nothing, or confirms nobody."""
+    secret, root = raw(PAIRING["pairing_secret"]), raw(PAIRING["root_static"])
+    seed = raw(PAIRING["identities"]["alice"]["seed"])
+    handshakes = [
+        ("suites", "open_handshake", seed, raw(case["preimage"]), raw(case["sealed"]), None, secret)
+        for case in PAIRING["refused_handshakes"]
+    ]
+    answers = [
+        ("suites", "open_sealed", root, raw(case["preimage"]), raw(case["sealed"]), b"a", raw(case["request_tag"]))
+        for case in PAIRING["refused_answers"]
+    ]
+
+    opened = on_board(interpreter, tmp_path, handshakes)
+    found = on_board(interpreter, tmp_path, answers)
+
+    unproved = [
+        (case["name"], plain)
+        for case, plain in zip(PAIRING["refused_handshakes"], opened, strict=True)
+        if plain is not None and is_proved(seed, secret, case, plain)
+    ]
+    assert len(opened) > 10 and unproved == []
+    assert len(found) > 10 and set(found) == {None}
+
+
+def is_proved(seed, secret, case, plain):
+    """Whether the device would take the sender of a handshake that opens."""
+    suites, payloads = device_module("suites"), device_module("payloads")
+    request = payloads.request_of(plain[16:])
+    if request is None or request[0] != "init":
+        return False
+    root = suites.root_with(seed, request[1], None, secret)
+    return root is not None and suites.confirms(root, raw(case["preimage"]), raw(case["sealed"]), plain)
+
+
+def test_invitations(interpreter, tmp_path):
+    """The invitation is, byte for byte, that of the vectors; a token without a secret is that of the first version."""
+    cases = [case for case in PAIRING["invitations"] if case["suite"] == 4]
+    calls = [
+        (
+            "names", "invitation", raw(case["identity"]), raw(case["preimage"]), raw(case["secret"]),
+            case["relays"], raw(case["authority"]), case["expires"],
+        )
+        for case in cases
+    ]  # fmt: skip
+    invite = Invite(PublicKey(bytes([5]) * 32), bytes([6]) * 32)
+    calls.append(("names", "invite_token", invite.identity, invite.preimage))
+
+    found = on_board(interpreter, tmp_path, calls)
+
+    assert cases and found[:-1] == [case["token"] for case in cases]
+    assert decode_invite(found[-1]) == invite

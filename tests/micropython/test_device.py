@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, Board, connected, delivery_of, on_board
+from tests.micropython.build import INTERPRETERS, MICROPYTHON, Asker, Board, ask, connected, delivery_of, on_board
 from waystation.cli.mcu.folder import MAIN, Relay
 from waystation.cli.mcu.package import device_module
 from waystation.core.ids import PublicKey
@@ -16,21 +16,14 @@ from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.payload.contents import (
     Command,
     ContentType,
-    HandshakeComplete,
-    HandshakeInit,
-    decode_payload,
+    DeviceMessage,
     encode_command,
     encode_payload,
 )
-from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, open_static, seal_handshake
-
-
-def ask(relay, asker, content, content_type=ContentType.TEXT, message_id=1):
-    """Return the answer to a request."""
-    relay.say(FrameType.DELIVER, asker.delivery(message_id, content, content_type))
-    answered, answer = asker.opened(relay.until(FrameType.ACK))
-    assert answered == message_id
-    return answer
+from waystation.protocols.bhumi.payload.pairing import (
+    PairedSuite,
+)
+from waystation.protocols.bhumi.payload.suites import Direction, SharedSecrets, Suite, seal_static
 
 
 def test_introduction_is_signed(make, relay):
@@ -119,13 +112,14 @@ def test_rename_that_fails(make, relay):
 
 
 def test_handler_that_fails(make, relay):
-    """A handler that raises, returns something else than text or bytes, or too much, refuses; the device goes on."""
+    """A handler that raises, returns no text or bytes, or too much, refuses with the reason; the device goes on."""
     board = make()
     asker = connected(board, relay)
 
     refused = [ask(relay, asker, text) for text in (b"raise", b"wrong", b"large")]
 
-    assert [(answer.status, answer.content) for answer in refused] == [(1, b"")] * 3
+    reasons = [b"out of paper", b"it returned int, not text or bytes", b"the answer is too large"]
+    assert [(answer.status, answer.content) for answer in refused] == [(1, reason) for reason in reasons]
     assert ask(relay, asker, b"bytes").content == b"\xff"
     board.until("answered bob: bytes")
     assert "trouble the handler failed: out of paper" in board.lines
@@ -175,16 +169,56 @@ def test_request_that_is_too_large(make, relay):
 
 
 def test_request_that_makes_no_sense(make, relay):
-    """A bent envelope, and one of another peer's, refuse and renew the right; nothing of it reaches the handler."""
+    """What does not open, or is in a weaker suite, spends nothing: no answer, no handler, and the commit again."""
     board = make()
     asker = connected(board, relay)
-    for bent in (lambda sealed: sealed[:-1] + bytes((sealed[-1] ^ 1,)), lambda sealed: sealed[:20], lambda _: b""):
-        relay.say(FrameType.DELIVER, delivery_of(1, asker.preimages[0], bent(asker.sealed(b"hello"))))
-        _, refused = asker.opened(relay.until(FrameType.ACK))
-        assert refused.status == 1
-    assert ask(relay, asker, b"hello").status == 0
+    preimage = asker.preimages[0]
+    sealed = asker.sealed(b"hello")
+    asker.preimages.insert(0, preimage)
+    commit = device_module("frames").commit_of(preimage)
+    weak = seal_static(
+        Suite.AES_CTR, SharedSecrets(asker.key_pair).with_peer(asker.identity), Direction.REQUEST, preimage,
+        encode_payload(DeviceMessage(ContentType.TEXT, b"weak")), asker.rng,
+    )  # fmt: skip
+    for bent in (sealed[:-1] + bytes((sealed[-1] ^ 1,)), sealed[:20], b"", weak, bytes(60_000)):
+        relay.say(FrameType.DELIVER, delivery_of(1, preimage, bent))
+        assert relay.until(FrameType.ACK) == struct.pack(">II", 1, 0)
+        assert relay.until(FrameType.UPDATE_COMMITS) == struct.pack(">H", 1) + commit
+    assert ask(relay, asker, b"hello").content == b"heard hello"
     board.until("answered")
     assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
+def test_commit_is_not_registered_for_ever(make, relay):
+    """A relay that uses up a commit by nonsense gets it again sixteen times on a connection, and then no more."""
+    board = make()
+    asker = connected(board, relay)
+    for number in range(17):
+        relay.say(FrameType.DELIVER, delivery_of(number, asker.preimages[0], bytes(60)))
+        assert relay.until(FrameType.ACK) == struct.pack(">II", number, 0)
+        if number < 16:
+            relay.until(FrameType.UPDATE_COMMITS)
+    relay.say(FrameType.KEEPALIVE)
+    asked = ask(relay, asker, b"hello")
+
+    assert asked.content == b"heard hello"
+
+
+def test_large_request_spends_nothing(make, relay):
+    """What is refused unread leaves its preimage good, however often a relay repeats or forges it."""
+    board = make()
+    asker = connected(board, relay)
+    first = asker.preimages[0]
+    given = set()
+    for number in range(20):
+        asker.preimages.insert(0, first)
+        relay.say(FrameType.DELIVER, asker.delivery(number, bytes(5_000), ContentType.BINARY))
+        given.add(asker.opened(relay.until(FrameType.ACK))[1].next_preimage)
+        assert asker.preimages.pop() in given
+
+    asker.preimages.insert(0, first)
+    assert len(given) == 1
+    assert ask(relay, asker, b"hello").content == b"heard hello"
 
 
 def test_seed_layout(make, relay):
@@ -198,113 +232,52 @@ def test_seed_layout(make, relay):
 
 
 def test_suite_1(make, relay):
-    """The answer is in the suite of the request."""
+    """The answer is in the suite of the request: 3 or 4 for who is paired, 1 or 2 for who was paired before."""
     board = make()
     asker = connected(board, relay)
-    asker.suite = Suite.CHACHA
-
-    assert ask(relay, asker, b"hello").content == b"heard hello"
-
-
-def invite_of(board):
-    """Return the preimage of the folder's invite."""
-    (invite,) = device_module("state").State(str(board.folder / "bhumi.state")).invites
-    return invite[0]
-
-
-def shake(relay, board, asker, sealed_by=None, sender=None):
-    """Use the invite; return the opaque answer."""
-    preimage = invite_of(board)
-    plain = encode_payload(HandshakeInit(PublicKey(sender or asker.key_pair.public), bytes(32), ""))
-    sealed = (sealed_by or seal_handshake)(Suite.AES_CTR, asker.identity, preimage, plain, asker.rng)
-    relay.say(FrameType.DELIVER, delivery_of(1, preimage, sealed))
-    return preimage, relay.until(FrameType.ACK)[8:]
-
-
-def stranger(board):
-    """Return a peer that the device has forgotten, so that it comes by the invite."""
-    asker = Asker(board.folder)
-    state = device_module("state").State(str(board.folder / "bhumi.state"))
-    state.peers = []
-    state.save()
-    return asker
-
-
-def meet(board, relay):
-    asker = stranger(board)
+    asker.suite = PairedSuite.CHACHA
+    old = Asker(board.folder, Suite.AES_CTR, number=9)
+    board.kill()
+    assert board.folder.exists()
     board.start()
     relay.accept()
     relay.welcome()
+
+    assert ask(relay, asker, b"hello").content == b"heard hello"
+    assert ask(relay, old, b"hello").content == b"heard hello"
+    old.suite = Suite.CHACHA
+    assert ask(relay, old, b"again").content == b"heard again"
+
+
+def test_proof_for_a_relay_that_demands_it(make, relay):
+    """Asked for the proof of being at this relay, the device signs the relay's key and challenge, behind I_AM."""
+    board = make().start()
+    relay.accept()
+    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
+    (_, wanted) = struct.unpack(">HI", relay.until(FrameType.OPTIONS))
+    relay.say(FrameType.OPTIONS, struct.pack(">HI", 1, wanted))
+    relay.say(FrameType.BIND, bytes(range(64)))
+    identity = relay.until(FrameType.I_AM)[:32]
+
+    proof = relay.until(FrameType.BIND)
+
+    assert verify(PublicKey(identity), b"bhumi-bind/1" + bytes(range(64)) + identity, proof)
+    relay.say(FrameType.KEEPALIVE)
+    relay.say(FrameType.KEEPALIVE)
+    relay.say(FrameType.I_AM_OK, struct.pack(">HH", 1, 0))
     board.until("listening")
-    return asker
 
 
-def test_handshake(make, relay):
-    """Who uses the invite is known from then on, by the alias of the invite, and can ask with what it was given."""
-    board = make()
-    asker = meet(board, relay)
-
-    preimage, sealed = shake(relay, board, asker)
-
-    shared = SharedSecrets(asker.key_pair).with_peer(asker.identity)
-    answer = decode_payload(open_static(Suite.AES_CTR, shared, Direction.ANSWER, preimage, sealed))
-    assert isinstance(answer, HandshakeComplete) and (answer.status, answer.url) == (0, relay.url)
-    asker.preimages = [answer.preimage]
-    assert ask(relay, asker, b"hello").content == b"heard hello"
-    board.until("answered bob: hello")
-
-
-def test_wasted_invite(make, relay):
-    """An invite used in another envelope, or by the device itself, is spent; the answer is empty."""
-    board = make()
-    asker = meet(board, relay)
-
-    _, sealed = shake(relay, board, asker, lambda *_: bytes(120))
-
-    assert sealed == b""
-    board.until("trouble an invite was wasted: the other side must accept it with --e2e suite-2")
-    assert device_module("state").State(str(board.folder / "bhumi.state")).invites == []
-
-
-def test_weak_stranger(make, relay):
-    """An identity whose key comes to nothing is not let in."""
-    board = make()
-    asker = meet(board, relay)
-
-    _, sealed = shake(relay, board, asker, sender=b"\x01" + bytes(31))
-
-    assert sealed == b""
-    assert device_module("state").State(str(board.folder / "bhumi.state")).peers == []
-
-
-def test_stranger_who_is_not_admitted(make, relay):
-    """Whom the program turns away gets a refusal that it can read, and is not kept."""
-    board = make(options="admit=lambda key, alias: False")
-    asker = meet(board, relay)
-
-    preimage, sealed = shake(relay, board, asker)
-
-    shared = SharedSecrets(asker.key_pair).with_peer(asker.identity)
-    answer = decode_payload(open_static(Suite.AES_CTR, shared, Direction.ANSWER, preimage, sealed))
-    assert (answer.status, answer.preimage) == (1, bytes(32))
-    assert device_module("state").State(str(board.folder / "bhumi.state")).peers == []
-
-
-def test_ninth_peer(make, relay):
-    """There is room for eight peers; the ninth is refused, the others stay."""
-    board = make()
-    asker = stranger(board)
-    state = device_module("state").State(str(board.folder / "bhumi.state"))
-    state.peers = [device_module("state").Peer(bytes([number]) * 32, bytes(32), 2, "") for number in range(8)]
-    state.save()
-    board.start()
+def test_relay_with_another_key(make, relay):
+    """A relay whose key is known must name it; one that names another key gets no signature."""
+    board = make(options="relay_ids={settings.RELAYS[0][0]: bytes(32)}").start()
     relay.accept()
-    relay.welcome()
+    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 7, 65_536))
+    relay.until(FrameType.OPTIONS)
+    relay.say(FrameType.OPTIONS, struct.pack(">HI", 1, 53))
+    relay.say(FrameType.BIND, bytes(range(64)))
 
-    shake(relay, board, asker)
-
-    board.until("trouble no room for another peer")
-    assert len(device_module("state").State(str(board.folder / "bhumi.state")).peers) == 8
+    assert "has another key than the one that is known" in board.until("disconnected")
 
 
 def test_set_of_commits_is_swept(make, relay):
@@ -350,14 +323,14 @@ def test_next_presence_is_later(make, relay):
 
 def test_native_signer(tmp_path):
     """A native signer is used instead of the arithmetic, until it is taken out."""
-    ed25519 = device_module("ed25519")
+    keys = device_module("keys")
     seed = bytes(32)
-    ed25519.use_native(lambda given, message: given + message)
-    native = ed25519.sign(seed, bytes(32), b"message")
-    ed25519.use_native(None)
+    keys.use_native(lambda given, message: given + message)
+    native = keys.sign(seed, bytes(32), b"message")
+    keys.use_native(None)
 
     assert native == seed + b"message"
-    assert len(ed25519.sign(seed, ed25519.public_of(seed), b"message")) == 64
+    assert len(keys.sign(seed, keys.public_of(seed), b"message")) == 64
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
@@ -409,60 +382,6 @@ def test_addresses_of_relays(interpreter, tmp_path):
 
     assert found == [*RELAYS_OF_PEOPLE.values(), *["ValueError"] * len(NO_RELAYS)]
     assert whole == ["tls://a:1", "tls://[::1]:1"]
-
-
-BOARD_MACHINE = """
-fed = 0
-
-
-class WDT:
-    def __init__(self, timeout):
-        pass
-
-    def feed(self):
-        global fed
-        fed += 1
-
-
-def idle():
-    pass
-"""
-BOARD_NETWORK = """
-import machine
-
-STA_IF = 0
-
-
-class WLAN:
-    def __init__(self, interface):
-        self.asked = 0
-
-    def active(self, on):
-        pass
-
-    def connect(self, name, password):
-        pass
-
-    def isconnected(self):
-        self.asked += 1
-        if self.asked > 5:
-            print("fed", machine.fed)
-        return self.asked > 5
-"""
-
-
-@pytest.mark.parametrize("interpreter", INTERPRETERS)
-def test_waiting_for_wifi_feeds_the_watchdog(interpreter, tmp_path):
-    """main.py as it is made feeds as long as the network does not come."""
-    board = Board(tmp_path / "device", interpreter, [Relay("tcp://127.0.0.1:1", b"")], MAIN)
-    settings = board.folder / "settings.py"
-    settings.write_text(settings.read_text().replace("WIFI = None", 'WIFI = ("here", "secret")'))
-    (board.folder / "machine.py").write_text(BOARD_MACHINE)
-    (board.folder / "network.py").write_text(BOARD_NETWORK)
-
-    with board:
-        assert board.until("fed") == "fed 5"
-        board.until("connecting to tcp://127.0.0.1:1")
 
 
 @pytest.mark.micropython

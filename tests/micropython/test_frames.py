@@ -10,7 +10,7 @@ import pytest
 from tests.micropython.build import INTERPRETERS, on_board
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import KeyPair, sign
-from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi import extension_messages, extension_wire, messages, wire
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.payload.contents import (
     ContentType,
@@ -89,12 +89,12 @@ def test_lies_about_lengths(interpreter, tmp_path):
 
 
 def test_large_delivery_keeps_its_beginning(interpreter, tmp_path):
-    """Of a DELIVER that does not fit only the first 40 bytes come, and what is behind it is read as usual."""
+    """Of a DELIVER that does not fit only the first 77 bytes come, and what is behind it is read as usual."""
     large = wire.encode(messages.Deliver(5, bytes(1_000), bytes(range(32))))
 
     found = on_board(interpreter, tmp_path, [read(HELLO + large + KEEPALIVE, chunk) for chunk in (1, 77, 10_000)])
 
-    assert found == [[[FrameType.HELLO, 9, HELLO[6:]], [FrameType.DELIVER, 1_040, large[6:46]], [6, 0, b""], None]] * 3
+    assert found == [[[FrameType.HELLO, 9, HELLO[6:]], [FrameType.DELIVER, 1_040, large[6:83]], [6, 0, b""], None]] * 3
 
 
 def test_deliver(interpreter, tmp_path):
@@ -136,9 +136,11 @@ def test_what_a_device_sends(interpreter, tmp_path):
     signature = sign(pair, wire.signed_bytes(7, pair.public))
     carried = messages.RecentResponse(preimage, b"answer")
     calls = [
-        ("frames", "i_am", pair.public, signature, preimages, [[preimage, b"answer"]]),
+        ("frames", "i_am", pair.public, signature, len(preimages), preimages, [[preimage, b"answer"]]),
         ("frames", "ack", 77, b"opaque"),
         ("frames", "update_commits", commits),
+        ("frames", "revoke_commits", commits),
+        ("frames", "send", pair.public, preimage, b"opaque"),
         ("frames", "options", 33),
         ("frames", "frame", 6),
         ("frames", "commit_of", preimage),
@@ -148,6 +150,8 @@ def test_what_a_device_sends(interpreter, tmp_path):
         wire.encode(messages.IAm(pair.public, signature, tuple(commits), (carried,))),
         wire.encode(messages.Ack(77, b"opaque")),
         wire.encode(messages.UpdateCommits(tuple(commits))),
+        extension_wire.encode_extension(extension_messages.RevokeCommits(tuple(commits))),
+        wire.encode(messages.Send(pair.public, preimage, b"opaque")),
         wire.encode(messages.Options(messages.Feature(33))),
         KEEPALIVE,
         hashlib.sha256(preimage).digest(),
@@ -169,7 +173,7 @@ def test_requests(interpreter, tmp_path):
         interpreter, tmp_path, [("payloads", "request_of", each) for each in (init, message, binary, *bad)]
     )
 
-    assert found[:3] == [["init", sender, back], ["message", 0, "grüß".encode()], ["message", 1, b"\xff"]]
+    assert found[:3] == [["init", sender, back, "tcp://x:1"], ["message", 0, "grüß".encode()], ["message", 1, b"\xff"]]
     assert found[3:] == [None] * len(bad)
 
 
@@ -178,7 +182,7 @@ def test_answers(interpreter, tmp_path):
     preimage = bytes([2]) * 32
     calls = [
         ("payloads", "handshake_answer", preimage, "tls://x:1"),
-        ("payloads", "handshake_answer", b"", ""),
+        ("payloads", "handshake_answer", b"", "no room"),
         ("payloads", "response", False, preimage, "tls://x:1", b"content"),
         ("payloads", "response", True, preimage, "", b""),
         ("payloads", "command_of", b'{"cmd":"led","args":{"on":1}}'),
@@ -194,7 +198,7 @@ def test_answers(interpreter, tmp_path):
 
     assert found[:4] == [
         encode_payload(HandshakeComplete(ResponseStatus.OK, preimage, "tls://x:1")),
-        encode_payload(HandshakeComplete(ResponseStatus.REFUSED)),
+        encode_payload(HandshakeComplete(ResponseStatus.REFUSED, url="no room")),
         encode_payload(MessageResponse(0, preimage, b"content", "tls://x:1")),
         encode_payload(MessageResponse(1, preimage)),
     ]
@@ -205,6 +209,44 @@ def test_answers(interpreter, tmp_path):
         {"ok": True, "data": "warm"},
         {"ok": False, "error": "no"},
     ]
+
+
+def test_what_a_device_asks(interpreter, tmp_path):
+    """Its messages are what the SDK's codec writes; answers are read, and whatever is none is None."""
+    preimage = bytes([2]) * 32
+    answer = encode_payload(MessageResponse(1, preimage, b"content", "tls://x:1"))
+    last = encode_payload(MessageResponse(0, bytes(32)))
+    bad = [answer[:end] for end in range(len(answer))] + [answer + b"x", b"\x12" + answer[1:]]
+    calls = [
+        ("payloads", "message", 2, "tls://x:1", b"content"),
+        ("payloads", "command_request", "led", [1]),
+        ("payloads", "response_of", answer),
+        ("payloads", "response_of", last),
+        ("payloads", "answer_of", b'{"ok":true,"data":5}'),
+        ("payloads", "error_of", b'{"ok":false,"error":"no"}'),
+        ("payloads", "error_of", b"out of paper"),
+        *[("payloads", "response_of", each) for each in bad],
+    ]
+
+    found = on_board(interpreter, tmp_path, calls)
+
+    assert found[0] == encode_payload(DeviceMessage(ContentType.COMMAND, b"content", "tls://x:1"))
+    assert json.loads(found[1]) == {"cmd": "led", "args": [1]}
+    assert found[2:4] == [[1, preimage, "tls://x:1", b"content"], [0, b"", "", b""]]
+    assert found[4:7] == [5, "no", "out of paper"]
+    assert found[7:] == [None] * len(bad)
+
+
+def test_results(interpreter, tmp_path):
+    """A SEND_RESULT is read, of a large one the status; one that lies about its length, or is cut, is malformed."""
+    result = wire.encode(messages.SendResult(messages.Status.OK, b"answer"))[6:]
+    cut = [result[:end] for end in range(len(result))]
+    calls = [("frames", "result_of", result, len(result)), ("frames", "result_of", result[:7], len(result))]
+
+    found = on_board(interpreter, tmp_path, calls + [("frames", "result_of", each, len(each)) for each in cut])
+
+    assert found[:2] == [[0, b"answer"], [0, None]]
+    assert found[2:] == ["MalformedError"] * len(cut)
 
 
 def test_chance_never_breaks_the_reader(interpreter, tmp_path):

@@ -1,8 +1,9 @@
 """Creates X.509 certificates, a local certificate authority and ECDSA P-256 leaves that it signs, and reads others.
 
-The authority is good for ten years and its leaves for one: ``sign_leaf`` makes the next one, which clients of the
-authority accept as they are. P-256 is used because MicroPython's mbedTLS has neither Ed25519 certificates nor
-Curve25519 (docs/micropython.md).
+``server.home`` makes the certificates of a new home with it, ``server.certificates`` renews them, BSP devices show
+theirs. PEM text goes in and out. The authority is good for ten years and its leaves for one: ``sign_leaf`` makes the
+next one, which clients of the authority accept as they are. P-256 is used because MicroPython's mbedTLS has neither
+Ed25519 certificates nor Curve25519 (docs/micropython.md).
 """
 
 import contextlib
@@ -127,7 +128,9 @@ def read_certificate(cert_pem: bytes) -> CertificateFacts:
         with contextlib.suppress(x509.ExtensionNotFound):
             held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             addresses = held.get_values_for_type(x509.IPAddress)
-            names = (*held.get_values_for_type(x509.DNSName), *map(str, addresses))
+            texts = [*map(str, addresses)]
+            hosts = [name for name in held.get_values_for_type(x509.DNSName) if name not in texts]
+            names = (*hosts, *texts)
         return CertificateFacts(certificate.not_valid_before_utc, certificate.not_valid_after_utc, names)
 
 
@@ -188,7 +191,9 @@ def _leaf(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([each for name in names for each in _general_names(name)]), critical=False
+        )
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
@@ -218,11 +223,13 @@ def _builder(
     )
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def _general_names(name: str) -> list[x509.GeneralName]:
+    """Return the entries for a name: two for an address of IPv4, because Mbed TLS before 3.5 looks at names alone."""
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
+        address = ipaddress.ip_address(name)
     except ValueError:
-        return x509.DNSName(name)
+        return [x509.DNSName(name)]
+    return [x509.IPAddress(address), *([x509.DNSName(str(address))] if address.version == 4 else [])]
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -1,17 +1,21 @@
 """Laws of ``waystation mcu``: what people type, and what they are told."""
 
+import hashlib
 import json
 import shlex
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from tests.cli.build import caller
 from tests.sdk.bhumi.test_with_node import Node
 from waystation.cli.mcu.folder import take_lock
+from waystation.protocols.bhumi.payload.invite import decode_invite
 from waystation.server.home import Home
+from waystation.transport.tls import authority_der
 
 
 @pytest.fixture
@@ -35,10 +39,11 @@ def test_new_takes_the_node_of_this_folder(mcu, local_node):
 
     words = shlex.split(out.splitlines()[-1])
     assert code == 0 and local_node.ca_path.exists()
-    assert words[:3] == ["waystation", "bhumi", "accept"] and len(words[3]) == 86
-    assert words[4:] == shlex.split(
-        "--relay tls://localhost:8443 --ca waystation/tls/ca.pem --alias demo --e2e suite-2"
-    )
+    assert words[:3] == ["waystation", "bhumi", "accept"] and words[4:] == ["--alias", "demo"]
+    invite = decode_invite(words[3])
+    authority = hashlib.sha256(authority_der(local_node.ca_path)).digest()
+    assert (invite.relays, invite.authority, invite.suite) == (("tls://localhost:8443",), authority, 4)
+    assert 0 < invite.expires_s - time.time() <= 7 * 86_400
     assert "waystation mcu run demo" in out and "this machine only" in error
 
 
@@ -48,7 +53,20 @@ def test_new_as_json(mcu, local_node):
 
     document = json.loads(out)
     assert code == 0 and (document["folder"], document["compiled"]) == ("demo", True)
-    assert document["token"] in document["accept"] and "tls://relay.example:1" in document["accept"]
+    assert document["token"] in document["accept"]
+    assert decode_invite(document["token"]).relays == ("tls://relay.example:1",)
+    assert document["expires_s"] == decode_invite(document["token"]).expires_s
+
+
+def test_legacy_invite(mcu, local_node):
+    """For programs without suites 3 and 4 the token is the old one, and the line says all that it lacks."""
+    _, out, _ = mcu("new", "demo", "--legacy")
+    words = shlex.split(out.splitlines()[-1])
+
+    assert local_node.ca_path.exists() and len(words[3]) == 86
+    assert words[4:] == shlex.split(
+        "--relay tls://localhost:8443 --ca waystation/tls/ca.pem --e2e suite-2 --alias demo"
+    )
 
 
 def test_new_with_several_relays(mcu, local_node):
@@ -84,6 +102,7 @@ def test_loopback_relay_is_named(mcu):
         (["x", "--ca", "two.pem"], "two.pem holds 2 certificates"),
         (["x", "--ca", "none.pem"], "none.pem holds no certificate"),
         (["x", "--relay", "tcp://a:1", "--alias", "x" * 33], "at most 32 bytes"),
+        (["x", "--relay", "tcp://a:1", "--expires", "soon"], "--expires is a time such as"),
     ],
 )
 def test_new_refuses(mcu, tmp_path, words, sentence):
@@ -103,7 +122,7 @@ def test_new_refuses(mcu, tmp_path, words, sentence):
 def test_invite(mcu, local_node, tmp_path):
     """More invites can be made as long as the device does not run."""
     mcu("new", "demo")
-    code, out, _ = mcu("invite", "demo", "--alias", "carol")
+    code, out, _ = mcu("invite", "demo", "--alias", "carol", "--expires", "never")
     words = shlex.split(out.splitlines()[-1])
     as_json = mcu("invite", "demo", "--json")
     with open(take_lock(tmp_path / "demo")):  # noqa: PTH123 - a descriptor
@@ -111,9 +130,9 @@ def test_invite(mcu, local_node, tmp_path):
 
     assert local_node.ca_path.exists()
     assert code == 0 and words[:3] == ["waystation", "bhumi", "accept"] and words[3] in out.splitlines()[2]
-    assert words[4:] == shlex.split("--relay tls://localhost:8443 --ca demo/relay-1.der --alias demo --e2e suite-2")
+    assert words[4:] == ["--alias", "demo"] and decode_invite(words[3]).expires_s == 0
     document = json.loads(as_json[1])
-    assert len(document["token"]) == 86 and document["token"] in document["accept"]
+    assert decode_invite(document["token"]).secret and document["token"] in document["accept"]
     assert busy[0] == 1 and "is running already" in busy[2]
 
 
@@ -139,7 +158,7 @@ def test_as_a_new_user(tmp_path):
     with device:
         connecting, listening = device.stdout.readline(), device.stdout.readline()
         paired = subprocess.run(accept, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        words = ["bhumi", "send", "demo", "warm?", "--relay", url, "--ca", "tls/ca.pem"]
+        words = ["bhumi", "send", "demo", "warm?"]
         sent = subprocess.run([*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         device.send_signal(signal.SIGINT)
         printed, _ = device.communicate(timeout=60)

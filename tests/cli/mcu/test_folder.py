@@ -1,5 +1,6 @@
 """Laws of cli.mcu_folder: a folder is whole, private, and used by one program at a time."""
 
+import hashlib
 import os
 
 import pytest
@@ -11,7 +12,7 @@ from waystation.cli.mcu.folder import (
     check_new,
     check_state,
     invite_into,
-    relay_of,
+    relays_of,
     take_lock,
     write_folder,
 )
@@ -36,7 +37,9 @@ def test_folder_is_ready(tmp_path):
     assert settings["RELAYS"] == [("tls://relay.example:8443", "relay-1.der"), ("tcp://127.0.0.1:1", "")]
     assert (folder / "relay-1.der").read_bytes() == b"certificate"
     assert (folder / "main.py").read_text() == MAIN
-    assert (invite.identity, state.invites) == (state.identity, [(invite.preimage, "bob")])
+    assert (invite.identity, state.invites) == (state.identity, [(invite.preimage, "bob", invite.secret, 0)])
+    assert (invite.relays, invite.authority) == (("tls://relay.example:8443",), hashlib.sha256(b"certificate").digest())
+    assert (invite.suite, invite.expires_s) == (4, 0)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "bhumi.state").stat().st_mode & 0o077 == 0
 
@@ -110,7 +113,7 @@ def test_state_of_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("relays", "found"),
     [
-        ('[("tls://a:1", "one.der"), 7]', ("tls://a:1", "one.der")),
+        ('[("tls://a:1", "one.der"), ("b", "two.der")]', ("tls://a:1", "one.der")),
         ('[("localhost", "one.der")]', ("tls://localhost:8443", "one.der")),
         ('[("tcp://[::1]:1", "")]', ("tcp://[::1]:1", None)),
     ],
@@ -119,7 +122,7 @@ def test_relay_of_a_folder(tmp_path, relays, found):
     """The first relay and its authority are those of settings.py."""
     (tmp_path / "settings.py").write_text(f"WIFI = None\nRELAYS = {relays}\n")
 
-    url, ca = relay_of(tmp_path)
+    url, ca = relays_of(tmp_path)[0]
 
     assert (url, ca and ca.relative_to(tmp_path).as_posix()) == found
 
@@ -130,7 +133,7 @@ def test_relay_that_cannot_be_told(tmp_path, text):
     (tmp_path / "settings.py").write_text(text)
 
     with pytest.raises(LocalError, match=r"settings\.py"):
-        relay_of(tmp_path)
+        relays_of(tmp_path)
 
 
 def test_lock(tmp_path):

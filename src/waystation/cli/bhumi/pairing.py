@@ -24,7 +24,7 @@ from waystation.sdk.qr import draw_qr
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context
 
-__all__ = ["DEFAULT_HOME", "HomeOption", "check_existing", "register"]
+__all__ = ["DEFAULT_HOME", "HomeOption", "check_existing", "register", "span_seconds"]
 
 DEFAULT_HOME: Final = Path("bhumi-me")
 HomeOption = Annotated[Path, home_option("its key and its peers")]
@@ -76,7 +76,7 @@ def invite(
     Example: waystation bhumi invite --alias bob --allow led,reading
     """
     role = _role(allow)
-    ends_in_s = _seconds(expires)
+    ends_in_s = span_seconds(expires)
     if not legacy and e2e not in _SUITES:
         raise LocalError(
             f"an invitation is for suite-3 or suite-4, not {e2e.value}; --legacy makes a token for the others"
@@ -247,7 +247,7 @@ def _role(text: str | None) -> frozenset[str] | None:
     return frozenset(name for name in (part.strip() for part in text.split(",")) if name)
 
 
-def _seconds(text: str) -> int:
+def span_seconds(text: str) -> int:
     """Return the seconds of a span such as 7d; 0 for never."""
     if text == "never":
         return 0

@@ -1,4 +1,4 @@
-"""``waystation upgrade``: brings a home to the layout of this version."""
+"""``waystation upgrade``: brings a home's store to the layout (table format) of this version, after a backup."""
 
 from pathlib import Path
 from typing import Annotated, Final

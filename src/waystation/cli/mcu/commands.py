@@ -1,18 +1,20 @@
 """``waystation mcu``: creates a microcontroller device and runs it on this computer."""
 
 import shlex
+import time
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from waystation.cli.bhumi.pairing import span_seconds
 from waystation.cli.mcu.folder import (
     Relay,
     check_folder,
     check_new,
     check_state,
     invite_into,
-    relay_of,
+    relays_of,
     take_lock,
     write_folder,
 )
@@ -30,7 +32,7 @@ __all__ = ["app"]
 
 _DEFAULT_RELAY: Final = "tls://localhost:8443"
 _INVITE: Final = (
-    "invite, good once:\n\n  {token}\n\nWhile the device runs, whoever is to talk to it enters:\n\n  {line}"
+    "invite, good once{until}:\n\n  {token}\n\nWhile the device runs, whoever is to talk to it enters:\n\n  {line}"
 )
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -42,6 +44,15 @@ app = typer.Typer(
 )
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="NAME", help="Folder of the device.")]
+ExpiresOption = Annotated[
+    str, typer.Option("--expires", help="How long the invite is good: 30min, 12h, 7d, or never; by the board's clock.")
+]
+LegacyOption = Annotated[
+    bool,
+    typer.Option(
+        "--legacy", help="Make an invite without a pairing secret: a relay that sees it used can use it itself."
+    ),
+]
 AliasOption = Annotated[str, typer.Option("--alias", help="How the device calls whoever uses the invite.")]
 
 
@@ -62,6 +73,8 @@ def new(
     ] = None,
     alias: AliasOption = "",
     sources: Annotated[bool, typer.Option("--sources", help="Put the package there as .py instead of .mpy.")] = False,
+    expires: ExpiresOption = "7d",
+    legacy: LegacyOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a folder that is a device: its main.py, the Bhumi client, the relay's authority and a first invite.
@@ -77,10 +90,12 @@ def new(
         Relay(str(url), b"" if path is None else authority_der(path))
         for url, path in zip(relays, authorities, strict=True)
     ]
-    compiled, token = write_folder(folder, described, alias=alias, sources=sources)
-    line = _accept_line(token, str(relays[0]), authorities[0], folder)
+    expires_s = _expiry(expires)
+    compiled, token = write_folder(folder, described, alias=alias, sources=sources, expires_s=expires_s, legacy=legacy)
+    line = _accept_line(token, str(relays[0]), authorities[0], folder, legacy=legacy)
     if as_json:
-        print_json({"folder": str(folder), "token": token, "accept": line, "compiled": compiled})
+        facts = {"folder": str(folder), "token": token, "accept": line, "compiled": compiled, "expires_s": expires_s}
+        print_json(facts)
         return
     typer.echo(f"made {folder}: edit main.py, then `{shlex.join(own_program())} mcu run {shlex.quote(str(folder))}`")
     if not compiled and not sources:
@@ -94,7 +109,7 @@ def new(
         )
     if micropython() is None:
         typer.echo(f"to run it here: {MICROPYTHON_MISSING}", err=True)
-    typer.echo(f"\n{_INVITE.format(token=token, line=line)}")
+    typer.echo(f"\n{_INVITE.format(token=token, line=line, until=_until(expires_s))}")
 
 
 @app.command()
@@ -116,23 +131,32 @@ def run(
 
 
 @app.command()
-def invite(folder: FolderArgument, alias: AliasOption = "", as_json: JsonOption = False) -> None:
+def invite(
+    folder: FolderArgument,
+    alias: AliasOption = "",
+    expires: ExpiresOption = "7d",
+    legacy: LegacyOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Make one more invite to a device that is not running.
+
+    One that runs is asked for it by a peer that may: `waystation bhumi send demo --command bhumi:invite`.
 
     Example: waystation mcu invite demo --alias bob
     """
     check_folder(folder)
-    relay, ca = relay_of(folder)
+    relay, ca = relays_of(folder)[0]
+    expires_s = _expiry(expires)
     with open(take_lock(folder)):  # noqa: PTH123 - a descriptor, which is closed at the end
         is_known = check_state(folder)
-        token = invite_into(folder, alias)
-    line = _accept_line(token, relay, ca, folder)
+        token = invite_into(folder, alias, expires_s=expires_s, legacy=legacy)
+    line = _accept_line(token, relay, ca, folder, legacy=legacy)
     if as_json:
-        print_json({"folder": str(folder), "token": token, "accept": line})
+        print_json({"folder": str(folder), "token": token, "accept": line, "expires_s": expires_s})
         return
     if not is_known:
         typer.echo("a new identity: invites made before are void", err=True)
-    typer.echo(_INVITE.format(token=token, line=line))
+    typer.echo(_INVITE.format(token=token, line=line, until=_until(expires_s)))
 
 
 def _relay(text: str) -> RelayUrl:
@@ -160,7 +184,17 @@ def _authorities(relays: list[RelayUrl], given: list[Path]) -> list[Path | None]
     return [next(left) if url.scheme == "tls" else None for url in relays]
 
 
-def _accept_line(token: str, relay: str, ca: Path | None, folder: Path) -> str:
-    words = [*own_program(), "bhumi", "accept", token, "--relay", relay]
-    words += [] if ca is None else ["--ca", str(ca)]
-    return shlex.join([*words, "--alias", folder.resolve().name, "--e2e", "suite-2"])
+def _expiry(span: str) -> int:
+    seconds = span_seconds(span)
+    return int(time.time()) + seconds if seconds else 0
+
+
+def _until(expires_s: int) -> str:
+    return f", until {time.strftime('%Y-%m-%d %H:%M', time.localtime(expires_s))}" if expires_s else ""
+
+
+def _accept_line(token: str, relay: str, ca: Path | None, folder: Path, *, legacy: bool) -> str:
+    words = [*own_program(), "bhumi", "accept", token]
+    if legacy:  # all this is in the other tokens
+        words += ["--relay", relay, *([] if ca is None else ["--ca", str(ca)]), "--e2e", "suite-2"]
+    return shlex.join([*words, "--alias", folder.resolve().name])

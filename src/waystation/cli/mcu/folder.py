@@ -13,6 +13,7 @@
 
 import ast
 import fcntl
+import hashlib
 import os
 import shlex
 import shutil
@@ -31,7 +32,7 @@ __all__ = [
     "check_new",
     "check_state",
     "invite_into",
-    "relay_of",
+    "relays_of",
     "take_lock",
     "write_folder",
 ]
@@ -62,7 +63,7 @@ from bhumi.state import State
 def answer(request):
     """Return text or bytes; for a command, anything that JSON can say.
 
-    When it raises, the peer learns that the request could not be handled; the error with its line is printed here.
+    When it raises, the peer learns why; the error with its line is printed here.
     """
     if request.content_type == 2:
         name, arguments = request.command()
@@ -70,23 +71,17 @@ def answer(request):
     return "hello " + request.alias + ", you said: " + request.text
 
 
-feed = None
+network = feed = None
 if settings.WIFI:
-    import machine
-    import network
+    from bhumi.wifi import Wifi
 
-    # The board begins anew when nothing feeds for 30 s. Everything feeds once a second, but for a name look-up, which
-    # takes up to 14 s without an answer, and answer() above.
-    feed = machine.WDT(timeout=30000).feed
-    wifi = network.WLAN(network.STA_IF)
-    wifi.active(True)
-    wifi.connect(*settings.WIFI)
-    while not wifi.isconnected():
-        feed()
-        machine.idle()
+    # Connects again by itself, and has a watchdog of 30 s. Everything feeds it once a second, but for a name look-up,
+    # which takes up to 14 s without an answer, and answer() above.
+    network = Wifi(*settings.WIFI)
+    feed = network.feed
 
 try:
-    device = Device(State("bhumi.state", feed), settings.RELAYS, answer, feed=feed)
+    device = Device(State("bhumi.state", feed), settings.RELAYS, answer, network=network)
 except SetupError as error:
     print(error)
     raise SystemExit(1)
@@ -103,7 +98,14 @@ class Relay(NamedTuple):
 
 
 def write_folder(
-    folder: Path, relays: Sequence[Relay], *, alias: str, main: str = MAIN, sources: bool = False
+    folder: Path,
+    relays: Sequence[Relay],
+    *,
+    alias: str,
+    main: str = MAIN,
+    sources: bool = False,
+    expires_s: int = 0,
+    legacy: bool = False,
 ) -> tuple[bool, str]:
     """Write the folder, whole or not at all.
 
@@ -113,6 +115,8 @@ def write_folder(
         alias: How the device calls whoever uses its first invite.
         main: Text of ``main.py``.
         sources: Whether the package is put there as ``.py``.
+        expires_s: When the first invite ends, in Unix seconds; 0 for never.
+        legacy: Whether it has no pairing secret.
 
     Returns:
         Whether the package is compiled, and the token of the first invite.
@@ -136,7 +140,7 @@ def write_folder(
                 (folder / name).write_bytes(relay.authority)
         (folder / "settings.py").write_text(_SETTINGS.format(relays="\n".join(lines)), encoding="utf-8")
         (folder / "main.py").write_text(main, encoding="utf-8")
-        return compiled, invite_into(folder, alias)
+        return compiled, invite_into(folder, alias, expires_s=expires_s, legacy=legacy)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):
@@ -144,22 +148,35 @@ def write_folder(
         raise
 
 
-def invite_into(folder: Path, alias: str) -> str:
+def invite_into(folder: Path, alias: str, *, expires_s: int = 0, legacy: bool = False) -> str:
     """Make an invite in the folder's state and return its token; the folder must not be in use.
 
+    Args:
+        folder: Of the device; its settings.py says which relays the invitation names.
+        alias: How the device calls whoever uses the invite.
+        expires_s: When it ends, in Unix seconds; 0 for never.
+        legacy: Without a pairing secret: a relay that sees it used can use it itself.
+
     Raises:
-        LocalError: The alias is too long, or too many invites wait.
+        LocalError: The alias is too long, too many invites wait, or settings.py names no relay.
         HostError: The state cannot be read or kept.
     """
     state_module, names = device_module("state"), device_module("names")
     path = folder / STATE_FILE
+    places = relays_of(folder)
     try:
         state: Any = state_module.State(str(path))
-        token: str = names.invite_token(state.identity, state.add_invite(alias))
+        preimage, secret = state.add_invite(alias, expires_s, legacy)
         path.chmod(0o600)
+        if legacy:
+            token: str = names.invite_token(state.identity, preimage)
+        else:
+            authority, urls = _vouched_for(places)
+            fingerprint = hashlib.sha256(authority).digest() if authority else b""
+            token = names.invitation(state.identity, preimage, secret, urls, fingerprint, expires_s)
     except ValueError as error:
         raise LocalError(str(error)) from error
-    except (OSError, state_module.StateError) as error:
+    except (OSError, device_module("port").SetupError) as error:
         raise HostError(f"cannot use {path}: {error}") from error
     return token
 
@@ -194,8 +211,8 @@ def check_state(folder: Path) -> bool:
     return True
 
 
-def relay_of(folder: Path) -> tuple[str, Path | None]:
-    """Return the address of a folder's first relay and the file of its authority, None without TLS.
+def relays_of(folder: Path) -> list[tuple[str, Path | None]]:
+    """Return the addresses of a folder's relays and the files of their authorities, None without TLS.
 
     Raises:
         LocalError: settings.py does not say.
@@ -204,12 +221,25 @@ def relay_of(folder: Path) -> tuple[str, Path | None]:
     try:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RELAYS":
-                text, authority = ast.literal_eval(node.value)[0]
-                scheme, host, port = names.split_relay(text)
-                return names.join_relay(scheme, host, port), folder / authority if scheme == "tls" else None
+                found = []
+                for text, authority in ast.literal_eval(node.value):
+                    scheme, host, port = names.split_relay(text)
+                    found.append(
+                        (names.join_relay(scheme, host, port), folder / authority if scheme == "tls" else None)
+                    )
+                if found:
+                    return found
     except (OSError, ValueError, TypeError, AttributeError, IndexError, SyntaxError) as error:
-        raise LocalError(f"cannot read the first relay from {path}: {error}") from error
-    raise LocalError(f"{path} has no line RELAYS = [...]")
+        raise LocalError(f"cannot read the relays from {path}: {error}") from error
+    raise LocalError(f"{path} has no line RELAYS = [...] that names a relay")
+
+
+def _vouched_for(places: Sequence[tuple[str, Path | None]]) -> tuple[bytes, list[str]]:
+    """Return the authority of the first relay in DER, or nothing, and the addresses that it vouches for."""
+    authorities = device_module("tls").authorities
+    known = [(url, b"" if path is None else bytes(authorities(str(path))[0])) for url, path in places]
+    first = known[0][1]
+    return first, [url for url, authority in known if authority == first]
 
 
 def take_lock(folder: Path) -> int:

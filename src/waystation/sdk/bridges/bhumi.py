@@ -1,7 +1,8 @@
 """Carries BSP bundles over Bhumi: one bundle in each request, and one bundle or none in its response.
 
-The peer stores the request's bundle on disk before it responds. Its response carries the records due to the sender,
-such as ACKs. Each response also renews the preimage (the 32-byte secret that permits one request).
+A program gives it to ``BspPeer.attach``; bundles are BSP records sealed for one peer. The peer stores the request's
+bundle on disk before it responds. Its response carries the records due to the sender, such as ACKs. Each response also
+renews the preimage (the 32-byte secret that permits one request).
 
 A participant that listens gets requests from its peers whenever they have data for it. After registering at the relay
 it sends every peer a hello: a request without a bundle. A participant that only sends must poll with such requests. The
