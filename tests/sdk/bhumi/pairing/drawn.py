@@ -24,7 +24,7 @@ from waystation.sdk.bhumi import Dialect
 DELAY_S = 0.15
 STATUSES = (0, 0, 0, 1, 1, 2, 2, 3, 4, 9)
 CARRIED = {FrameType.SEND, FrameType.DELIVER, FrameType.ACK, FrameType.SEND_RESULT}
-SETTINGS = BhumiSettings(ack_timeout_ms=1_000)
+SETTINGS = BhumiSettings(ack_timeout_ms=1_500)
 
 
 class DrawnRelay(LoopbackRelay):

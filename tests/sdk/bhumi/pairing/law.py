@@ -7,6 +7,7 @@ turns honest, and every pair must work.
 import asyncio
 import contextlib
 import random
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -20,9 +21,10 @@ from waystation.sdk.bhumi.outcome import Outcome
 
 SENDERS = ("bob", "carol")
 DEVICES = ("alice", "dave")
-TIMEOUTS = Timeouts(doubt_s=1.5, settle_s=0.1)
+TIMEOUTS = Timeouts(doubt_s=2.0, settle_s=0.3)
 HONEST_TRIES = 3
-"""A request that was in doubt when the relay turned honest may still be on its way when the last one is sent."""
+HONEST_S = 15.0
+"""Requests that were in doubt when the relay turned honest may still be on their way when another one is sent."""
 
 
 @dataclass
@@ -54,7 +56,9 @@ class Ledger:
         self.note(self.identities.get(request.alias) == request.peer, f"{request.alias} is not whom it was invited as")
         self.note(who in self.accepted, f"{who} have not been paired")
         self.calls[request.content] += 1
-        self.note(self.calls[request.content] == 1, f"{request.content!r} is handled {self.calls[request.content]} times")
+        self.note(
+            self.calls[request.content] == 1, f"{request.content!r} is handled {self.calls[request.content]} times"
+        )
 
     def on_reply(self, content, reply):
         """A call of ``send`` ended: an answer is the very one that the handler gave to this content."""
@@ -221,7 +225,9 @@ class Scene:
         for name in DEVICES:
             state = self._devices[name].state
             self.ledger.on_peers(name, state, SENDERS)
-            joined = {(event.alias, event.peer) for event in self._devices[name].events if isinstance(event, PeerJoined)}
+            joined = {
+                (event.alias, event.peer) for event in self._devices[name].events if isinstance(event, PeerJoined)
+            }
             invited = {(sender, self.ledger.identities[sender]) for sender in SENDERS}
             self.ledger.note(joined <= invited, f"{name} was joined by {joined - invited}")
         for name in SENDERS:
@@ -236,10 +242,11 @@ class Scene:
             self.ledger.note(said == "paired", f"{sender} cannot pair with {device} any more: {said}")
             if said != "paired":
                 return
-        reply, number = None, 0
-        while number < HONEST_TRIES and (reply is None or reply.outcome not in {Outcome.ANSWERED, Outcome.FAILED}):
+        reply, number, ends = None, 0, time.monotonic() + HONEST_S
+        while time.monotonic() < ends and (reply is None or reply.outcome not in {Outcome.ANSWERED, Outcome.FAILED}):
             number += 1
             reply = await self._send(sender, device, f"{sender} {device} last {number}".encode())
+            await asyncio.sleep(0 if reply is not None and reply.ok else 0.2)
         held = self._states[sender].peer(self.ledger.identities[device])
         pending = [each.kind for each in self._states[sender].pending()]
         works = reply is not None and reply.outcome in {Outcome.ANSWERED, Outcome.FAILED}

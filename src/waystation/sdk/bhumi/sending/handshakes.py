@@ -152,7 +152,9 @@ class Handshakes:
 
     def _undo(self, pending: Pending, back: bytes, *, was_out: bool) -> None:
         with self._state.transaction():
-            self._state.finish(pending.preimage, pending.peer, ())
+            # By now a later call may have written other bytes for this invite, which may have left: those stay.
+            if any(each.payload == pending.payload for each in self._state.pending()):
+                self._state.finish(pending.preimage, pending.peer, ())
             if was_out:  # the inviter may have it, with the permission that it brings
                 self._outgoing.keep_head(pending)
             else:
