@@ -272,14 +272,14 @@ class DrawnRelay(LoopbackRelay):
         """Put something before a device that nobody has sent to it now."""
         if not self.seen:
             return
-        known = self._rng.choice(self.seen)
+        known = self._rng.choice((self.seen[-1], self._rng.choice(self.seen)))
         recipient = known.recipient if self._rng.random() < 2 / 3 else self._rng.choice(self.participants)
         for _ in range(self._rng.choice((1, 1, 2, 20))):
             self._deliver(recipient, *reversed(self._adverse(recipient)), lambda _: None)
 
     def _adverse(self, recipient):
         """Return a payload that its preimage's holder has not sent at this moment, and the preimage."""
-        draw, preimage = self._rng.random(), self._rng.choice(self.seen).preimage
+        draw, preimage = self._rng.random(), self._rng.choice((self.seen[-1], self._rng.choice(self.seen))).preimage
         if draw < 1 / 4:
             old = self._rng.choice(self.seen)
             return old.payload, old.preimage

@@ -88,7 +88,8 @@ class Ledger:
 class Scene:
     """All participants of one seed."""
 
-    def __init__(self, seed, folder):
+    def __init__(self, seed, folder, *, repeatable=False):
+        self._repeatable = repeatable
         self.ledger = Ledger(seed)
         self._rng = random.Random(f"script {seed}")
         self._folder = folder
@@ -190,7 +191,7 @@ class Scene:
         """Send a content that nobody sends again; a documented error is no outcome."""
         self.ledger.sent[content] = (sender, device)
         try:
-            reply = await self._senders[sender].send(device, content, timeout_s=timeout_s)
+            reply = await self._senders[sender].send(device, content, timeout_s=timeout_s, repeatable=self._repeatable)
         except WaystationError as error:
             self.outcomes[type(error).__name__] += 1
             return None
