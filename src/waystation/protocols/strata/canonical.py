@@ -1,4 +1,4 @@
-"""Parses I-JSON strictly, and writes the canonical bytes of RFC 8785 (JCS).
+"""Parses JSON strictly (I-JSON: no duplicate names, exact numbers), and writes canonical bytes (JCS, RFC 8785).
 
 ``packet`` and all signing code call it: a JSON value goes in, bytes come out. All hashed or signed JSON is JCS.
 ``orjson`` is ten times faster than a JCS library but not always equal. A guard lets it write only values whose bytes

@@ -7,6 +7,7 @@ import pytest
 
 from tests.sdk.bhumi.pairing.hostile import Eve, HostileRelay
 from tests.sdk.build import QUICK, RunningDevice, sender
+from tests.server.build import eventually
 from waystation.core.errors import RemoteError
 from waystation.protocols.bhumi import messages
 from waystation.protocols.bhumi.client.base import commit_of
@@ -61,6 +62,7 @@ async def stage(tmp_path, *, pairs=True, extra=None, timeouts=QUICK):
         await alice.listening()
         if pairs:
             await bob.accept(token, alias="alice")
+            await eventually(lambda: state.find_peer("alice").rights == 3, "spares")
         yield Stage(relay, alice, bob, state, calls, token, more)
 
 
