@@ -40,6 +40,7 @@ def test_no_relay_makes_a_device_act(tmp_path):
     assert outcomes["uncertain"] > QUICK_SEEDS
 
 
+@pytest.mark.slow
 def test_law_finds_a_sender_that_repeats(tmp_path):
     """Where every content may arrive twice, some relay soon sees to it that one does."""
     broken, _ = asyncio.run(played(range(QUICK_SEEDS), tmp_path, repeatable=True))
@@ -47,6 +48,7 @@ def test_law_finds_a_sender_that_repeats(tmp_path):
     assert [line for line in broken if "is handled 2 times" in line]
 
 
+@pytest.mark.slow
 def test_law_finds_a_device_that_takes_weaker_forms(tmp_path, monkeypatch):
     """A device that forgets what its peers were paired in soon acts for the relay."""
     monkeypatch.setattr(Answers, "_weakest_of", lambda *_: Dialect.NONE)

@@ -65,6 +65,31 @@ def test_call_that_was_given_up_leaves_the_bytes_of_a_later_one(tmp_path):
     assert pending == held
 
 
+def test_answer_to_a_call_that_was_given_up_pairs_the_later_one(tmp_path):
+    """A later call that has written other bytes, and gets nothing for them, returns the peer that the first one met."""
+
+    async def scenario():
+        async with (
+            ScriptedRelay() as relay,
+            sender(tmp_path, relay.url, find=False, timeouts=HASTY, dialect=Dialect.NONE) as (bob, state),
+        ):
+            for count in (1, 2):
+                call = asyncio.create_task(bob.accept(TOKEN))
+                await relay.wait_for(FrameType.SEND, count)
+                call.cancel()
+            (first, _), (second, _) = relay.of_type(FrameType.SEND)
+            relay.send(first, SendResult(1))
+            await eventually(lambda: not state.pending(), "the end of the first")
+            call = asyncio.create_task(bob.accept(TOKEN))
+            (*_, (third, _)) = await relay.wait_for(FrameType.SEND, 3)
+            relay.send(second, SendResult(0, YES))
+            await eventually(state.peers, "the answer to the second")
+            relay.send(third, SendResult(0, b"garbage"))
+            return (await call).identity
+
+    assert asyncio.run(scenario()) == ALICE.public
+
+
 def test_call_that_is_given_up_before_it_leaves_takes_nothing_from_the_next(tmp_path):
     """The next call goes on with its bytes, and they stay pending once they have left."""
 

@@ -1,7 +1,6 @@
 """Pairs a Bhumi sender with the maker of an invite; a handshake without an outcome goes on with its very bytes."""
 
 import random
-from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,25 +69,20 @@ class Handshakes:
         self._dialect = dialect
         self._url = url
         self._rng = rng
-        self._at_work: Counter[bytes] = Counter()
-        """How many calls work on the handshake of a preimage."""
+        self._resumed: set[bytes] = set()
+        """Invites with which a second call went on: its bytes are those of the first one, and may have left since."""
 
     async def run(self, handshake: Handshake) -> PeerRecord:
         """Use an invite, and return its maker; raises as ``Sender.accept``."""
         pending, back, in_doubt = self._begin(handshake)
         delivery = Delivery(pending, handshake.timeouts, in_doubt=in_doubt)
         handshake.delivery = delivery
-        self._at_work[pending.preimage] += 1
         try:
             ended = await self._exchanges.deliver(delivery)
         except BaseException:
-            # A later call with the same token goes on with these very bytes, and may have sent them.
-            if not delivery.may_have_arrived and self._at_work[pending.preimage] == 1:
+            if not delivery.may_have_arrived and pending.preimage not in self._resumed:
                 self._undo(pending, back, was_out=delivery.was_out)
             raise
-        finally:
-            self._at_work[pending.preimage] -= 1
-            self._at_work += Counter()
         return self.finish(pending, ended, back, was_out=delivery.was_out)
 
     def finish(self, pending: Pending, ended: Ended, back: bytes, *, was_out: bool) -> PeerRecord:
@@ -103,6 +97,10 @@ class Handshakes:
         if ended.verdict is Verdict.ANSWERED:
             assert ended.answer is not None
             return self._take_answer(pending, ended.answer, back)
+        paired = self._state.inviter_of(pending.preimage)
+        if paired is not None:  # by the answer to a call before this one, which went on behind
+            self._state.withdraw(back)
+            return paired
         if ended.in_doubt and ended.verdict is not Verdict.UNREADABLE:
             raise UncertainError(f"the handshake got no outcome ({ended.reason}); accept the same token again")
         # Undone although it may have arrived: then its answer comes to the next handshake with this token.
@@ -121,6 +119,7 @@ class Handshakes:
         pending = next((each for each in self._state.pending() if each.preimage == invite.preimage), None)
         if pending is not None:
             if self._dialect in {None, dialect_of(pending.preimage, pending.payload)}:
+                self._resumed.add(pending.preimage)
                 return self._outgoing.own(pending, PendingKind.HANDSHAKE), b"", True
             # In another dialect these are other bytes; an invite is good for one pairing, whichever arrives first.
             self._undo(pending, b"", was_out=True)
@@ -139,6 +138,7 @@ class Handshakes:
         if not isinstance(answer, HandshakeComplete) or answer.status is not ResponseStatus.OK:
             self._undo(pending, back, was_out=False)
             raise InviteRefusedError(_REFUSED)
+        self._resumed.discard(pending.preimage)
         gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
         facts = HandshakeFacts(pending.alias, answer.url, dialect=opened.dialect, root=pending.root)
         try:
@@ -155,7 +155,7 @@ class Handshakes:
             # By now a later call may have written other bytes for this invite, which may have left: those stay.
             if any(each.payload == pending.payload for each in self._state.pending()):
                 self._state.finish(pending.preimage, pending.peer, ())
-            if was_out:  # the inviter may have it, with the permission that it brings
+            if was_out or pending.preimage in self._resumed:  # the inviter may have it, with the permission it brings
                 self._outgoing.keep_head(pending)
             else:
                 self._state.withdraw(back)
