@@ -182,7 +182,7 @@ class Deliveries:
                         self._state.remember_place(pending.peer, str(relay))
             elif (
                 self._finder is not None
-                and verdict in {Verdict.OFFLINE, Verdict.UNREACHABLE}
+                and verdict in _ABSENT
                 and route.is_round
                 and elapsed_s - looked_s >= _LOOK_AGAIN_S
             ):
