@@ -286,6 +286,14 @@ class BhumiClient(Client):
         sender = await self._sending()
         return await sender.command(peer, cmd, args, repeatable=repeatable, timeout_s=timeout_s)
 
+    async def watch(self, peer: PeerRecord | str | bytes) -> None:
+        """Let ``on_event`` know when a peer leaves and comes back; see ``Sender.watch``."""
+        (await self._sending()).watch(peer)
+
+    async def unwatch(self, peer: PeerRecord | str | bytes) -> None:
+        """End a watch."""
+        await (await self._sending()).unwatch(peer)
+
     async def recover(self) -> list[Recovered]:
         """Return the outcomes of cancelled calls, and ask for those that are missing; see ``Sender.recover``."""
         return await (await self._sending()).recover()

@@ -215,7 +215,7 @@ class Sender:
             HostError: The disk refuses to note the request; nothing was sent. An answer is returned whatever it says.
         """
         parts = self._opened()
-        record = peer if isinstance(peer, PeerRecord) else self._state.find_peer(peer)
+        record = self._record_of(peer)
         if not isinstance(content, str | bytes):
             raise LocalError(f"a request is text or bytes, not {type(content).__name__}")
         if timeout_s is not None and not timeout_s > 0:
@@ -256,6 +256,24 @@ class Sender:
         if reply.failure is not None:
             raise reply.failure
         return command_result(reply.content)
+
+    def watch(self, peer: PeerRecord | str | bytes) -> None:
+        """Report by ``PeerOffline`` and ``PeerOnline`` when a peer leaves and comes back, until ``unwatch``.
+
+        It costs a connection to each of two relays where the peer may be. A peer counts as online until a relay reports
+        something else; a relay that knows no watches reports nothing. Spec: BHUMI-WATCH.
+
+        Raises:
+            UnknownPeerError: No peer goes by that name.
+            LocalError: 16 peers are watched already.
+        """
+        self._opened()
+        self._deliveries.watching.begin(self._record_of(peer).identity)
+
+    async def unwatch(self, peer: PeerRecord | str | bytes) -> None:
+        """End a watch; a peer that is not watched is no news."""
+        self._opened()
+        await self._deliveries.watching.end(self._record_of(peer).identity)
 
     async def recover(self) -> list[Recovered]:
         """Return the outcomes of cancelled calls, and ask again for those of all requests that have none.
@@ -353,6 +371,9 @@ class Sender:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # What the parts need
+
+    def _record_of(self, peer: PeerRecord | str | bytes) -> PeerRecord:
+        return peer if isinstance(peer, PeerRecord) else self._state.find_peer(peer)
 
     def _opened(self) -> "_Parts":
         self._life.check()

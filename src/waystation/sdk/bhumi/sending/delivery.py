@@ -23,6 +23,7 @@ from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.channels import Channels
 from waystation.sdk.bhumi.sending.reading import Opened
 from waystation.sdk.bhumi.sending.retry import DOUBTS, Retry, Timeouts, Verdict
+from waystation.sdk.bhumi.sending.watching import Watching
 from waystation.sdk.bhumi.state import BhumiState, Pending
 from waystation.sdk.errors import AnswerError
 from waystation.transport.dial import RelayUrl
@@ -139,10 +140,13 @@ class Deliveries:
         self._only_public = only_public
         self._note_peer = note_peer
         self.channels = Channels(self._channel)
+        self.watching = Watching(
+            self._places_of, note_peer, self._tls, connect_timeout_s, rng, only_public=self._is_far
+        )
 
     async def close(self) -> None:
         """End all connections."""
-        await self.channels.close()
+        await asyncio.gather(self.channels.close(), self.watching.close())
 
     async def deliver(self, delivery: Delivery, read: Callable[[Pending, bytes], Opened]) -> Ended:
         """Try until the request has an outcome or time runs out.
@@ -182,7 +186,7 @@ class Deliveries:
                         self._state.remember_place(pending.peer, str(relay))
             elif (
                 self._finder is not None
-                and verdict in _ABSENT
+                and verdict in _ABSENT  # it may have moved, with the request or before it
                 and route.is_round
                 and elapsed_s - looked_s >= _LOOK_AGAIN_S
             ):
@@ -227,6 +231,9 @@ class Deliveries:
             route.verdicts.clear()
 
     def _route_to(self, peer: PublicKey) -> Route:
+        return Route(self._places_of(peer))
+
+    def _places_of(self, peer: PublicKey) -> list[RelayUrl]:
         """Return where a peer may be: where it was last, then where the user sends it, then where it says it is."""
         record = self._state.peer(peer)
         places = list(self._relays)
@@ -236,14 +243,17 @@ class Deliveries:
             scheme = "tcp" if record is not None and record.dialect is Dialect.NONE else "tls"
             named = self._finder.judge(record.url, scheme) if record is not None else None
             places = [place for place in (last, *places, named) if place is not None]
-        return Route(places)
+        return places
 
     def _channel(self, relay: RelayUrl, gate: asyncio.Semaphore) -> Channel:
-        """Make a channel to a relay; one that others have named leads to the open internet or nowhere."""
-        only_public = relay in self._only_public
-        if relay not in self._relays:
-            only_public = self._finder is not None and not self._finder.dials_private
+        only_public = self._is_far(relay)
         return Channel(relay, self._tls, self._connect_timeout_s, only_public=only_public, note=self._note, gate=gate)
+
+    def _is_far(self, relay: RelayUrl) -> bool:
+        """Return whether others have named a relay, so that it leads to the open internet or nowhere."""
+        if relay in self._relays:
+            return relay in self._only_public
+        return self._finder is not None and not self._finder.dials_private
 
 
 def _places(route: Route, unreachable: AbstractSet[RelayUrl], refused: Sequence[str]) -> str:
