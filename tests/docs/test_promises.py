@@ -113,6 +113,14 @@ PROMISES = {
             ],
         ),
         (
+            "the device reports once how many cannot reach it",
+            ["sdk/bhumi/test_crowd.py::test_ten_thousand_peers_are_registered_as_far_as_possible"],
+        ),
+        (
+            "when relays have long forgotten it",
+            ["sdk/bhumi/test_holes.py::test_hole_longer_than_relays_remember"],
+        ),
+        (
             "what a living program works on is left to it",
             ["sdk/bhumi/sending/test_recovery.py::test_two_programs_ask_beside_each_other"],
         ),
