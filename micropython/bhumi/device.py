@@ -15,7 +15,7 @@ import select
 from . import frames, keys, names
 from .answers import Answers, Request, reason_of
 from .payloads import BINARY, COMMAND, TEXT, command_request
-from .port import SetupError, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s
+from .port import SetupError, const, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s
 from .relays import Relays, whole_relay
 from .tls import UnreachableError
 
@@ -28,9 +28,9 @@ _RETRY_MS = 500
 _RETRY_MAX_MS = 30_000
 _TURN_MS = 1000
 _COMMITS_MAX = 4000  # a relay keeps 4,096; before that a second I_AM sweeps away those that died
-_AGAIN_MAX = 16  # how often a commit that was used up by nobody's request is registered again on one connection
-_PRESENCE_TTL_S = 600
-_PRESENCE_MS = 240_000
+_AGAIN_MAX = const(16)  # how often a commit that was used up by nobody's request is registered again on one connection
+_PRESENCE_TTL_S = const(600)
+_PRESENCE_MS = const(240_000)
 _NO_MEMORY = "out of memory (on a desk: try a larger --heap)"
 
 
@@ -117,7 +117,7 @@ class Device:
             return
         self._wait(min(wait_ms, _TURN_MS))
         outgoing = self._outgoing_if_needed()
-        if outgoing is not None:
+        if outgoing is not None and (outgoing.is_active or self._may_tell()):
             outgoing.home = self._number
             outgoing.step()
         if outgoing is None or not outgoing.lacks_memory:
@@ -225,6 +225,10 @@ class Device:
             make_room()
             self._outgoing = Outgoing(self._state, self.relays, self._poll, self._feed, self._on_event)
         return self._outgoing
+
+    def _may_tell(self) -> bool:
+        """Whether a second connection may begin: not while the first one is being made, which takes most memory."""
+        return self._listening or (self._link is None and self._turn >= 0)
 
     def _outgoing_if_needed(self) -> object:
         return self._sending() if self._outgoing is not None or self._state.notices else None

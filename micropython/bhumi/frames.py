@@ -8,14 +8,7 @@ I_AM_OK and PRESENCE.
 import struct
 from hashlib import sha256
 
-try:
-    from micropython import const
-except ImportError:  # CPython
-
-    def const(value: int) -> int:
-        """Return the value; MicroPython puts it into the code instead."""
-        return value
-
+from .port import const
 
 __all__ = [
     "ACK",

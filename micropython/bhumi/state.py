@@ -13,6 +13,7 @@ import struct
 from hashlib import sha256
 
 from . import keys, names, port, suites
+from .port import const
 
 __all__ = [
     "ALIAS_BYTES_MAX",
@@ -37,9 +38,9 @@ NOTICE_BYTES_MAX = 512
 ALIAS_BYTES_MAX = 32
 _MAGIC = b"BHU2"
 _MAGIC_1 = b"BHU1"  # no pairing secrets, nothing to send
-_HEAD_BYTES = 12
-_CHECK_BYTES = 8
-_RIGHT_BYTES = 48  # preimage and tag
+_HEAD_BYTES = const(12)
+_CHECK_BYTES = const(8)
+_RIGHT_BYTES = const(48)  # preimage and tag
 _NO_TAG = bytes(16)
 _TORN = -1
 
