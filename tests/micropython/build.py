@@ -155,10 +155,10 @@ class Board:
 class HandRelay:
     """One TLS connection at a time, on which a test says every byte."""
 
-    def __init__(self, tls_folder, host="127.0.0.1"):
+    def __init__(self, tls_folder, host="127.0.0.1", port=0):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(tls_folder / "cert.pem", tls_folder / "key.pem")
-        self._listener = socket.create_server((host, 0))
+        self._listener = socket.create_server((host, port))
         self._listener.settimeout(DEADLINE_S)
         name = "localhost" if host == "127.0.0.1" else host
         self.url = f"tls://{name}:{self._listener.getsockname()[1]}"
