@@ -29,6 +29,7 @@ _RETRY_MAX_MS = 30_000
 _TURN_MS = 1000
 _COMMITS_MAX = 4000  # a relay keeps 4,096; before that a second I_AM sweeps away those that died
 _AGAIN_MAX = const(16)  # how often a commit that was used up by nobody's request is registered again on one connection
+_AUTHORITIES_MAX = const(8)  # of one connection; a relay has two, and seldom a new one
 _PRESENCE_TTL_S = const(600)
 _PRESENCE_MS = const(240_000)
 _NO_MEMORY = "out of memory (on a desk: try a larger --heap)"
@@ -62,7 +63,7 @@ class Device:
                 raises, the peer is told why, and the traceback is printed. One that takes longer than a second calls
                 the watchdog itself.
             on_event: Called with a kind and a text: connecting, listening, disconnected, joined, answered, notified,
-                trouble.
+                trusted, trouble.
             feed: Called at least every second; a watchdog's.
             network: A ``wifi.Wifi``, which must be connected before relays are; it feeds its own watchdog.
             admit: Called with identity and alias of whoever uses an invite; False refuses.
@@ -96,7 +97,7 @@ class Device:
         self._nonce = b""
         self._features = 0
         self._echoes_count = 0
-        self._told = 0
+        self._told = self._shown = 0
         self._again = {}
 
     @property
@@ -262,7 +263,7 @@ class Device:
         self._relay = self.relays.urls[self._number]
         self._listening = self._is_open = False
         self._nonce = b""
-        self._features = self._echoes_count = 0
+        self._features = self._echoes_count = self._shown = 0
         self._again = {}
         self._reader = None  # its buffer goes before the next one comes, so that they can be the same place
         make_room()
@@ -322,6 +323,8 @@ class Device:
             self._features = frames.options_of(payload) & self._wanted()
         elif kind == frames.BIND:
             self._prove(payload)
+        elif kind == frames.AUTHORITY:
+            self._on_authority(frames.authority_of(payload))
         elif kind == frames.HELLO:
             self._nonce, self._answers.relay_bytes_max = frames.hello_of(payload)
             self._answers.relay = self._relay
@@ -332,6 +335,8 @@ class Device:
 
     def _wanted(self) -> int:
         wanted = frames.WITH_PREIMAGE | frames.WITH_I_AM_OK | frames.WITH_BINDING
+        if self._relay.startswith("tls:"):
+            wanted |= frames.WITH_AUTHORITY
         return wanted | frames.WITH_PRESENCE if self._relay in self._relay_ids else wanted
 
     def _sign(self, message: bytes) -> bytes:
@@ -356,6 +361,17 @@ class Device:
             raise UnreachableError("%s has another key than the one that is known" % self._relay)
         self._link.write(frames.bind(self._state.identity, challenge, self._sign) + frames.frame(frames.KEEPALIVE))
         self._echoes_count += 1
+
+    def _on_authority(self, ca: bytes) -> None:
+        """Trust what a relay shows, for this relay alone: an authority that is trusted vouches for the connection."""
+        if not self._features & frames.WITH_AUTHORITY or self._shown >= _AUTHORITIES_MAX:
+            return
+        self._shown += 1
+        try:
+            if self.relays.add_authority(self._number, ca):
+                self._on_event("trusted", "the next authority of " + self._relay)
+        except (SetupError, OSError, MemoryError) as error:
+            self._on_event("trouble", "the relay's next authority cannot be kept: %s" % reason_of(error))
 
     def _registered(self) -> None:
         if self._listening or not self._nonce:

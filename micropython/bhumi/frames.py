@@ -2,7 +2,7 @@
 
 A frame is its type (u16), its length (u32) and so many bytes; integers are big-endian. Every length is checked before
 it is used, and a structure must fill its frame exactly. Spec: Bhumi v2 sections 4 and 5; BHUMI-X for OPTIONS, BIND,
-I_AM_OK and PRESENCE.
+I_AM_OK and PRESENCE, BHUMI-AUTHORITY.
 """
 
 import struct
@@ -12,6 +12,7 @@ from .port import const
 
 __all__ = [
     "ACK",
+    "AUTHORITY",
     "BIND",
     "DELIVER",
     "HELLO",
@@ -22,6 +23,7 @@ __all__ = [
     "PRESENCE",
     "SEND_RESULT",
     "UPDATE_COMMITS",
+    "WITH_AUTHORITY",
     "WITH_BINDING",
     "WITH_I_AM_OK",
     "WITH_PREIMAGE",
@@ -29,6 +31,7 @@ __all__ = [
     "MalformedError",
     "Reader",
     "ack",
+    "authority_of",
     "bind",
     "commit_of",
     "deliver_of",
@@ -58,17 +61,20 @@ REVOKE_COMMITS = const(0x41)
 BIND = const(0x42)
 I_AM_OK = const(0x43)
 PRESENCE = const(0x44)
+AUTHORITY = const(0x4F)
 
 WITH_PREIMAGE = const(1)
 WITH_PRESENCE = const(4)
 WITH_BINDING = const(16)
 WITH_I_AM_OK = const(32)
+WITH_AUTHORITY = const(128)
 
 _HEADER_BYTES = const(6)
 _DELIVER_BYTES = const(40)  # in front of the payload, in the layout that names the preimage
 _BEGINNING_BYTES = const(77)  # of a payload that is too large: as far as the tag of its envelope
 _PAYLOAD_BYTES_MAX = const(1048576)  # what the original relay's reader takes, BHUMI-F
 _EXTENSION_BYTES_MAX = const(65536)
+_AUTHORITY_BYTES_MAX = const(4098)  # with its length in front
 _PART_BYTES = const(512)
 _RESULT_BYTES = const(5)  # in front of the payload of SEND_RESULT
 _SIZES = {HELLO: 9, KEEPALIVE: 0, OPTIONS: 6, I_AM_OK: 4, BIND: 64}
@@ -173,6 +179,13 @@ def i_am_ok_of(payload: bytes) -> tuple:
     return struct.unpack(">HH", payload)
 
 
+def authority_of(payload: bytes) -> bytes:
+    """Return the certificate in AUTHORITY, in DER; raises MalformedError."""
+    if len(payload) < 3 or struct.unpack_from(">H", payload)[0] != len(payload) - 2:
+        raise MalformedError("AUTHORITY lies about its length")
+    return payload[2:]
+
+
 def result_of(payload: bytes, length: int) -> tuple:
     """Return status and opaque payload of a SEND_RESULT; raises MalformedError.
 
@@ -251,7 +264,7 @@ class Reader:
                 return None
             self._start = begin + wanted
             self._skip = length - wanted
-            if kind in _SIZES or kind == self._carries:
+            if kind in _SIZES or kind == self._carries or (kind == AUTHORITY and wanted):
                 self._greeted = True
                 return kind, length, bytes(self._view[begin : begin + wanted])
 
@@ -267,6 +280,9 @@ class Reader:
             if length != _SIZES[kind]:
                 raise MalformedError("frame of type %d with %d bytes" % (kind, length))
             return length
+        # One that does not fit is passed over, as those of unknown extensions are.
+        if kind == AUTHORITY and self._carries == DELIVER and length <= _AUTHORITY_BYTES_MAX:
+            return length if length <= len(self._buffer) - _HEADER_BYTES else 0
         if kind < 0x40 or length > _EXTENSION_BYTES_MAX:
             raise MalformedError("frame of type %d with %d bytes" % (kind, length))
         return 0

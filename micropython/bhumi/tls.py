@@ -222,7 +222,10 @@ def context_of(ca: bytes) -> object:
 def _error_of(relay: str, error: Exception) -> Exception:
     text = str(error)
     if "CERT" in text or "certificate" in text:
-        return UntrustedError("%s shows a certificate that is not trusted, or not made for this name" % relay)
+        return UntrustedError(
+            "%s shows a certificate that is not trusted, or not made for this name; a board that was off while the "
+            "relay changed its authority needs the new ca.pem, in DER, in its file" % relay
+        )
     if "ALLOC" in text or getattr(error, "errno", 0) == errno.ENOMEM:
         return MemoryError()
     return UnreachableError(

@@ -17,6 +17,17 @@ PROMISES = {
             ],
         ),
         (
+            "One send is handled once or never, and gets a result.",
+            [
+                "sdk/bhumi/test_sender.py::test_no_word_of_a_relay_ends_a_doubt",
+                "sdk/bhumi/sending/test_recovery.py::test_killed_program_is_recovered_once",
+            ],
+        ),
+        (
+            "only when the caller says that it may arrive twice",
+            ["sdk/bhumi/test_sender.py::test_repeatable_content_goes_on_with_the_next_permission"],
+        ),
+        (
             "The sender stays unknown",
             [
                 "sdk/bhumi/test_sender.py::test_the_relay_never_learns_who_sends",
@@ -83,12 +94,27 @@ PROMISES = {
     ],
     "docs/bhumi.md": [
         (
-            "Status 1 is certain: nothing was delivered, the preimage is kept, sending again is safe",
+            "nothing was delivered: the preimage is kept and is the next to be used, sending again is safe",
             [
                 "protocols/bhumi/relay/test_machine.py::test_status_1_when_nobody_is_there_and_the_commit_stays",
                 "sdk/bhumi/test_sender.py::test_offline_inviter_leaves_the_token_good",
                 "sdk/bhumi/test_outcome.py::test_only_what_was_not_delivered_may_be_sent_again",
             ],
+        ),
+        (
+            "Nothing that a relay says ends a doubt, only an answer that the peer has sealed",
+            ["sdk/bhumi/test_sender.py::test_no_word_of_a_relay_ends_a_doubt"],
+        ),
+        (
+            "requests to different peers go over different connections",
+            [
+                "sdk/bhumi/sending/test_channels.py::test_slow_peer_delays_nobody",
+                "sdk/bhumi/sending/test_channels.py::test_connection_is_one_peers",
+            ],
+        ),
+        (
+            "what a living program works on is left to it",
+            ["sdk/bhumi/sending/test_recovery.py::test_two_programs_ask_beside_each_other"],
         ),
         (
             "same preimage and the same bytes, which the device handles once",

@@ -5,9 +5,10 @@ import struct
 
 import pytest
 
-from tests.micropython.build import HandRelay, connected
+from tests.micropython.build import HandRelay, ask, connected
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.server.home import Home
+from waystation.transport.tls import authority_der
 
 
 @pytest.mark.parametrize(
@@ -159,3 +160,76 @@ def test_nobody_listens(make, relay):
 
     assert "nobody listens on" in board.until("disconnected")
     board.until("disconnected")
+
+
+def exchange(relay, tls_folder):
+    """Have a relay show the certificate of another authority from now on."""
+    relay._context.load_cert_chain(tls_folder / "cert.pem", tls_folder / "key.pem")
+
+
+def refused_once(relay):
+    """Take a connection whose device does not trust what it is shown."""
+    with contextlib.suppress(OSError):
+        relay.accept()
+        relay.take(1)
+
+
+@pytest.fixture
+def following(tmp_path):
+    """Certificates for localhost of the next authority."""
+    made = Home(tmp_path / "following")
+    made.ensure()
+    return made
+
+
+def test_board_follows_its_relay_to_the_next_authority(make, relay, following):
+    """BHUMI-AUTHORITY: shown over a verified connection, kept in the file, and used when the old one fails."""
+    der = authority_der(following.ca_path)
+    board = make()
+    connected(board, relay, features=129)
+    for _ in range(2):
+        relay.say(FrameType.AUTHORITY, struct.pack(">H", len(der)) + der)
+    board.until("trusted the next authority")
+    exchange(relay, following.tls_path)
+    relay.hang_up()
+    refused_once(relay)
+    relay.accept()
+    relay.welcome()
+    board.until("listening")
+    board.kill()
+    relay.hang_up()
+    board.start()
+    relay.accept()  # what has worked is tried first, after a restart, too
+    relay.welcome()
+
+    board.until("listening")
+    assert sum(line.startswith("trusted") for line in board.lines) == 1
+
+
+def test_board_that_was_off_all_the_time_is_told_what_it_needs(make, relay, following):
+    """Nothing it trusts vouches for the relay: only a new file helps."""
+    board = make()
+    connected(board, relay)
+    board.kill()
+    exchange(relay, following.tls_path)
+    relay.hang_up()
+    board.start()
+    refused_once(relay)
+
+    assert "needs the new ca.pem" in board.until("disconnected")
+
+
+@pytest.mark.parametrize("features", [1, 129])
+def test_authority_that_is_none_or_was_not_asked_for_is_not_kept(make, relay, features):
+    """The device goes on; one that is larger than its memory is passed over."""
+    board = make()
+    asker = connected(board, relay, features=features)
+    before = sorted(path.read_bytes() for path in board.folder.glob("relay-*.der"))
+    relay.say(FrameType.AUTHORITY, struct.pack(">H", 3) + b"ham")
+    relay.say(FrameType.AUTHORITY, struct.pack(">H", 4_096) + bytes(4_096))
+    answer = ask(relay, asker, b"hello")
+    board.until("answered bob")
+
+    assert answer.content == b"heard hello"
+    assert sorted(path.read_bytes() for path in board.folder.glob("relay-*.der")) == before
+    assert any("cannot be kept" in line for line in board.lines) is (features == 129)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 
+from tests.server.build import eventually
 from waystation.core.effects import Close, Peer, Send
 from waystation.core.instant import Instant
 from waystation.crypto.signing import KeyPair
@@ -248,6 +249,7 @@ async def paired(tmp_path, relay, handler=echo, timeouts=QUICK, **options):
         dialect = {"dialect": options["dialect"]} if "dialect" in options else {}
         async with Sender(state, relay.url, timeouts=timeouts, **dialect) as bob:
             await bob.accept(token, alias="alice")
+            await eventually(lambda: state.find_peer("alice").rights == 3, "spares")
             yield alice, bob, state
         state.close()
 

@@ -1,4 +1,7 @@
-"""``waystation admin``: shows the token of the admin port, and makes a new one."""
+"""``waystation admin``: shows the token of the admin port, and makes a new one.
+
+A running node takes the new token over at once; browsers' sessions end. Without a running node only the file changes.
+"""
 
 import typer
 

@@ -1,4 +1,7 @@
-"""``waystation config``: prints the active settings, the sample file or the reference page."""
+"""``waystation config``: prints the active settings, the sample file or the reference page.
+
+The settings classes of ``server.config`` are the source of all three, so they agree with what ``serve`` accepts.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""``waystation demo``: runs the demonstration of ``waystation.examples.demo`` in a folder of its own."""
+"""``waystation demo``: runs the demonstration of ``waystation.examples.demo`` in a folder of its own.
+
+Each step runs real nodes and commands on this machine and checks the result; the exit code is 1 when one differs.
+"""
 
 import tempfile
 from pathlib import Path

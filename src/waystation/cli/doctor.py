@@ -1,4 +1,8 @@
-"""``waystation doctor``: checks this machine and the node's home, and reports each problem with its remedy."""
+"""``waystation doctor``: checks this machine and the node's home, and reports each problem with its remedy.
+
+It collects ``Finding`` values of ``machine_checks``, ``serve_checks``, ``cli.home`` and its own; nothing is changed,
+and a node may run on the home meanwhile.
+"""
 
 import datetime
 import importlib.util

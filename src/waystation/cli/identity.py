@@ -1,4 +1,4 @@
-"""``waystation id``: shows the node's public key."""
+"""``waystation id``: shows the node's public key, as hexadecimal digits, id52 (Bhumi) and DID (Strata)."""
 
 import os
 from pathlib import Path

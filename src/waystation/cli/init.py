@@ -1,4 +1,8 @@
-"""``waystation init``: creates the node's key and certificates."""
+"""``waystation init``: creates the node's key and certificates.
+
+``serve`` makes what is missing too; this command is for a node whose key must be known before it runs. Files that exist
+stay.
+"""
 
 import datetime
 import os

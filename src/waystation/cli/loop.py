@@ -1,4 +1,7 @@
-"""Runs the work of a command in an event loop of its own."""
+"""Runs a coroutine of a command in an event loop, and returns its result.
+
+All commands that connect call it.
+"""
 
 import asyncio
 from collections.abc import Coroutine

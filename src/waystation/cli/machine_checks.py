@@ -1,6 +1,6 @@
 """Checks of ``waystation doctor`` on this machine: disk, clock, and the addresses at which clients reach the node.
 
-``Finding`` is what every check of the doctor returns.
+A configuration and a home go in. ``Finding`` is what every check of the doctor returns.
 """
 
 import datetime

@@ -1,5 +1,6 @@
 """Finds the node that runs on a home, and asks its admin port with the home's token.
 
+``admin``, ``bans``, ``backup``, ``upgrade`` and ``status`` use it: a path goes in, the decoded JSON answer comes out.
 ``NodeClient.find`` looks at ``running.json`` and at the lock of the home. A request goes over the unix socket where
 there is one, else to the address. Every failure is an error whose sentence names a way out.
 """

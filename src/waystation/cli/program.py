@@ -1,4 +1,7 @@
-"""Returns the name by which this program was started, for the commands that it prints."""
+"""Returns the name by which this program was started, for the commands that it prints.
+
+Commands that print a next step (``waystation bhumi accept ...``) begin it with this, so that it can be pasted.
+"""
 
 import shutil
 import sys

@@ -1,4 +1,7 @@
-"""Draws the progress of long work on stderr: one line for each piece of work, on a terminal only."""
+"""Draws the progress of long work on stderr: one line for each piece of work, on a terminal only.
+
+Commands call ``show`` with a key, a name and how far it is; without a terminal nothing is drawn.
+"""
 
 from types import TracebackType
 from typing import Self

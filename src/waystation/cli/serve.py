@@ -1,4 +1,7 @@
-"""``waystation serve``: runs the node in this process."""
+"""``waystation serve``: runs the node in this process.
+
+It loads the configuration, prepares the home and calls ``server.node.run``, whose exit code it returns.
+"""
 
 import os
 from pathlib import Path

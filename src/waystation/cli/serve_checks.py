@@ -1,4 +1,8 @@
-"""Checks of ``waystation doctor`` that ``serve`` makes: files in pairs, and every part's own."""
+"""Checks of ``waystation doctor``: whether ``serve`` would start with this configuration and can write to its home.
+
+The configuration and the home go in, ``Finding`` values (good or not, with a sentence) come out. ``server.rehearsal``
+makes every part as ``serve`` does, so the two agree.
+"""
 
 import asyncio
 import contextlib

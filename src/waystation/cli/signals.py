@@ -1,4 +1,7 @@
-"""Ends a waiting command on SIGINT or SIGTERM: it closes its connections and exits within two seconds."""
+"""Ends a waiting command on SIGINT or SIGTERM: it closes its connections and exits within two seconds.
+
+Commands that wait for messages pass their coroutine.
+"""
 
 import asyncio
 import os

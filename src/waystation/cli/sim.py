@@ -1,4 +1,7 @@
-"""``waystation sim``: runs whole nodes on a virtual clock, with one or many random seeds."""
+"""``waystation sim``: runs whole nodes on a virtual clock, with one or many random seeds.
+
+A failed run prints its seed, which replays it byte for byte.
+"""
 
 import gc
 import multiprocessing

@@ -1,4 +1,7 @@
-"""``waystation status``: who is connected, which limits were met, disk, certificates, and what needs attention."""
+"""``waystation status``: who is connected, which limits were met, disk, certificates, and what needs attention.
+
+It asks the admin port of the node of a home (``NodeClient``); ``status_lines`` makes the page for people.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The lines of ``waystation status`` for people, made from what the admin port answers."""
+"""The lines of ``waystation status`` for people, made from what the admin port answers.
+
+Three JSON answers (status, connections, limits) go in, lines come out.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

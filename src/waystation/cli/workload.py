@@ -1,4 +1,8 @@
-"""``waystation pipeline generate``: writes synthetic journals and archives of nodes, with the expected findings."""
+"""``waystation pipeline generate``: writes synthetic journals and archives of nodes, with the expected findings.
+
+``sim.workload`` writes the files from a seed. They serve to try the pipeline at any size, since it is known what it
+must find.
+"""
 
 import hashlib
 import json

@@ -1,8 +1,9 @@
-"""Serves the files of ``web/`` as answers to plain GETs.
+"""Serves the files of ``console/web`` (the public page and the browser SDK) as answers to plain GETs.
 
-All files are read into a table at start, so a GET never accesses the disk and its path is only a table key. The page
-may run only its own scripts and styles. The browser refuses to insert text as markup (``require-trusted-types-for``).
-The SDK may be imported from any origin.
+``waystation serve`` gives ``answer`` to the node, whose web ports call it with a path. All files are read into a table
+at start, so a GET never accesses the disk and its path is only a table key. The page may run only its own scripts and
+styles. The browser refuses to insert text as markup (``require-trusted-types-for``). The SDK may be imported from any
+origin.
 
 Each file also has a path with the hash of all files, which browsers may cache for ever. The page uses these paths. So a
 returning browser requests one file instead of forty, and never mixes two versions.

@@ -1,8 +1,10 @@
 """Internet addresses and names: tests whether a text is one, and whether an address is a public unicast address.
 
-A node dials addresses that unauthenticated peers sent. It must not connect to its own host, its local network or a
-cloud metadata service. An IPv6 address may embed an IPv4 address (RFC 4291 2.5.5.2, RFC 3056, RFC 4380, RFC 6052). Such
-an address is public only if the embedded address is public.
+Dialling code asks ``is_public`` before it connects (``transport.dial``, ``server.dialling``); checks of settings use
+``is_ip`` and ``is_dns_name``. Text goes in, a bool comes out. A node dials addresses that unauthenticated peers sent.
+It must not connect to its own host, its local network or a cloud metadata service. An IPv6 address may embed an IPv4
+address (RFC 4291 2.5.5.2, RFC 3056, RFC 4380, RFC 6052). Such an address is public only if the embedded address is
+public.
 """
 
 import ipaddress

@@ -1,7 +1,9 @@
 """Timer queue: at most one pending alarm per integer key, and the earliest deadline of all of them.
 
-Connection activity mostly moves timers to a later time. An alarm may fire too early but never too late. Moving an alarm
-later therefore costs nothing: its owner checks again when it fires.
+A relay or client keeps one for its connections or exchanges: ``set_by`` takes a key and an ``Instant``, ``due`` gives
+the keys whose time has come, ``next_at`` is what ``deadline`` returns. Connection activity mostly moves timers to a
+later time. An alarm may fire too early but never too late. Moving an alarm later therefore costs nothing: its owner
+checks again when it fires.
 """
 
 import heapq

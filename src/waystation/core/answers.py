@@ -1,4 +1,8 @@
-"""Response to a plain HTTP request, as relays, hosted services and the console return it."""
+"""Response to a plain HTTP request, as relays, hosted services and the console return it.
+
+Relays (Strata's pages), ``server.http`` and ``console.site`` make one for each GET; ``transport.websocket.site`` writes
+it to the client. It stands in core because those rooms do not import each other.
+"""
 
 from typing import NamedTuple
 

@@ -1,4 +1,8 @@
-"""Base58 encoder and decoder (Bitcoin alphabet, multibase prefix ``z``) for keys in DIDs and for document hashes."""
+"""Base58 encoder and decoder (Bitcoin alphabet, multibase prefix ``z``) for keys in DIDs and for document hashes.
+
+Bytes go in and text comes out, or the reverse. ``core.ids`` uses it for keys in DIDs (decentralised identifiers),
+Strata's ``canonical`` for hashes.
+"""
 
 from typing import Final
 

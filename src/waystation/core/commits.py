@@ -1,6 +1,8 @@
-"""Asks for one commit at a time, and asks again for what the store refused.
+"""One pending ``Commit`` effect of a machine, and its repetition when the store refuses the write.
 
-For a machine that keeps in memory what a refused commit was to make durable, and acknowledges it to nobody meanwhile.
+The relays of LPRP, MERK, Strata and the BSP peer each keep one. ``begin`` takes changes for the store, ``committed``
+and ``not_committed`` take the store's answer, and ``wake`` asks again later. It is for state that the machine keeps in
+memory anyway and acknowledges to nobody before it is durable.
 """
 
 from collections.abc import Sequence

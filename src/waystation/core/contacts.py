@@ -1,4 +1,8 @@
-"""What happens to a client's connection with a relay, whichever protocol they speak."""
+"""Events about a client's connection with a relay: ``Connected`` and ``Disconnected``, the same for every protocol.
+
+``sdk.relay_list`` reports them while it dials and redials; Strata's client (``protocols.strata.client.watch``) counts
+them for the relay's score.
+"""
 
 from typing import NamedTuple
 

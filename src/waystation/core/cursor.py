@@ -1,7 +1,8 @@
 """Bounded reader for the big-endian fields of received bytes.
 
-Every read checks the remaining length first. A length field from the network therefore cannot cause a read beyond the
-frame.
+The decoders of Bhumi and BSP read every message with one: bytes go in, integers and slices come out, ``ShortError``
+when they end too soon. Every read checks the remaining length first. A length field from the network therefore cannot
+cause a read beyond the frame.
 """
 
 from waystation.core.errors import RemoteError

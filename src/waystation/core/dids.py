@@ -1,5 +1,6 @@
-"""Decentralised identifiers (DIDs) of the Strata protocols, and the public keys that some of them contain.
+"""Recognises decentralised identifiers (DIDs), the texts that name Strata's authors, and finds the public key in them.
 
+``identity_of`` takes such a text and returns the name under which relays, limits and the journal count its owner.
 ``did:strata:z…`` contains the base58 text of an Ed25519 key and is self-certifying. Other DIDs need a resolver. Texts
 of one key with and without the ed01 prefix differ, but ``identity_of`` maps both to the key.
 Spec: RFC-0001 3.3, RFC-0101 7.2; specs/strata.md 3, 4, 5 (D7).

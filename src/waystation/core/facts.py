@@ -1,9 +1,10 @@
 """Facts: the events that protocol machines report, each declared once as a class.
 
-A fact exists in memory only and contains raw identities, which the node needs for its counters and rules. The field
-markers (``core.fields``) give the journal column of each field. The journal event has a time and keyed references in
-place of identities. A fact about a delivery never names the sending connection: Bhumi hides the sender from the journal
-too.
+Machines append them to their effects. ``engine.node`` takes them out and ``engine.recorder`` turns each into an event
+of the journal. A fact exists in memory only and contains raw identities, which the node needs for its counters and
+rules. The field markers (``core.fields``) give the journal column of each field. The journal event has a time and keyed
+references in place of identities. A fact about a delivery never names the sending connection: Bhumi hides the sender
+from the journal too.
 
 To add an event, declare it here, add it to ``Fact``, and emit it in a machine. ``core.node_facts`` has the node's own.
 """

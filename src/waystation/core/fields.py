@@ -1,4 +1,4 @@
-"""Field markers of facts: the journal column or attribute, its privacy class, and the replacement of an identity.
+"""Markers on the fields of a fact: journal column, privacy class, and what replaces an identity.
 
 ``core.facts`` declares each fact once. From that declaration derive the event (``journal.events``), its columns and
 allow-list (``journal.contract``), the encoder (``engine.references``) and docs/journal.md.

@@ -1,4 +1,8 @@
-"""What a relay may ask about identities beside whether a key is admitted: the operator's lists, as an interface."""
+"""Interface through which a relay asks the operator's lists about an identity.
+
+The Strata relay calls it for each author and subscriber; ``engine.access.Access`` implements it. An identity (32 bytes)
+or a DID goes in, a bool comes out. It stands in core because a relay may not import the engine.
+"""
 
 from typing import Final, Protocol
 

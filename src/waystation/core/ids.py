@@ -1,8 +1,9 @@
 """Public keys and their texts: hexadecimal digits, id52, and the self-certifying DID.
 
-id52 is the 52-character text of a 32-byte Ed25519 public key. It is base32hex ("extended hex", RFC 4648 section 7),
-lower case, without padding; the four unused bits are zero. Spec: Bhumi v2 2.1 (BASE32_DNSSEC); BHUMI-6.
-``did:strata:z…`` contains the base58 of ed01 and the key. Spec: RFC-0001 3.3, RFC-0101 7.2; specs/strata.md 3, 4.
+All rooms use it where a key is shown or read: 32 bytes to text and back, ``LocalError`` for a text that is no key. id52
+is the 52-character text of a 32-byte Ed25519 public key. It is base32hex ("extended hex", RFC 4648 section 7), lower
+case, without padding; the four unused bits are zero. Spec: Bhumi v2 2.1 (BASE32_DNSSEC); BHUMI-6. ``did:strata:z…``
+contains the base58 of ed01 and the key. Spec: RFC-0001 3.3, RFC-0101 7.2; specs/strata.md 3, 4.
 """
 
 import base64

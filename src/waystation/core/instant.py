@@ -1,7 +1,8 @@
 """Monotonic time as an integer that the caller passes in.
 
-An ``Instant`` counts microseconds from an arbitrary zero, so only differences have a meaning. Milliseconds would be too
-coarse: one relayed exchange takes less than a millisecond.
+Every input of a machine has one as ``now``; the server reads it from ``server.hub.monotonic_now``, the simulator from
+its virtual clock. An ``Instant`` counts microseconds from an arbitrary zero, so only differences have a meaning.
+Milliseconds would be too coarse: one relayed exchange takes less than a millisecond.
 """
 
 from typing import Final, NewType

@@ -1,4 +1,8 @@
-"""Limits: a token bucket in exact integer arithmetic, with the time passed in, and the surplus of a full table."""
+"""Token bucket for rate limits, and the number of entries that a full table must drop.
+
+Relays keep a ``TokenBucket`` for each peer: ``take`` gets the time and returns whether the act is within the rate. Its
+arithmetic is exact integers, so that a simulated run and its replay decide alike.
+"""
 
 from typing import Final
 

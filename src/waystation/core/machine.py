@@ -1,8 +1,9 @@
 """Interfaces of protocol machines: the inputs and outputs that all relays and clients share.
 
-The caller passes inputs, then calls ``take`` for the effects, then ``deadline`` for the next ``wake``. How received
-bytes are split into chunks does not change the effects. Input from a peer never raises an exception. After a machine
-emits ``Close``, it ignores further input of that peer.
+``engine.node`` drives relays through them and ``sdk.connection`` drives clients. The caller passes inputs, then calls
+``take`` for the effects, then ``deadline`` for the next ``wake``. How received bytes are split into chunks does not
+change the effects. Input from a peer never raises an exception. After a machine emits ``Close``, it ignores further
+input of that peer.
 """
 
 from collections.abc import Sequence

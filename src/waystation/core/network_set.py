@@ -1,4 +1,8 @@
-"""Sets and maps of IP networks (CIDR): which of them an address is in, at a cost apart from their number."""
+"""Sets and maps of IP networks (CIDR) that answer which network an address is in.
+
+The ban list, the operator's access lists and the trusted proxies look up the address of every connection here. The cost
+depends on the number of prefix lengths in use and not on the number of networks, so a long ban list slows nothing down.
+"""
 
 import ipaddress
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,8 @@
-"""Maps an address to its network (IPv4 /24, IPv6 /48), for limits on clients with many addresses."""
+"""Maps an IP address to the network it is counted under: IPv4 /24, IPv6 /48.
+
+Relays use it for limits per network, the recorder and logs to name an anonymous peer. One client may have many
+addresses within such a network, so a limit on single addresses would not bound it.
+"""
 
 import ipaddress
 from typing import Final

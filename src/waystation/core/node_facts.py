@@ -1,4 +1,8 @@
-"""Facts about the node itself, such as start, stop and minute samples; their protocol is ``node``."""
+"""Facts about the node itself, such as start, stop and minute samples; their protocol is ``node``.
+
+The recorder writes start, stop and counts of anonymous connections, ``server.sampler`` the samples, the segment writer
+the first and last line of each segment. ``core.facts`` has the facts that relays report.
+"""
 
 from typing import Annotated, NamedTuple
 

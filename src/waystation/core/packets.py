@@ -1,7 +1,9 @@
-"""Packet records of a store: the signed canonical bytes and the columns used in queries.
+"""The packet table of a store as an interface: one row for each signed Strata packet, queries and changes.
 
-``seq`` is the order in which this node stored packets. History is read in the order of ``(order_at, seq)``, which never
-changes. ``received_at`` is sent to readers and may be lowered by an earlier witness. Times are Unix seconds, UTC.
+The Strata relay puts changes into ``Commit`` and reads through ``PacketReader``; ``store`` implements it in memory and
+in SQLite. ``seq`` is the order in which this node stored packets. History is read in the order of ``(order_at, seq)``,
+which never changes. ``received_at`` is sent to readers and may be lowered by an earlier witness. Times are Unix
+seconds, UTC.
 Spec: RFC-0004 4; specs/strata.md 7, 13.1.
 """
 

@@ -1,4 +1,4 @@
-"""Durable changes in ``Commit`` effects, and the store interface that writes them.
+"""Changes that a machine asks to make durable (in ``Commit`` effects), and the interface of the stores that write them.
 
 A record is one key and value in a named table; a record without a value deletes the key. A store does not interpret
 keys and values; the package that uses a table defines them. Packets need queries, so they have their own changes

@@ -1,7 +1,9 @@
 """Computes how long a node waits before it dials another node again: doubling, with jitter of one half.
 
-An address of the operator that could not be reached is tried every ``UNREACHED_MS_MAX`` at least, because the network
-may be back at any moment (NODE-REDIAL). A peer that was reached and ended the connection has its protocol's own limit.
+Bhumi's and MERK's links, BSP's dials and Strata's upstreams call it after each failure, with the number of failures so
+far; it returns milliseconds. Jitter keeps nodes from dialling a restarted one all at once. An address of the operator
+that could not be reached is tried every ``UNREACHED_MS_MAX`` at least, because the network may be back at any moment
+(NODE-REDIAL). A peer that was reached and ended the connection has its protocol's own limit.
 """
 
 import random

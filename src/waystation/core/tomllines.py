@@ -1,6 +1,7 @@
 """Line numbers of the keys of a TOML text, which the standard library's parser does not report.
 
-The text must be valid TOML. The scanner only follows table headers, keys, strings and brackets.
+The readers of the node's and the pipeline's configuration ask it, so that an error names file and line. The text must
+be valid TOML. The scanner only follows table headers, keys, strings and brackets.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""XChaCha20-Poly1305 encryption with the tag before the ciphertext, the layout of Bhumi's device document."""
+"""XChaCha20-Poly1305 encryption with the tag before the ciphertext, the layout of Bhumi's device document.
+
+It seals Bhumi's device documents (``protocols.bhumi.payload.envelope``) and LPRP's sealed payloads: a key of 32 and a
+nonce of 24 bytes go in, sealed bytes come out; opening returns None for anything altered.
+"""
 
 from typing import Final
 

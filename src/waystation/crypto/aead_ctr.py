@@ -1,7 +1,8 @@
 """AES-256-CTR encryption with HMAC-SHA256, for chips that accelerate both but not ChaCha20.
 
-The counter block is the nonce (12 bytes) and a big-endian u32 that starts at 0. The tag is the first half of the HMAC
-over associated data, nonce and ciphertext. It precedes the ciphertext. Spec: BHUMI-SUITE.
+Bhumi's ``payload.sealing`` uses it where the two sides choose that cipher suite. Opening returns None for anything
+altered. The counter block is the nonce (12 bytes) and a big-endian u32 that starts at 0. The tag is the first half of
+the HMAC over associated data, nonce and ciphertext. It precedes the ciphertext. Spec: BHUMI-SUITE.
 """
 
 import hmac

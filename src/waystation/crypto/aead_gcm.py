@@ -1,4 +1,8 @@
-"""AES-256-GCM encryption with the tag after the ciphertext, the layout of Web Crypto."""
+"""AES-256-GCM encryption with the tag after the ciphertext, the layout of Web Crypto.
+
+MERK clients seal messages with it (``protocols.merk.payload.sealing``), because browsers have no other authenticated
+cipher. Opening returns None for anything altered.
+"""
 
 from typing import Final
 

@@ -1,7 +1,8 @@
-"""X25519 key agreement, also with Ed25519 identity keys.
+"""X25519 key agreement: a secret and the other side's public key give 32 bytes that both share.
 
-An Ed25519 key is converted to an X25519 key by the birational map: public u = (1 + y) / (1 - y), private
-clamp(SHA-512(seed)[0:32]). Spec: BHUMI-11.
+The sealing code of Bhumi, BSP, LPRP and MERK calls it. Ed25519 identity keys may be used as well. An Ed25519 key is
+converted to an X25519 key by the birational map: public u = (1 + y) / (1 - y), private clamp(SHA-512(seed)[0:32]).
+Spec: BHUMI-11.
 """
 
 from typing import Final

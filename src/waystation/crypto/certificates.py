@@ -1,8 +1,9 @@
 """Creates X.509 certificates, a local certificate authority and ECDSA P-256 leaves that it signs, and reads others.
 
-The authority is good for ten years and its leaves for one: ``sign_leaf`` makes the next one, which clients of the
-authority accept as they are. P-256 is used because MicroPython's mbedTLS has neither Ed25519 certificates nor
-Curve25519 (docs/micropython.md).
+``server.home`` makes the certificates of a new home with it, ``server.certificates`` renews them, BSP devices show
+theirs. PEM text goes in and out. The authority is good for ten years and its leaves for one: ``sign_leaf`` makes the
+next one, which clients of the authority accept as they are. P-256 is used because MicroPython's mbedTLS has neither
+Ed25519 certificates nor Curve25519 (docs/micropython.md).
 """
 
 import contextlib

@@ -1,4 +1,8 @@
-"""Hash functions, HKDF key derivation and keyed references."""
+"""Hash functions, HKDF key derivation and keyed references.
+
+All rooms above hash with it: bytes go in, digests of a fixed size come out. A keyed reference is a hash that only the
+holder of the key can make; it replaces identities in the journal.
+"""
 
 import hashlib
 import hmac

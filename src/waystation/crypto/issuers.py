@@ -1,7 +1,9 @@
 """Reads X.509 certificates of an issuer chain: subject, issuer and key, and checks the signatures between them.
 
-Name constraints and revocation are not supported. A public key is 32 bytes of Ed25519 or the uncompressed point of a
-NIST curve (65 bytes for P-256, 97 for P-384). An operator can therefore configure a root key as hexadecimal digits.
+Strata relays check with it who issued the certificate of a DID's key (``protocols.strata.keys.certificate``): DER bytes
+go in, ``IssuerCertificate`` or None comes out. Name constraints and revocation are not supported. A public key is 32
+bytes of Ed25519 or the uncompressed point of a NIST curve (65 bytes for P-256, 97 for P-384). An operator can therefore
+configure a root key as hexadecimal digits.
 """
 
 import warnings

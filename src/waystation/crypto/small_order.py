@@ -1,4 +1,4 @@
-"""List of the 14 encodings of Ed25519 points of small order, non-canonical ones included.
+"""List of the 14 encodings of Ed25519 keys of small order, non-canonical ones included, that nobody may use.
 
 Under such a key, one signature is valid for many messages, so a lenient verifier accepts forgeries. ``verify`` rejects
 these keys as well; this list allows a rejection without a verification.

@@ -1,8 +1,9 @@
 """Access: who may use the node at all, and whom no rate touches.
 
-The operator's lists of ``[access]`` and the bans answer here, for every protocol. A ban wins over both lists, and
-``deny`` wins over ``allow`` (NODE-ACCESS). Networks in ``allow`` narrow the addresses, identities in it narrow the
-identities: a list with both demands both.
+``engine.node`` asks for each connection and each proved identity; an address or identity goes in, a bool comes out. The
+operator's lists of ``[access]`` and the bans answer here, for every protocol. A ban wins over both lists, and ``deny``
+wins over ``allow`` (NODE-ACCESS). Networks in ``allow`` narrow the addresses, identities in it narrow the identities: a
+list with both demands both.
 """
 
 from collections.abc import Iterable

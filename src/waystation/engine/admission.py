@@ -1,5 +1,6 @@
 """Connection limits: in total, per address, for connections without an address, and for unfinished handshakes.
 
+Listeners ask through ``engine.node`` when a connection arrives: its address goes in, None or a refusal comes out.
 Admission only counts, so it runs before the cost of a TLS handshake or a signature. Unfinished handshakes share one
 pool. When it is full, a new handshake takes the place of the oldest one of the network that has most of them. So no set
 of silent connections closes a port for others (NODE-HANDSHAKES).

@@ -1,6 +1,7 @@
 """Ban list: peers, addresses and networks that the operator rejects, each with a reason and an end, kept in the store.
 
-A subject is an identity (``id:`` and 64 hexadecimal digits), an address key (``address:`` and the result of
+The admin port changes it, ``engine.access`` asks it about every connection; each change returns records to make
+durable. A subject is an identity (``id:`` and 64 hexadecimal digits), an address key (``address:`` and the result of
 ``admission.address_key``) or a network (``network:203.0.113.0/24``). Times are wall-clock microseconds, because a ban
 survives a restart.
 """

@@ -1,7 +1,8 @@
 """The open connections of all protocols, in memory only: who, since when, how many bytes.
 
-The node adds a connection, the recorder adds the identity that it proves and removes it at its end. Nothing of this is
-journalled. A watcher gets each connection when it begins and when it ends.
+The status page, logs and the recorder read it. The node adds a connection, the recorder adds the identity that it
+proves and removes it at its end. Nothing of this is journalled. A watcher gets each connection when it begins and when
+it ends.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,9 @@
 """Aggregates frequent facts over a short time, so that a flood of them gives few journal rows.
 
-Facts that agree in all fields except their counters share one row. Fields that identify a single fact, such as its id
-and times, are empty in a shared row. Beyond ``keys_max`` rows, identities are left empty too. Peers that invent
-identities therefore cannot multiply rows.
+The recorder passes facts that peers can cause at no cost, and gets the summed rows back when the time is over. Facts
+that agree in all fields except their counters share one row. Fields that identify a single fact, such as its id and
+times, are empty in a shared row. Beyond ``keys_max`` rows, identities are left empty too. Peers that invent identities
+therefore cannot multiply rows.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Asks every relay in turn, so that a failure of one costs that one alone (NODE-GUARD).
+"""Calls every relay of the node in turn, so that an exception in one stops that one alone (NODE-GUARD).
 
 What raises is a bug of ours: a machine never raises for what a peer sent. The relay keeps its state and its
 connections; it is asked again after ``REST_MS``, so that a deadline which it can never meet does not spin the loop.

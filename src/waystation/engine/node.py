@@ -1,9 +1,9 @@
 """The node as one state machine over all protocols.
 
-``open`` admits an address. ``connect`` assigns the connection a number and a protocol. Every later input with that
-number is routed to the protocol's machine. Datagram protocols have no connections: ``receive_datagrams`` is their only
-input, and datagrams of refused addresses are dropped. ``take`` returns each protocol's effects in order. Facts are
-removed from the effects first and passed to the recorder.
+``server.hub`` and the simulator drive it. ``open`` admits an address. ``connect`` assigns the connection a number and a
+protocol. Every later input with that number is routed to the protocol's machine. Datagram protocols have no
+connections: ``receive_datagrams`` is their only input, and datagrams of refused addresses are dropped. ``take`` returns
+each protocol's effects in order. Facts are removed from the effects first and passed to the recorder.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

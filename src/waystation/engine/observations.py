@@ -1,9 +1,10 @@
 """Aggregates observations of other relays that those relays could repeat at will.
 
-Observations that the node causes itself, such as its own connects, are written at once. Violations, throttling and
-errors are caused by the other relay. The first of a kind in a second is written at once. Repeats in the same wall-clock
-second become one more row, with the time of the last. A reader that counts in whole seconds, as ``rules.relay_window``
-does, gets the same result as from single rows.
+The recorder passes what relays report about others, and writes the rows that come out. Observations that the node
+causes itself, such as its own connects, are written at once. Violations, throttling and errors are caused by the other
+relay. The first of a kind in a second is written at once. Repeats in the same wall-clock second become one more row,
+with the time of the last. A reader that counts in whole seconds, as ``rules.relay_window`` does, gets the same result
+as from single rows.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""Applies the published policy on the node: blocks, rate limits, extra proof of work, and relays to avoid.
+"""Applies the pipeline's published policy: blocks, rate limits, extra proof of work, and relays to avoid.
 
-The table names subjects by keyed references. The node computes the same references with its key and looks them up. A
-rule is enforced only if the rule and the operator's setting are both ``enforce``; otherwise its matches are only
-counted. Peers on the operator's allow list are exempt. Operator bans are checked earlier, in ``bans``. The reference
-key changes weekly. Rules with references of the old key then match no peer (PIPE-ROTATE), until the pipeline publishes
-new ones.
+``server.policy_reader`` puts a table in; ``engine.node`` and relays ask it about a peer and get a decision. The table
+names subjects by keyed references. The node computes the same references with its key and looks them up. A rule is
+enforced only if the rule and the operator's setting are both ``enforce``; otherwise its matches are only counted. Peers
+on the operator's allow list are exempt. Operator bans are checked earlier, in ``bans``. The reference key changes
+weekly. Rules with references of the old key then match no peer (PIPE-ROTATE), until the pipeline publishes new ones.
 
 Without a table, callers only check ``is_active``.
 """

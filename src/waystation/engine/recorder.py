@@ -1,9 +1,10 @@
 """Converts facts with raw identities into journal events with keyed references or counts.
 
-Connections that never identify themselves are only counted per minute. A Bhumi sender is such a connection, and a
-delivery names only its recipient. Therefore no event joins a sender to a delivery. Most facts become one event at once.
-Facts that a peer can repeat at no cost are aggregated first (``gathering``, ``observations``). For a connection
-rejected by admission, the event contains its network as a keyed reference.
+``engine.node`` passes each fact in; the events go to the segment writer. Connections that never identify themselves are
+only counted per minute. A Bhumi sender is such a connection, and a delivery names only its recipient. Therefore no
+event joins a sender to a delivery. Most facts become one event at once. Facts that a peer can repeat at no cost are
+aggregated first (``gathering``, ``observations``). For a connection rejected by admission, the event contains its
+network as a keyed reference.
 
 Group ids become references too (``references``). No event contains a DID, a packet id, a filter, or text that a peer
 chose. Work for a relay never names its worker: a delivery at the same time names its recipient, so both rows together

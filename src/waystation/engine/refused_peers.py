@@ -1,7 +1,8 @@
 """Remembers in memory which peers met which limit last, so that an operator sees who is refused and how often.
 
-A peer is named by its identity, or by the network of its address when it has none. Nothing of it is journalled. The
-tables are bounded: the peer that was refused longest ago is forgotten for a new one.
+The recorder notes each refusal here, and ``server.limits_view`` reads the newest of each limit. A peer is named by its
+identity, or by the network of its address when it has none. Nothing of it is journalled. The tables are bounded: the
+peer that was refused longest ago is forgotten for a new one.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,8 @@
-"""What the node asks of a relay: its inputs, and the optional ones that some relays have besides."""
+"""Interfaces of relays as the node calls them: required inputs, and optional ones that some relays have.
+
+``engine.node`` looks at a relay's type to see which it has: a relay that dials out, for example, also gets
+``connect_upstream``. Relays do not import this; their methods match by name.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

@@ -1,9 +1,10 @@
 """Packet archive format: stored packets with their signed bytes, which the pipeline verifies again.
 
-Archive segments use the names, opening and sealing of journal segments (``segment``), in a separate folder. Their first
-line names another format, so the two cannot be confused. Each line between the first and the last is one packet.
-Packets are public to every subscriber; MESSAGE packets contain ciphertext only. No line names the peer that delivered
-or read a packet.
+``engine.recorder`` makes an ``ArchivedPacket`` of each stored Strata packet, ``store.segments`` writes it,
+``pipeline.jobs.ingest`` reads it. Archive segments use the names, opening and sealing of journal segments
+(``segment``), in a separate folder. Their first line names another format, so the two cannot be confused. Each line
+between the first and the last is one packet. Packets are public to every subscriber; MESSAGE packets contain ciphertext
+only. No line names the peer that delivered or read a packet.
 """
 
 from collections.abc import Iterable, Iterator

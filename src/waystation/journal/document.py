@@ -1,4 +1,8 @@
-"""Renders the generated part of docs/journal.md from the contracts of journal and archive."""
+"""Renders the generated part of docs/journal.md from the contracts of journal and archive.
+
+``tools.docs`` calls it and writes the result into the page, so that the page cannot differ from what is written to
+disk.
+"""
 
 from collections.abc import Sequence
 

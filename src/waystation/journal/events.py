@@ -1,9 +1,9 @@
 """Event classes of the journal, derived from the fact declarations in ``core.facts``.
 
-An event is a time followed by the fact's fields, with a reference in place of each identity. ``ts_us`` is wall-clock
-time in microseconds UTC since 1970. A ``conn_ref`` has 8 bytes, every other reference 16. An ``attempt_ref`` only
-distinguishes attempts of one protocol (NODE-REFS). The event of ``facts.DeliveryAccepted`` is
-``events.DeliveryAccepted``, and so on.
+The recorder creates them and ``store.segments`` writes them. An event is a time followed by the fact's fields, with a
+reference in place of each identity. ``ts_us`` is wall-clock time in microseconds UTC since 1970. A ``conn_ref`` has 8
+bytes, every other reference 16. An ``attempt_ref`` only distinguishes attempts of one protocol (NODE-REFS). The event
+of ``facts.DeliveryAccepted`` is ``events.DeliveryAccepted``, and so on.
 
 Creating an event costs one tuple; the segment writer's thread encodes it later.
 """

@@ -1,9 +1,10 @@
 """Segment format: file names, line encoding, and the state of a segment file when it is read.
 
-A segment is a file of JSON lines for one UTC date; columns without a value are omitted. Line 0 is ``segment_opened``
-and names the segment. A finished segment ends with ``segment_sealed`` and the number of lines. The name of a growing
-file ends in ``.jsonl.open``; sealing renames the file. If the node is killed, ``segment_sealed`` is missing and the
-last line may be cut. All lines before the cut are valid.
+``store.segments`` writes files with it and the pipeline reads them. A segment is a file of JSON lines for one UTC date;
+columns without a value are omitted. Line 0 is ``segment_opened`` and names the segment. A finished segment ends with
+``segment_sealed`` and the number of lines. The name of a growing file ends in ``.jsonl.open``; sealing renames the
+file. If the node is killed, ``segment_sealed`` is missing and the last line may be cut. All lines before the cut are
+valid.
 """
 
 import datetime

@@ -1,6 +1,8 @@
 """Command-line entry for spark-submit and ``python -m waystation.pipeline``; prints the run report as one JSON line.
 
 spark-submit sets the master, the packages and the memory; this module has no options for them.
+
+Operators with a Spark cluster use it in place of ``waystation pipeline run``, which starts Spark itself.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""Further Spark applications on the Parquet tables: stream new events, backtest a policy, and check the tables."""
+"""Further Spark applications on the Parquet tables: stream new events, backtest a policy, and check the tables.
+
+The commands of ``waystation pipeline`` call them with a ``Request``; each opens its own Spark session.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

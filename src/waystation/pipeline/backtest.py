@@ -1,7 +1,8 @@
 """Backtest report: the accepted events that a policy would have refused, as a check before it is enforced.
 
-The report names events by reference only. Each rule is applied to all requested days, regardless of its validity
-period. A rule about a source network cannot be tested, because accepted events are recorded without their network.
+``jobs.backtest`` collates the counts, ``waystation pipeline backtest`` prints the result. The report names events by
+reference only. Each rule is applied to all requested days, regardless of its validity period. A rule about a source
+network cannot be tested, because accepted events are recorded without their network.
 """
 
 import datetime

@@ -1,7 +1,8 @@
 """Checks of ``doctor`` on the Parquet tables (lake): files match their manifests and contracts, and row counts agree.
 
-``audit`` reads manifests, file listings and footers, and needs no Spark. ``tie_out`` compares totals of tables that are
-derived from each other. Its checks are valid for damaged journals too.
+``waystation pipeline doctor`` calls both and prints each ``Check``. ``audit`` reads manifests, file listings and
+footers, and needs no Spark. ``tie_out`` compares totals of tables that are derived from each other. Its checks are
+valid for damaged journals too.
 """
 
 import datetime

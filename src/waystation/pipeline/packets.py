@@ -1,7 +1,8 @@
 """Independent check of archived packets: recomputes id and signature from the signed bytes, without the relay's code.
 
-It shares only the hash and signature primitives with the relay. The covered bytes are the packet without ``packet_id``
-and ``signature`` (RFC-0002 4), cut from the canonical bytes. This module does not use Spark.
+``transforms.packets`` calls it in Spark's workers: a row goes in, a verdict comes out. It shares only the hash and
+signature primitives with the relay. The covered bytes are the packet without ``packet_id`` and ``signature`` (RFC-0002
+4), cut from the canonical bytes. This module does not use Spark.
 """
 
 from enum import Enum

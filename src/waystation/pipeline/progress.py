@@ -1,4 +1,7 @@
-"""Progress output on stderr: plain lines for a file or pipe, a spinner on a terminal."""
+"""Progress output on stderr: plain lines for a file or pipe, a spinner on a terminal.
+
+``pipeline.run`` calls ``begin`` and ``end`` for each step; stdout stays free for the result.
+"""
 
 import sys
 from typing import TYPE_CHECKING

@@ -1,5 +1,7 @@
 """Publishes tables to nodes and analysts: writes the files first, then one signed pointer to them.
 
+``jobs.publish`` passes the rows; ``server.policy_reader`` reads what is written.
+
 ::
 
     <lake>/publish.key          Ed25519 seed, 64 hexadecimal digits, 0600: signs every pointer

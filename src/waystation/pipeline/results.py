@@ -1,4 +1,7 @@
-"""Results of a pipeline run: as text, as JSON, and as rows of ``ops.runs``."""
+"""Results of a pipeline run: as text, as JSON, and as rows of ``ops.runs``.
+
+``pipeline.run`` returns a ``Result`` and stores it; ``waystation pipeline run`` prints it.
+"""
 
 import dataclasses
 from dataclasses import dataclass

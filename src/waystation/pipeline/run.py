@@ -1,4 +1,7 @@
-"""Executes one pipeline run: all or selected steps in one Spark application, then the report."""
+"""Executes one pipeline run: all or selected steps in one Spark application, then the report.
+
+``waystation pipeline run`` calls it with a ``Request`` and prints the ``Result``.
+"""
 
 import dataclasses
 import datetime

@@ -1,9 +1,9 @@
 """Opens the Spark session; no other module does.
 
-An active session of the caller is reused, with a sibling session for our settings. Under spark-submit, the submitter
-sets the Java, and the master unless the caller names one. Otherwise a JVM is started here, by default with a local
-master and one thread per processor. It binds to loopback and uses a garbage collector that is safe on every Java
-chosen.
+``pipeline.run`` enters ``open_session`` around its steps. An active session of the caller is reused, with a sibling
+session for our settings. Under spark-submit, the submitter sets the Java, and the master unless the caller names one.
+Otherwise a JVM is started here, by default with a local master and one thread per processor. It binds to loopback and
+uses a garbage collector that is safe on every Java chosen.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Settings of the pipeline: the table ``[pipeline]``, loaded by ``config``."""
+"""Settings of the pipeline: the table ``[pipeline]``, loaded by ``config``.
+
+Steps read retention, limits and places from it through their ``Context``.
+"""
 
 from dataclasses import dataclass
 

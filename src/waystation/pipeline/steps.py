@@ -1,7 +1,7 @@
 """List of pipeline steps with their dependencies, in execution order.
 
-Each step reads the tables of earlier steps and writes its own. Any step can therefore be repeated alone, and no
-orchestrator is needed.
+``pipeline.run`` executes them. Each step reads the tables of earlier steps and writes its own. Any step can therefore
+be repeated alone, and no orchestrator is needed.
 """
 
 from collections.abc import Callable, Sequence

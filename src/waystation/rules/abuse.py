@@ -1,5 +1,6 @@
 """Abuse detection: hourly limits per actor, findings above those limits, and the rules that a node may apply.
 
+``pipeline.transforms.abuse`` calls it for each hour and node: counted activities go in, findings and rules come out.
 Every ``Measure`` is counted per node, protocol, actor and clock hour. ``STANDARDS`` has the limit of each measure. A
 program that follows its protocol does not reach a limit by accident. All arithmetic is integer, and the order of events
 does not affect any result.

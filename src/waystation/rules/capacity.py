@@ -1,7 +1,8 @@
 """Capacity forecast: daily growth of a store, and whole days until its disk is full.
 
-Growth is the Theil-Sen slope: the median of the slopes between all pairs of days. One day of compaction or of unusual
-traffic therefore changes it little. Fractions are exact; the result is rounded down once.
+``pipeline.transforms.capacity`` passes the store's size of each day and the disk's size. Growth is the Theil-Sen slope:
+the median of the slopes between all pairs of days. One day of compaction or of unusual traffic therefore changes it
+little. Fractions are exact; the result is rounded down once.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Dependency graph of one BSP group (message group that devices synchronise): depth, components and invalid messages.
 
-Message ids are hashes that cover the dependencies, so a valid group has no cycles. Recorded rows may be wrong or
-forged, so cycles are tolerated. No function recurses; each is linear in messages and dependencies.
+``pipeline.transforms.bsp_groups`` passes the recorded messages of a group and writes the result as one row. Message ids
+are hashes that cover the dependencies, so a valid group has no cycles. Recorded rows may be wrong or forged, so cycles
+are tolerated. No function recurses; each is linear in messages and dependencies.
 
 Edges on a cycle, or between two cycles, do not count for the depth of a group. They count for every other result. A
 dependency on an unknown message does not count as a message, but it connects the messages that depend on it.

@@ -1,8 +1,9 @@
-"""Consistency of a relay: the share of its expected packets that it stored, with a 95 % Wilson interval.
+"""Consistency of a relay: the share of expected packets that it stored, with a 95 % Wilson (confidence) interval.
 
-No node can prove that a relay received a packet. A packet is therefore expected only if enough other nodes stored it
-and it had not expired within the grace period. The relay must also have been active by then and store that content
-type. The ratio is evidence for an operator, not proof. Below ``EXPECTED_MIN`` expected packets there is no ratio.
+``pipeline.transforms.consistency`` passes where and when nodes stored each packet. No node can prove that a relay
+received a packet. A packet is therefore expected only if enough other nodes stored it and it had not expired within the
+grace period. The relay must also have been active by then and store that content type. The ratio is evidence for an
+operator, not proof. Below ``EXPECTED_MIN`` expected packets there is no ratio.
 """
 
 import math

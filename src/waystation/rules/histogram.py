@@ -1,8 +1,9 @@
 """Latency histograms with the same 300 bucket borders on every node, so that they can be added.
 
-Bucket ``b`` begins at the smallest whole number of microseconds whose natural logarithm times ten is at least ``b``. A
-bucket is about ten per cent wide. The borders are a table of integers, so no rounding error can move a latency into
-another bucket. Counts are integers: sums over nodes do not depend on the order of addition.
+The pipeline counts latencies by bucket and reads quantiles for report and plots from the sums. Bucket ``b`` begins at
+the smallest whole number of microseconds whose natural logarithm times ten is at least ``b``. A bucket is about ten per
+cent wide. The borders are a table of integers, so no rounding error can move a latency into another bucket. Counts are
+integers: sums over nodes do not depend on the order of addition.
 """
 
 import decimal

@@ -1,6 +1,7 @@
-"""Canonical JSON lines: sorted names, no blanks, ASCII; other encodings of an object are refused.
+"""Canonical JSON lines: sorted names, no blanks, ASCII; any other spelling of an object is refused.
 
-A decoded line must encode back to the same bytes and have exactly the expected fields. A hash or signature of the line
+Published policy, scores and their pointer (``rules.policy``, ``rules.snapshot``) are written and read with it. A
+decoded line must encode back to the same bytes and have exactly the expected fields. A hash or signature of the line
 therefore covers every value in it.
 """
 

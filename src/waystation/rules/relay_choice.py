@@ -1,7 +1,8 @@
-"""Relay selection of a client: relays to publish to, to read from, to try, to forget and to probe.
+"""Choice among the relays that a client knows: which to publish to, read from, try, forget and probe.
 
-Inputs are ``Candidate`` values, one per known relay. The caller passes the random generator, and ties are broken by
-name, so one seed gives one selection. Section numbers refer to specs/strata.md; rules marked "ours" are not in it.
+Strata's client (``protocols.strata.client.relay_pool``) asks before each publication and read. Inputs are ``Candidate``
+values, one per known relay. The caller passes the random generator, and ties are broken by name, so one seed gives one
+selection. Section numbers refer to specs/strata.md; rules marked "ours" are not in it.
 """
 
 import random

@@ -1,4 +1,8 @@
-"""What a client knows of one relay: its standing, its score, and what was observed."""
+"""What a client remembers of one relay: its state and ban (standing), its score, and statistics of seven days.
+
+Strata's ``RelayPool`` keeps one for each relay and ``sdk.relay_scores`` saves them; ``candidate`` gives what
+``relay_choice`` chooses by.
+"""
 
 from dataclasses import dataclass
 from typing import Final, Self

@@ -1,9 +1,10 @@
-"""Replay of recorded relay observations: computes the state, score and state changes of one relay without a clock.
+"""Replay of recorded observations of one relay: its state, score and state changes at the time of each.
 
-A client evaluates a relay every 60 s, but a journal only has the times of observations. The replay evaluates at the end
-of each minute with an observation, and of the minute in which a ban ends. Minutes without an observation change nothing
-(PIPE-FOLD). ``until_s`` ends the replay and changes no state. Replays with different ends therefore agree on the period
-that both cover (PIPE-UNTIL).
+``pipeline.transforms.relay_history`` feeds it the journal's rows, oldest first; it reads no clock. A client evaluates a
+relay every 60 s, but a journal only has the times of observations. The replay evaluates at the end of each minute with
+an observation, and of the minute in which a ban ends. Minutes without an observation change nothing (PIPE-FOLD).
+``until_s`` ends the replay and changes no state. Replays with different ends therefore agree on the period that both
+cover (PIPE-UNTIL).
 """
 
 from collections.abc import Iterable

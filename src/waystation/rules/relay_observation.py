@@ -1,7 +1,9 @@
 """Observations of a relay, and the effect of each one on its statistics window and its state.
 
-A live client records what it observes. A journal stores the same observations as rows. ``record`` takes either, so a
-replayed journal gives the same state as the client.
+Strata's client, relays that watch others, and the pipeline's replay call it: a window of statistics, the relay's
+standing (state and ban) and one observation go in, the next standing comes out. A live client records what it observes.
+A journal stores the same observations as rows. ``record`` takes either, so a replayed journal gives the same state as
+the client.
 """
 
 from collections.abc import Callable

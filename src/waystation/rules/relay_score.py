@@ -1,9 +1,9 @@
 """Score of one relay for one client: a number from 0 to 1, and the parts it is computed from.
 
-The score is the weighted sum of availability, performance and bootstrap rating, times integrity, minus deductions for
-recent errors. A client keeps its scores to itself: RFC-0004 7 has no consensus score. The pipeline calls the same
-functions on recorded observations. All functions are pure and take ``Observations``. RFC-0004 gives no formula; ours is
-in specs/strata.md 18.
+Strata's and Bhumi's clients, relays that read from others, and the pipeline ask it. The score is the weighted sum of
+availability, performance and bootstrap rating, times integrity, minus deductions for recent errors. A client keeps its
+scores to itself: RFC-0004 7 has no consensus score. The pipeline calls the same functions on recorded observations. All
+functions are pure and take ``Observations``. RFC-0004 gives no formula; ours is in specs/strata.md 18.
 """
 
 import math

@@ -2,14 +2,16 @@
 
 ::
 
-    PROBATION ──good──▶ ACTIVE ──poor, or 3 failures running──▶ BACKUP ──good──▶ ACTIVE
-        └──not good──────────────────────────────────────────────▶┘
-    any ──3 violations in 24 h, 10 failures running, 10 very low scores running──▶ BLACKLISTED ──ban over──▶ PROBATION
-
 "Good" is a score of at least 0.65 in three consecutive evaluations. "Poor" is a score below 0.50 in two. Scores between
 the two change nothing, which avoids flapping. Each ban lasts twice as long as the one before, at most 7 days. A relay
 that the user has pinned is flagged instead of banned. Functions are pure: each takes a ``Standing`` and returns the
 next one, most with the ``Change`` for the application (RFC-0004 7; thresholds: specs/strata.md 18).
+
+"Good" is a score of at least 0.65 in three consecutive evaluations, "poor" below 0.50 in two; scores between change
+nothing, which avoids flapping. Strata's client and relay and the pipeline's replay call it: each function takes a
+``Standing`` and returns the next one, most with the ``Change`` for the application. Each ban lasts twice as long as the
+one before, at most 7 days; a relay that the user pinned is flagged instead (RFC-0004 7; thresholds: specs/strata.md
+18).
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
 """Sliding window of observations of one relay over the last seven days, in bounded memory.
 
-Counters are kept in 168 hourly buckets, and the oldest hour is dropped as a whole. Violations and reconnects keep their
-times, because the score weighs them by age; both lists are bounded. Latency and throughput are moving averages, ignored
-seven days after their last sample. Times are Unix seconds, because the window survives a restart. After the clock is
-set back, observations with a future time do not count.
+A client or relay keeps one for each relay that it knows: ``record_*`` put events in, ``observations`` gives what
+``relay_score`` computes from. Counters are kept in 168 hourly buckets, and the oldest hour is dropped as a whole.
+Violations and reconnects keep their times, because the score weighs them by age; both lists are bounded. Latency and
+throughput are moving averages, ignored seven days after their last sample. Times are Unix seconds, because the window
+survives a restart. After the clock is set back, observations with a future time do not count.
 """
 
 from collections.abc import Iterable, Mapping

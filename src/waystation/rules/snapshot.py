@@ -1,5 +1,6 @@
-"""Format of ``CURRENT.json``: the signed pointer to the pipeline's published files, with their hashes and validity.
+"""Format of ``CURRENT.json``: the signed list of the files that the pipeline published, with hashes and validity.
 
+``pipeline.publish`` writes it and ``server.policy_reader`` reads it; signing and the check of the signature are theirs.
 The pointer is one canonical JSON line. Its signature covers all other fields, including the SHA-256 of each file. Trust
 in the key therefore extends to the files. A file name contains the file's hash, so a published file never changes; only
 the pointer is replaced. Callers create and verify the signature.

@@ -1,7 +1,8 @@
 """Mesh topology: neighbours, connected components and cut servers of an undirected graph of servers.
 
-Several reports of one link, in either direction, count as one link. A link from a server to itself is ignored. Results
-are sorted by name, so the order of links does not matter.
+``pipeline.transforms.mesh_topology`` passes MERK's linked nodes of one hour. A cut server is one whose loss splits its
+component. Several reports of one link, in either direction, count as one link. A link from a server to itself is
+ignored. Results are sorted by name, so the order of links does not matter.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,9 @@
 """Notices that two nodes have one key, such as two copies of a home (NODE-TWIN).
 
-Our own key at the other end of a connection may be ourselves, reached by a roundabout address. Ourselves have signed,
-or sent, the very challenge of that connection; another node has not. At a third node two connections of one key that
-stand at the same time and take turns come from two nodes: one node does not dial where it is connected.
+Bhumi's and MERK's relays and ``server.status.twin_watch`` feed it what they see; it returns the keys concerned for the
+operator. Our own key at the other end of a connection may be ourselves, reached by a roundabout address. Ourselves have
+signed, or sent, the very challenge of that connection; another node has not. At a third node two connections of one key
+that stand at the same time and take turns come from two nodes: one node does not dial where it is connected.
 """
 
 from collections import OrderedDict, deque

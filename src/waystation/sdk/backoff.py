@@ -1,8 +1,9 @@
-"""Computes the delays between tries, and waits them out: each step doubles up to a cap, and chance spreads the clients.
+"""Computes and waits the delays between tries: each step doubles up to a cap, and chance spreads the clients.
 
-A client is back within ten seconds of the network or the relay (NODE-BACK): the longest pause is ``CAP_S``, and a dial
-that hangs meanwhile sends its last SYN three seconds before it gives up. A delay is drawn from nearly the whole of its
-step, so a thousand clients that lost one relay at once come back over seconds, not together.
+All reconnecting clients and carriers have one. A client is back within ten seconds of the network or the relay
+(NODE-BACK): the longest pause is ``CAP_S``, and a dial that hangs meanwhile sends its last SYN three seconds before it
+gives up. A delay is drawn from nearly the whole of its step, so a thousand clients that lost one relay at once come
+back over seconds, not together.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Drives a client's protocol machine on the event loop: passes bytes in, carries out effects, sets its one timer.
 
-A ``Driver`` connects one machine to any number of pipes: streams, WebSockets or datagrams. All input of one event-loop
-iteration is answered in one write per pipe. The owner calls ``flush`` after any number of commands. A ``Connection`` is
-a driver whose machine has one pipe at a time.
+The clients of Bhumi and LPRP, the BSP device and Strata's and MERK's connections use one. A ``Driver`` connects one
+machine to any number of pipes: streams, WebSockets or datagrams. All input of one event-loop iteration is answered in
+one write per pipe. The owner calls ``flush`` after any number of commands. A ``Connection`` is a driver whose machine
+has one pipe at a time.
 """
 
 import asyncio

@@ -16,7 +16,10 @@ A call raises when its action was not attempted or is impossible. The result of 
     ├── RemoteError              the other side broke its protocol, or refused
     │   ├── OfflineError         the recipient is not connected; nothing was delivered, sending again is safe
     │   ├── UncertainError       the request may have been handled; ``recover`` keeps asking while it is pending
-    │   ├── NoPreimageError      the right to send is used up, nothing was delivered; a new invite is needed
+    │   ├── NotSentError         the time was up before the request could leave (Bhumi)
+    │   ├── PermissionUnknownError  the relay does not know the permission; nothing was delivered (Bhumi)
+    │   ├── NoPreimageError      no permission to send is left, nothing was delivered; a new invite is needed
+    │   │   └── PermissionsInDoubtError  every permission waits for the outcome of an earlier request (Bhumi)
     │   ├── InviteRefusedError   the invite was used already, or the inviter does not know it
     │   ├── AnswerError          the answer cannot be opened or understood
     │   ├── NotTakenError        the other side has not accepted a message, or this is unknown
@@ -64,9 +67,12 @@ __all__ = [
     "NoPreimageError",
     "NotCarriedError",
     "NotOpenError",
+    "NotSentError",
     "NotTakenError",
     "OfflineError",
     "OutcomeUnknownError",
+    "PermissionUnknownError",
+    "PermissionsInDoubtError",
     "RelayLiedError",
     "RelayUnreachableError",
     "RemoteError",
@@ -113,6 +119,18 @@ class UncertainError(RemoteError):
 
 class NoPreimageError(RemoteError):
     """No permission is left to send to this peer; nothing was delivered."""
+
+
+class PermissionsInDoubtError(NoPreimageError):
+    """Every permission to send to this peer waits for the outcome of an earlier request; nothing was delivered."""
+
+
+class PermissionUnknownError(RemoteError):
+    """The relay does not know the permission that a request took; nothing was delivered."""
+
+
+class NotSentError(RemoteError):
+    """The time was up before a request could leave."""
 
 
 class InviteRefusedError(RemoteError):

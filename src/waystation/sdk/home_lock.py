@@ -1,4 +1,8 @@
-"""A lock file that lets one program at a time use a folder; the kernel releases it when the program dies."""
+"""A lock file that lets one program at a time use a folder; the kernel releases it when the program dies.
+
+The clients of Bhumi, BSP and LPRP hold it while they are open: two programs with one identity would take each other's
+messages.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,8 @@
-"""Reads and makes the key file of a client's folder, mode 0600: one Ed25519 seed, or an identity that is more."""
+"""Reads and makes the key file of a client's folder, mode 0600: one Ed25519 seed, or a larger identity as JSON.
+
+Each protocol's state opens its key here: a path goes in, a ``KeyPair`` or an identity comes out. A missing key beside
+an existing database is an error, because a new key would be another identity.
+"""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""Life cycle of every SDK client: new, open, closed; anything else raises NotOpenError, ClosedError or InUseError.
+"""The states of every SDK client (new, open, closed), and the error for a call in the wrong one.
 
 A client class inherits ``Client`` and supplies ``_life``, ``_open`` and ``aclose``; its methods call ``Life.check`` or
 ``part`` first, and return ``Life.read`` for what arrives. A ``Reading`` lets one task wait at a time; when that task is

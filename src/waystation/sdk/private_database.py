@@ -1,4 +1,8 @@
-"""Opens and uses a client's SQLite file: mode 0600, WAL mode, with a schema that can be applied repeatedly."""
+"""Opens and uses a client's SQLite file: mode 0600, WAL mode, with a schema that can be applied repeatedly.
+
+The state of each protocol's client is one such file. A disk that refuses is a ``HostError``; ``change_later`` keeps a
+change that may wait until the disk takes writes again.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,8 @@
-"""Reads and writes a client's small files: mode 0600, and each write is complete or has no effect."""
+"""Reads and writes a client's small files: mode 0600, and each write is complete or has no effect.
+
+Keys and small tables of clients use it: text goes in and out. A crash leaves the old file or the new one, because a
+write goes to a temporary name first.
+"""
 
 import json
 import os

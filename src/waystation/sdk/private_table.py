@@ -1,4 +1,8 @@
-"""A small table that a client keeps in a JSON file of its own, or in memory."""
+"""A small table that a client keeps in a JSON file of its own, or in memory.
+
+MERK's list of relays and its pinned keys subclass it. Several programs may use one identity, so each change begins by
+reading what others wrote.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,7 @@
-"""Draws what one person shows to another, such as an address or an invite, as a QR code."""
+"""Draws a text, such as an address or an invite, as a QR code for a terminal.
+
+Commands print the result, so that a phone can read it from the screen.
+"""
 
 import io
 

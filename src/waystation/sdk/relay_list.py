@@ -1,7 +1,8 @@
 """Keeps one connection to the first relay of a list that accepts the client, and reconnects when it ends.
 
-Each pass tries the relays in list order until one accepts. After a failed pass, and after a connection has ended, it
-waits. The pause doubles each time, with jitter, and is reset by a connection that lasted.
+MERK's and Strata's clients subclass or own one. Each pass tries the relays in list order until one accepts. After a
+failed pass, and after a connection has ended, it waits. The pause doubles each time, with jitter, and is reset by a
+connection that lasted.
 """
 
 import asyncio

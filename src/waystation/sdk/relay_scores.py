@@ -1,5 +1,6 @@
 """The local table ``relay_scores``: this client's scores, bans and pins of the relays it knows, in one SQLite file.
 
+Strata's and Bhumi's clients load it at the start and save what they observed; ``waystation strata relays`` shows it.
 The file has mode 0600 and is never shared, because it shows which relays a client uses (RFC-0004 7). It is synchronised
 less strictly than a key file: a power cut may lose the last minutes. Several programs may use it at once. A pin set by
 one program is never undone when another saves an older entry.

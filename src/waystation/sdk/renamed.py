@@ -1,4 +1,7 @@
-"""Old names, kept for one version: each still works and warns with the new name."""
+"""Old names, kept for one version: each still works and warns with the new name.
+
+Modules of the SDK whose names changed use it, so a program that is a version behind keeps running.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
-"""Reports once to a client's program that its own disk refuses, and once that it takes writes again.
+"""Reports once to a client's program that its own disk refuses writes, and once that it takes them again.
 
-A refused write ends nothing. What was to be written is kept in memory, and written with the next change that the disk
-takes: ``PrivateDatabase.change_later`` and ``PrivateTable`` do that.
+Every client with a folder has a ``StoreWatch`` and passes each write through it. A refused write ends nothing. What was
+to be written is kept in memory, and written with the next change that the disk takes: ``PrivateDatabase.change_later``
+and ``PrivateTable`` do that.
 """
 
 import asyncio

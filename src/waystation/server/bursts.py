@@ -1,4 +1,8 @@
-"""Keeps log lines about what peers cause few: one line per burst of the same thing, and a rate over all of them."""
+"""Limits log lines about what peers cause: one per burst of the same thing, and a rate over all of them.
+
+The refusal log, the admin port's log of wrong tokens and the log of proxy faults ask ``begins`` with a key and the
+time; True means to write the line. So a peer cannot fill the log.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable

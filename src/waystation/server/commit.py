@@ -1,9 +1,10 @@
 """Group commit: writes the changes of many peers to the store in one transaction, on a writer thread.
 
-Changes queue while the writer is busy and are written together when it is free. An idle node commits at once; a busy
-one commits in larger groups. Each ``ask`` is answered once: True when its changes are on disk, False when the store did
-not take them. The answers of one owner come in the order of its questions, and behind a refused one all that it asked
-before that answer are refused (NODE-REFUSED).
+The hub passes the changes of ``Commit`` effects and gets the answer to give to the relay. Changes queue while the
+writer is busy and are written together when it is free. An idle node commits at once; a busy one commits in larger
+groups. Each ``ask`` is answered once: True when its changes are on disk, False when the store did not take them. The
+answers of one owner come in the order of its questions, and behind a refused one all that it asked before that answer
+are refused (NODE-REFUSED).
 
 While the store is in fault nothing is tried but a probe each second (``StoreHealth``); new changes are refused at once.
 What nobody waits for is owed (``owe``): it is written with the next group that the store takes.

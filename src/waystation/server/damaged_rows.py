@@ -1,4 +1,8 @@
-"""Opens a node's store, and logs the damaged rows that reads of it meet; status and metrics count them."""
+"""Opens a node's store, and logs the damaged rows that reads of it meet; status and metrics count them.
+
+``NodeServer`` calls ``open_store`` at the start: a configuration and a home go in, the store comes out. A row whose
+checksum does not fit reads as absent, so the log is the only place where it shows at once.
+"""
 
 from typing import Final
 

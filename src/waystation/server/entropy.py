@@ -1,5 +1,6 @@
 """Provides protocol machines with random bytes from the kernel, fetched one block at a time.
 
+``NodeServer`` passes one ``SystemEntropy`` to every relay as ``rng``; the simulator passes a seeded generator instead.
 A system call per nonce or message number would cost as much as parsing its frame.
 """
 

@@ -1,8 +1,9 @@
 """Connects the engine to the sockets: passes inputs to it at once, and carries out its effects once per loop iteration.
 
-All input of one event-loop iteration is given to the engine first. Then ``_turn`` takes the effects and sets the one
-timer. All bytes to one peer become one write, and all datagrams of a protocol one list. ``Commit``, ``Verify`` and
-``Dial`` delay nothing; their results are inputs of a later iteration. The hub makes no protocol decision.
+Every pipe reports to it, through ``server.sinks``; ``NodeServer`` makes one. All input of one event-loop iteration is
+given to the engine first. Then ``_turn`` takes the effects and sets the one timer. All bytes to one peer become one
+write, and all datagrams of a protocol one list. ``Commit``, ``Verify`` and ``Dial`` delay nothing; their results are
+inputs of a later iteration. The hub makes no protocol decision.
 """
 
 import asyncio

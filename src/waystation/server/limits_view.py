@@ -1,4 +1,8 @@
-"""The limits of a node as an operator sees them: value, use, refusal, and the peers that met each last."""
+"""The limits of a node as an operator sees them: value, use, refusal, and the peers that met each last.
+
+``server.operations`` gives it the configuration, the sizes of tables and the recorder, for the admin port's
+``/limits``.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
 """The node's listeners for peers: the ports of each protocol, and web ports that several protocols may share.
 
-Protocols whose web ports have the same address share one ``WebSocketSite``, which selects the protocol by the request
-path. Plain GETs get the same pages on every web port. A UDP port accepts no connections, so it stays open while the
-node drains.
+``NodeServer`` opens and closes it; connections go to the hub. Protocols whose web ports have the same address share one
+``WebSocketSite``, which selects the protocol by the request path. Plain GETs get the same pages on every web port. A
+UDP port accepts no connections, so it stays open while the node drains.
 """
 
 from collections.abc import Callable, Iterator, Mapping

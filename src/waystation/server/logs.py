@@ -1,7 +1,7 @@
 """Configures logging to stderr: readable lines on a terminal, JSON lines otherwise.
 
-A line is a stable dotted event name with key=value pairs. Messages of other libraries, sent to the standard library's
-logging, use the same renderer; those below a warning are dropped.
+``waystation serve`` calls ``configure_logs`` once. A line is a stable dotted event name with key=value pairs. Messages
+of other libraries, sent to the standard library's logging, use the same renderer; those below a warning are dropped.
 """
 
 import contextlib

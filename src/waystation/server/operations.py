@@ -1,4 +1,8 @@
-"""The operator's functions on a running node: status, views and bans. The admin port offers them over HTTP."""
+"""The operator's functions on a running node: status, lists of connections and limits, and bans.
+
+``NodeServer`` makes it from the node's parts, and the admin port offers it over HTTP. Answers are plain values for
+JSON. A change (a ban, a lifted ban) returns after it is on disk.
+"""
 
 import datetime
 import time

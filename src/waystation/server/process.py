@@ -1,4 +1,7 @@
-"""Sets up the node's process: the limit of open files, and the event loop."""
+"""Sets up the node's process: the limit of open files, and the event loop.
+
+``NodeServer``'s ``run`` calls it before anything listens.
+"""
 
 import asyncio
 import resource

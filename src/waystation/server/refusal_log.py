@@ -1,4 +1,8 @@
-"""Logs which identities the operator's lists and bans refuse, so that a friend with a mistyped key can be found."""
+"""Logs which identities the operator's lists and bans refuse, so that a friend with a mistyped key can be found.
+
+``NodeServer`` gives it to the engine, which calls ``note`` at each refusal. One line per identity and burst is written,
+so that a refused peer that retries does not fill the log.
+"""
 
 import time
 from typing import Final

@@ -1,4 +1,4 @@
-"""The list of protocols that this server hosts: ``PROTOCOLS``.
+"""``PROTOCOLS``: the names of the protocols that this server hosts, and access to their tables and hosts.
 
 To add or delete a protocol, add or delete its folders and its line here. No other server module names a protocol. The
 others use two objects of each ``server/<protocol>/``: ``TABLE`` in ``tables.py`` for the configuration

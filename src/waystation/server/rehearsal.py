@@ -1,7 +1,8 @@
-"""What ``serve`` would refuse before it listens, found without writing, listening or dialling anything.
+"""Finds what ``serve`` would refuse before it listens, without writing, listening or dialling.
 
-Every part that reads the configuration or a file is made as ``serve`` makes it, over an empty store in memory. What
-the real store holds is not looked at here. So this may run beside a node that serves from the same home.
+``waystation doctor`` calls it with a configuration and a home. Every part that reads the configuration or a file is
+made as ``serve`` makes it, over an empty store in memory. What the real store holds is not looked at here. So this may
+run beside a node that serves from the same home.
 """
 
 from collections.abc import Iterator

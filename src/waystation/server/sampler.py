@@ -1,7 +1,8 @@
 """Samples the node's counters once a minute for the journal's ``node_sampled`` event.
 
-It reads the counters at each full minute of the wall clock; a sample is the difference of two consecutive readings. The
-size of the store is measured on another thread. All other numbers are counted anyway.
+``NodeServer`` runs it; the pipeline's capacity tables are made of these events. It reads the counters at each full
+minute of the wall clock; a sample is the difference of two consecutive readings. The size of the store is measured on
+another thread. All other numbers are counted anyway.
 """
 
 import asyncio

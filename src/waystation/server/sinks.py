@@ -1,4 +1,8 @@
-"""The sinks of pipes: each registers its pipe with a protocol, and passes the pipe's later reports to the hub."""
+"""Adapters between a pipe and the hub: each registers its pipe with a protocol, and passes its reports on.
+
+Listeners make a ``ListenerSink`` for each protocol, outlets a ``DialledSink`` for each dialled connection. A pipe knows
+only bytes and its sink, so it needs no protocol.
+"""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """Whether the store takes writes: its fault, since when, and what is refused meanwhile (NODE-REFUSED).
 
-A fault begins with a write that the store refused, or with less free space than the floor. It ends when a probe was
-written. Both are one line in the log.
+``server.commit`` begins and ends a fault here and asks before each write. A fault begins with a write that the store
+refused, or with less free space than the floor. It ends when a probe was written. Both are one line in the log.
 """
 
 import contextlib

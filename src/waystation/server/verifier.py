@@ -1,8 +1,9 @@
 """Verifies signatures for the node: few at a time in this process, large batches in worker processes.
 
-One check takes 55 us of a core. A few are done here, because sending them costs as much; batches go to workers, so that
-the event loop stays free. Threads would not help: libsodium releases the interpreter lock, but must acquire it again
-from a busy loop after each signature. Results are delivered in the order of the requests.
+The hub passes the checks of each ``Verify`` effect and gets one bool for each. One check takes 55 us of a core. A few
+are done here, because sending them costs as much; batches go to workers, so that the event loop stays free. Threads
+would not help: libsodium releases the interpreter lock, but must acquire it again from a busy loop after each
+signature. Results are delivered in the order of the requests.
 
 If a worker dies, its batches are checked here.
 """

@@ -1,7 +1,7 @@
 """The worker process that verifies signatures for a node: it reads batches and writes results on descriptor 0.
 
-It imports only the signature code and keeps no state. It writes ``READY`` when it can begin, processes one batch after
-another, and ends when the node's end of the socket is closed.
+``server.verifier`` starts it. It imports only the signature code and keeps no state. It writes ``READY`` when it can
+begin, processes one batch after another, and ends when the node's end of the socket is closed.
 
 A batch is a u32 with the number of bytes after it, then its checks: u8 number of keys, u32 length of the message, the
 64-byte signature, the keys of 32 bytes, the message. Its answer is one i8 for each check. Numbers are little-endian.

@@ -1,4 +1,8 @@
-"""The files that the node writes for the pipeline: the journal, and the archive of stored packets."""
+"""The segment writers of a node: one for the journal of events, one for the archive of stored packets.
+
+``NodeServer`` makes it from ``[journal]`` and gives ``note`` and ``keep`` to the recorder, which calls them with each
+event and packet. Both are None where the setting is off. The pipeline reads the files.
+"""
 
 import asyncio
 import time

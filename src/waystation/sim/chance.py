@@ -1,4 +1,8 @@
-"""Random helpers for a simulation: one generator per actor, exponential waits, and actions that recur at random."""
+"""Random helpers for a simulation: one generator per actor, exponential waits, and actions that recur at random.
+
+Every actor draws from a generator of its own, so that a change to one leaves what the others do as it was. The seed of
+the run decides all.
+"""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""The state that all actors of one simulation share: clock, plan, nodes, and conditions that must still be met."""
+"""What all actors (simulated participants) of one run share: clock, plan, nodes, and what must still happen.
+
+Each protocol subclasses it, and its scenario gives it to every actor. A pending condition that stays unmet until the
+end of the run is reported as a failure.
+"""
 
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar

@@ -1,9 +1,10 @@
 """The disk of a simulated node: it loses what was not synced, refuses writes and reads, and comes back old or rotten.
 
-The store is a log of groups, one per commit, and the state that they lead to. A commit that returns is synced, unless a
-test has planted that it is not. When a life ends, the disk decides what the next one finds: after a kill all that was
-written, after a power cut what was synced; in both cases perhaps the first groups of what was under way. It may lose
-rows, or be replaced by a copy made earlier, under another epoch, as ``waystation restore`` leaves it.
+Each simulated node and BSP device has a ``FaultyStore``. The store is a log of groups, one per commit, and the state
+that they lead to. A commit that returns is synced, unless a test has planted that it is not. When a life ends, the disk
+decides what the next one finds: after a kill all that was written, after a power cut what was synced; in both cases
+perhaps the first groups of what was under way. It may lose rows, or be replaced by a copy made earlier, under another
+epoch, as ``waystation restore`` leaves it.
 
 Nothing of this happens before ``spoil``: until then it is a memory store that survives every crash.
 """

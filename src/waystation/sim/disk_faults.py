@@ -1,7 +1,7 @@
 """What goes wrong with the disks of a simulation: a plan drawn from the seed, and the faults that it makes.
 
-The plan and every draw come from a generator of their own, so that a seed does the same in the rest of its world, up to
-the first fault, with and without failing disks.
+``sim.run`` draws the plan and the scenario carries it out. The plan and every draw come from a generator of their own,
+so that a seed does the same in the rest of its world, up to the first fault, with and without failing disks.
 """
 
 import random

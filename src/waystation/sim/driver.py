@@ -1,8 +1,8 @@
 """Drives one sans-IO client machine over a simulated stream or datagram socket, and runs the machine's timer.
 
-The owner gives the machine a command and then calls ``settle``, which sends the machine's output. The ``on_turn``
-callback signals that events may be waiting. A stream connection ends once: by the machine, by the node, or by
-``hang_up``.
+Simulated clients of all protocols have one. The owner gives the machine a command and then calls ``settle``, which
+sends the machine's output. The ``on_turn`` callback signals that events may be waiting. A stream connection ends once:
+by the machine, by the node, or by ``hang_up``.
 """
 
 from abc import ABC, abstractmethod

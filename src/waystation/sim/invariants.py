@@ -1,6 +1,7 @@
-"""The base class of all invariants: a checker receives observations one by one and raises ``ViolationError``.
+"""The base class of all invariants: a checker gets observations one by one and raises ``ViolationError``.
 
-``Watch`` passes each observation to the checkers whose handler methods are annotated with its type.
+An invariant is a rule that every step of every run obeys. ``Watch`` passes each observation to the checkers whose
+handler methods are annotated with its type.
 """
 
 from collections.abc import Callable, Sequence

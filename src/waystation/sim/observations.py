@@ -1,4 +1,7 @@
-"""Observations that all protocols' simulations share: the sizes of a node's tables, and a request never fulfilled."""
+"""Observations that all protocols' simulations share: the sizes of a node's tables, and a request never fulfilled.
+
+Scenarios and simulated disks emit them, the invariants read them; each protocol adds its own kinds.
+"""
 
 from typing import NamedTuple
 

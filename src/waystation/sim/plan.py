@@ -1,7 +1,8 @@
 """The base class of all simulation plans, and how they are drawn: every field says in its annotation what it may be.
 
-A plan first disables some kinds of faults and then draws rates for the others (swarm testing). A run with every fault
-at once can mask failures that need one fault to be absent. All draws use the given generator, field by field.
+``sim.run`` draws a protocol's plan from the seed before anything runs. A plan first disables some kinds of faults and
+then draws rates for the others (swarm testing). A run with every fault at once can mask failures that need one fault to
+be absent. All draws use the given generator, field by field.
 """
 
 import random

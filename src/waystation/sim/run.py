@@ -1,4 +1,8 @@
-"""Runs one simulation seed through all phases and returns its trace hash, outcome counts and any failure."""
+"""Runs one simulation seed through all phases and returns its trace hash, outcome counts and any failure.
+
+``waystation sim`` and the tests call ``run_seed`` with a protocol and a number. Two runs of one seed have the same
+hash, so a failure can be repeated and looked at.
+"""
 
 import random
 import traceback

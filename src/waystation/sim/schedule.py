@@ -1,7 +1,8 @@
-"""The virtual clock and its event queue.
+"""The virtual clock of a simulation and its queue of events.
 
-The clock does not advance while an event runs; it then jumps to the next event, so idle time is free. Events at the
-same instant run in the order in which they were scheduled.
+``sim.run`` runs it; worlds, links and actors plan their events with ``at`` and ``after``. The clock does not advance
+while an event runs; it then jumps to the next event, so idle time is free. Events at the same instant run in the order
+in which they were scheduled.
 """
 
 import heapq

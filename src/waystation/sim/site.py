@@ -1,4 +1,8 @@
-"""The simulated host of one node: its key, its store, its crashes and restarts, and the connections that it dials."""
+"""The simulated host of one node: its key, its store, its crashes and restarts, and the connections that it dials.
+
+Scenarios make one for each node; Bhumi, LPRP, MERK and Strata subclass it. Its ``World`` runs the real node; a crash
+takes everything but the store, as ``kill -9`` does.
+"""
 
 import random
 from abc import ABC, abstractmethod

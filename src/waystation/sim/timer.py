@@ -1,4 +1,7 @@
-"""A single timer on the virtual clock that fires once, at the earliest instant requested since it last fired."""
+"""A single timer on the virtual clock that fires once, at the earliest instant requested since it last fired.
+
+Worlds, drivers and BSP hosts keep one for the ``deadline`` of their machine; it calls their ``wake``.
+"""
 
 from collections.abc import Callable
 

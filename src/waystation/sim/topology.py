@@ -1,4 +1,8 @@
-"""Draws connected graphs (line, ring, star, random) that define which nodes are configured to dial each other."""
+"""Draws connected graphs (line, ring, star, random) that define which nodes are configured to dial each other.
+
+The plans of Bhumi and MERK take its edges (pairs of node numbers). A connected graph is needed, since parts that nobody
+joins could not find each other.
+"""
 
 import random
 from typing import Final

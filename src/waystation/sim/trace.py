@@ -1,7 +1,8 @@
 """The trace of a run: one text line per event, and a SHA-256 hash over all lines.
 
-Two runs of one seed must produce the same hash on every machine and with every ``PYTHONHASHSEED``. A difference means
-that the code depends on a clock, an entropy source, or the iteration order of a set.
+``sim.run`` makes it; worlds and scenarios write the lines. Two runs of one seed must produce the same hash on every
+machine and with every ``PYTHONHASHSEED``. A difference means that the code depends on a clock, an entropy source, or
+the iteration order of a set.
 """
 
 import hashlib

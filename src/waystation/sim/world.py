@@ -1,9 +1,10 @@
 """Runs one whole node with a simulated store, network and clock, in the place of the server's hub.
 
-The world passes input to the engine and carries out its effects once per event-loop iteration. It also answers
-``Commit`` and ``Verify``, passes ``Dial`` on, and runs one timer. It obeys the hub's contract, and that of the server's
-group commit: a store that refuses a group refuses all that comes after it, until a look each second finds that it takes
-changes again. The world can also kill the node, which restarts with only its store.
+Simulated hosts of all protocols but BSP have one; clients reach it over ``sim.net``. The world passes input to the
+engine and carries out its effects once per event-loop iteration. It also answers ``Commit`` and ``Verify``, passes
+``Dial`` on, and runs one timer. It obeys the hub's contract, and that of the server's group commit: a store that
+refuses a group refuses all that comes after it, until a look each second finds that it takes changes again. The world
+can also kill the node, which restarts with only its store.
 """
 
 import random

@@ -1,7 +1,8 @@
 """Checksums of the rows of the SQLite store: written with every put, compared at every read (NODE-ROT).
 
-A checksum is one integer of 64 bits in the row. Its upper half is over what names the row, its lower half over what the
-row holds, so that a reader knows which of the two to believe, and compares no more than it reads.
+``store.sqlite`` and its readers call it, and ``deep_check`` for a whole file. A checksum is one integer of 64 bits in
+the row. Its upper half is over what names the row, its lower half over what the row holds, so that a reader knows which
+of the two to believe, and compares no more than it reads.
 
 - A record: CRC-32 of table and key; CRC-32 of the value.
 - A packet: CRC-32 of its texts and identifiers; CRC-32 of the bytes that are served. Each has a weighted sum of numbers

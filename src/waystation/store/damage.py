@@ -1,4 +1,8 @@
-"""Remembers the damaged rows that reads of a store have met, so that each is reported and counted once (NODE-ROT)."""
+"""Remembers the damaged rows that reads of a store have met, so that each is reported and counted once (NODE-ROT).
+
+The stores note a row here when its checksum does not fit; ``server.operations`` shows the counts. Such a row reads as
+absent, so without this nobody would notice the loss.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -1,7 +1,8 @@
 """Reads every row of a store's file and compares it with its checksum; nothing is written (NODE-ROT).
 
-A node may use the file meanwhile: each statement reads a part and pins no snapshot for long, but for the one that
-compares the indexes with the rows, which takes a second for each hundred megabytes.
+``waystation check --deep`` and the backup call it: a path goes in, one ``TableReport`` for each table comes out. A node
+may use the file meanwhile: each statement reads a part and pins no snapshot for long, but for the one that compares the
+indexes with the rows, which takes a second for each hundred megabytes.
 """
 
 import contextlib

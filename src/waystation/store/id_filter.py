@@ -1,7 +1,8 @@
 """Bloom filter of packet ids in memory, which recognises most unknown ids without a database query.
 
-A relay checks every offered packet for duplicates, and nearly all ids are new. For those, three bit tests replace an
-index search. The filter may report an unknown id as possibly known, but never a known id as unknown.
+The SQLite packet table keeps one where its opener asks for it, filled at the start. A relay checks every offered packet
+for duplicates, and nearly all ids are new. For those, three bit tests replace an index search. The filter may report an
+unknown id as possibly known, but never a known id as unknown.
 """
 
 from struct import Struct

@@ -1,4 +1,8 @@
-"""In-memory store for tests, the simulator and nodes without durable storage."""
+"""In-memory store for tests, the simulator and nodes without durable storage.
+
+It implements ``core.records.Store`` in dictionaries. ``server.rehearsal`` uses it too, to try a configuration without
+writing a file.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

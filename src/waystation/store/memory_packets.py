@@ -1,7 +1,8 @@
 """Packet table of the memory store: sorted lists that answer every query as ``sqlite_packets`` does.
 
-A place is ``(order_at, seq)``. There is one sorted list of places for the whole history, one per author, one per type,
-and one in the order of ``seq``.
+``store.memory`` keeps one; changes go in by ``apply``, queries (``core.packets``) give pages. A place is ``(order_at,
+seq)``. There is one sorted list of places for the whole history, one per author, one per type, and one in the order of
+``seq``.
 """
 
 from bisect import bisect_left, bisect_right, insort

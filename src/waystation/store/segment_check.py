@@ -1,9 +1,10 @@
 """Reads sealed segments of the journal and the archive, and says which are not as they were sealed (NODE-ROT).
 
-A segment has no checksum of its own. What is found are lines that no node writes, a number of lines that is not the one
-of the last line, and packets whose bytes have not the identifier that they name. A segment that grows is not looked at.
-One that a killed node left, which got its final name as it was, has no last line and may end inside one: that is no
-fault, but such a segment could lack lines at its end, and nothing shows it.
+``waystation check --deep`` calls it: a folder goes in, one result for each sealed segment comes out. A segment has no
+checksum of its own. What is found are lines that no node writes, a number of lines that is not the one of the last
+line, and packets whose bytes have not the identifier that they name. A segment that grows is not looked at. One that a
+killed node left, which got its final name as it was, has no last line and may end inside one: that is no fault, but
+such a segment could lack lines at its end, and nothing shows it.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,10 +1,10 @@
 """Writes journal and archive segments to disk, on a thread of its own.
 
-``append`` only adds a row to a queue, so it never blocks the event loop. The thread takes pending rows once a second,
-or earlier when there are many. It encodes and writes them. It starts a new segment after a limit of rows or age, and on
-each UTC date. It seals a finished segment by renaming it, and deletes segments beyond the retention. Rows lost to a
-disk error or a full buffer are counted. The count is written as a ``refused`` line later, so a full disk never stops
-the node.
+``server.written`` has one writer for the journal and one for the archive of packets. ``append`` only adds a row to a
+queue, so it never blocks the event loop. The thread takes pending rows once a second, or earlier when there are many.
+It encodes and writes them. It starts a new segment after a limit of rows or age, and on each UTC date. It seals a
+finished segment by renaming it, and deletes segments beyond the retention. Rows lost to a disk error or a full buffer
+are counted. The count is written as a ``refused`` line later, so a full disk never stops the node.
 
 Rows are journal events by default. Archive packets are large, so their buffer and segments are limited by bytes too.
 

@@ -1,7 +1,8 @@
 """Store in one SQLite file (WAL mode, synchronous=FULL): a record survives a power cut once ``commit`` has returned.
 
-It uses two connections. ``commit`` has one and may run on its own thread; reads use the other on the event loop's
-thread. In WAL mode neither blocks the other. Most of the cost of a commit is the disk sync, so callers group changes.
+It implements ``core.records.Store`` for the server, BSP devices and commands. It uses two connections. ``commit`` has
+one and may run on its own thread; reads use the other on the event loop's thread. In WAL mode neither blocks the other.
+Most of the cost of a commit is the disk sync, so callers group changes.
 """
 
 import contextlib

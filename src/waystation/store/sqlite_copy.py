@@ -1,4 +1,8 @@
-"""Copies a store's file while others use it, and makes a copy a store of its own."""
+"""Copies a store's file while others use it, and makes a copy a store of its own.
+
+The backup calls ``copy_store``; ``renew_store`` gives a restored or older store a new id, so that readers who remember
+positions in the original notice (NODE-ANEW). Paths go in, the store's state comes out.
+"""
 
 import contextlib
 import os

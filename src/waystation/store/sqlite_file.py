@@ -1,8 +1,8 @@
 """Shared SQLite access for several tables: opens the file, reads rows and translates errors.
 
-Statements take many values at once. Python's sqlite3 releases the interpreter lock at every step of a statement. With
-``executemany`` the writer thread waits for the event loop once per row; one statement with a hundred rows waits once.
-docs/decisions has the measurements.
+The other ``sqlite_*`` modules read and write through it. Statements take many values at once. Python's sqlite3 releases
+the interpreter lock at every step of a statement. With ``executemany`` the writer thread waits for the event loop once
+per row; one statement with a hundred rows waits once. docs/decisions has the measurements.
 """
 
 import contextlib

@@ -1,5 +1,7 @@
 """Layout of the SQLite store's file: its version, its tables, and the steps from each version to the next.
 
+``store.sqlite`` calls ``prepare`` when it opens a file; the home's checks read version and state without writing.
+
 ====== ==================================================================================================
 1      ``records``
 2      ``packets`` and what belongs to them

@@ -1,5 +1,6 @@
 """Packet table of the SQLite store: its schema, its writer for commits, and its reader.
 
+``store.sqlite`` has both: the writer takes changes inside its transaction, the reader answers ``core.packets`` queries.
 ``seq`` is the row id, so rows are stored in order of arrival. Authors and types are indexed by a 48-bit number computed
 from their text (``sqlite_pages.search_key``). This makes the indexes a fifth as large and needs no table of names.
 Totals, such as the newest ``seq`` and the stored bytes, are kept in one row of ``packet_state``. ``Totals`` has them in

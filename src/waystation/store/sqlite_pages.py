@@ -1,9 +1,10 @@
 """SQL statements that read one page of packets, for each form of ``core.packets.PacketQuery``.
 
-A page in history order is read in two parts. The window reads at most ``ROWS_LOOKED_AT_MAX`` places from one index, or
-from several merged ones. The packets at these places are then fetched and filtered until the page is full. Nothing is
-sorted: indexes return places in order, and merge and join keep that order. The window starts in two pieces, the rest of
-the first second and all later seconds. An index on (order_at) with its implied seq cannot start at a pair.
+``sqlite_packets`` and ``deep_check`` execute them. A page in history order is read in two parts. The window reads at
+most ``ROWS_LOOKED_AT_MAX`` places from one index, or from several merged ones. The packets at these places are then
+fetched and filtered until the page is full. Nothing is sorted: indexes return places in order, and merge and join keep
+that order. The window starts in two pieces, the rest of the first second and all later seconds. An index on (order_at)
+with its implied seq cannot start at a pair.
 
 A page in ``seq`` order scans the table itself, over at most the same number of rows.
 

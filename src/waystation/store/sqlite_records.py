@@ -1,8 +1,9 @@
 """Reads the records of the SQLite store and leaves out every row that is not as it was written (NODE-ROT).
 
-A row is checked against its checksum; one from before layout 3 has none and passes. Where a page of the file itself
-cannot be read, the keys come from the index and each row is read by itself, so that only the rows on that page are
-missing. When the index cannot be read either, the read is refused.
+``store.sqlite`` answers ``get``, ``get_many`` and ``scan`` with it. A row is checked against its checksum; one from
+before layout 3 has none and passes. Where a page of the file itself cannot be read, the keys come from the index and
+each row is read by itself, so that only the rows on that page are missing. When the index cannot be read either, the
+read is refused.
 """
 
 import sqlite3

@@ -1,4 +1,8 @@
-"""The one thread that writes to the store, and whether what it does there has not returned for long (NODE-HUNG)."""
+"""The one thread that writes to the store, and whether what it does there has not returned for long (NODE-HUNG).
+
+``server.commit`` runs every commit and probe on it: a function goes in, its result comes out. A disk that hangs returns
+no error, so the time of the job at hand is watched.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""Where sockets are bound: the word for every address of both families, and hosts as the rest of the program sees them.
+"""Forms of listen and peer addresses: "every address" of IPv4 and IPv6, and peers' hosts as other rooms see them.
 
-One socket takes both families (NODE-DUAL). Its kernel reports an IPv4 peer as "::ffff:192.0.2.1" (RFC 4291 2.5.5.2);
-everything above transport sees "192.0.2.1".
+Listeners resolve their settings with it, and commands find from it where to dial a local node. One socket takes both
+families (NODE-DUAL). Its kernel reports an IPv4 peer as "::ffff:192.0.2.1" (RFC 4291 2.5.5.2); everything above
+transport sees "192.0.2.1".
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Connects to a host that has several addresses: IPv6 first, then IPv4, and never long to one that is silent.
 
-RFC 8305: a quarter of a second after one attempt began, the next address is tried beside it, and the first connection
-wins. The resolver's order (RFC 6724) says which family comes first. The attempts of asyncio (``staggered_race`` of
-Python 3.11) leave tasks and sockets behind when the caller is cancelled, so they are made here.
+``transport.dial`` and the WebSocket dialler call ``connect_tcp``: host and port go in, a connected asyncio transport
+comes out. RFC 8305: a quarter of a second after one attempt began, the next address is tried beside it, and the first
+connection wins. The resolver's order (RFC 6724) says which family comes first. The attempts of asyncio
+(``staggered_race`` of Python 3.11) leave tasks and sockets behind when the caller is cancelled, so they are made here.
 """
 
 import asyncio

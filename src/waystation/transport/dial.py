@@ -1,4 +1,8 @@
-"""Parses a relay's address, and opens a pipe to it over TLS, TCP or UDP."""
+"""Parses a relay's address, and opens a pipe to it over TLS, TCP or UDP.
+
+SDK clients, the node's outlets and commands call ``dial``: a URL such as ``tls://host:port`` goes in, a ``Pipe`` that
+reports to the given sink comes out. With ``only_public`` an address inside a private network is refused.
+"""
 
 import asyncio
 import socket

@@ -1,7 +1,7 @@
-"""Looks at the first bytes of a plain connection, and at no later ones.
+"""Reads the first bytes of a new plain connection, before its real protocol object takes over.
 
-The asyncio protocol of the connection takes the place of this one as soon as they have arrived, so that all others cost
-nothing.
+``transport.listen`` uses it where it must know how a connection begins. The asyncio protocol of the connection takes
+the place of this one as soon as they have arrived, so that all others cost nothing.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Makes one HTTP request with a limit on time and answer size, for clients that query a relay.
 
-It follows no redirects, uses no proxy and keeps no cookies.
+SDK clients and commands call it; status, headers and body come out. It follows no redirects, uses no proxy and keeps no
+cookies.
 """
 
 import asyncio

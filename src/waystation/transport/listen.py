@@ -1,8 +1,9 @@
 """A TCP listener: it accepts connections, applies admission limits, and completes the TLS handshake.
 
-Admission is checked before the handshake, because a handshake costs about half a millisecond of a core. A refused
-address costs only an accept and a close. Therefore this module accepts from the socket itself and does not use
-``create_server``. The result is a ``Pipe``, or the protocol object that ``arrive`` makes.
+``server.listeners`` and the HTTP ports open one for each address. ``arrive``, which they pass, makes the protocol
+object of a connection; without it the result is a ``Pipe``. Admission is checked before the handshake, because a
+handshake costs about half a millisecond of a core. A refused address costs only an accept and a close. Therefore this
+module accepts from the socket itself and does not use ``create_server``.
 
 A connection of a trusted proxy is admitted under the address of the client that the proxy names: in a PROXY header
 before TLS where the listener takes one, else in the HTTP request, by the arrival itself. Until then it is one of

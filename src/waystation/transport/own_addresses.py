@@ -1,4 +1,7 @@
-"""The addresses of this machine, and those of a name, for whoever asks whether the one leads to the other."""
+"""Lists the addresses of this machine, and resolves a name to its addresses.
+
+``waystation doctor`` compares the two, to see whether a name in the configuration leads to this machine.
+"""
 
 import ipaddress
 import socket

@@ -1,7 +1,8 @@
 """One TCP or TLS connection as a pipe of bytes, accepted or dialled.
 
-A pipe reports received bytes and its write backlog to its sink, and makes no decisions. Its high-water mark is zero:
-``congested`` means that bytes wait in this process, ``drained`` that the kernel has taken all of them.
+Its sink is the hub's (``server.sinks``) or an SDK connection. A pipe reports received bytes and its write backlog to
+its sink, and makes no decisions. Its high-water mark is zero: ``congested`` means that bytes wait in this process,
+``drained`` that the kernel has taken all of them.
 """
 
 import array

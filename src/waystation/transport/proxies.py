@@ -1,8 +1,9 @@
 """Trusted proxies: which networks may name the client of a connection, and how they name it in HTTP.
 
-A header counts only when the connection comes from a trusted proxy, and only the one header that the operator chose: a
-proxy sets one of the two and passes the other one on as its client sent it. The list is read from its right end, since
-each proxy appends the address that it saw. The first address that is no trusted proxy is the client.
+Listeners ask: the connection's address and the request's headers go in, the client's address comes out. A header counts
+only when the connection comes from a trusted proxy, and only the one header that the operator chose: a proxy sets one
+of the two and passes the other one on as its client sent it. The list is read from its right end, since each proxy
+appends the address that it saw. The first address that is no trusted proxy is the client.
 
 Spec: RFC 7239 4, 5.2, 6 (Forwarded); X-Forwarded-For has none. Choice NODE-FORWARDED.
 """

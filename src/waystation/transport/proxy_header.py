@@ -1,7 +1,8 @@
 """The header of the PROXY protocol, versions 1 and 2: a proxy names the client whose connection it passes on.
 
-The header is read before everything else, TLS included, and not one byte after it. ``missing`` says how many bytes to
-read next, so that a caller never reads too many; ``source_of`` returns the client's address.
+``transport.listen`` parses it for connections of trusted proxies. The header is read before everything else, TLS
+included, and not one byte after it. ``missing`` says how many bytes to read next, so that a caller never reads too
+many; ``source_of`` returns the client's address.
 
 Spec: HAProxy, "The PROXY protocol", 2.1 (text), 2.2 (binary). Choice NODE-PROXY: a command other than LOCAL and PROXY,
 or a header above ``HEADER_BYTES_MAX``, ends the connection; a family that is no TCP counts as LOCAL, as 2.2 wants.

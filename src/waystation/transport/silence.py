@@ -1,8 +1,9 @@
 """Ends streams whose other side has fallen silent: nothing arrives, not even what TCP itself would answer.
 
-One number says how long: a stream on which every packet is lost is over within ``SilencePolicy.limit_ms``, on both
-sides, idle or with data that waits. The kernel asks an idle one (TCP keepalive). One with data under way asks by
-itself, and repeats for a quarter of an hour by default; a timer of ours looks at it (TCP_INFO) and ends it.
+Listeners and dialling code call ``limit_silence`` for each TCP stream. One number says how long: a stream on which
+every packet is lost is over within ``SilencePolicy.limit_ms``, on both sides, idle or with data that waits. The kernel
+asks an idle one (TCP keepalive). One with data under way asks by itself, and repeats for a quarter of an hour by
+default; a timer of ours looks at it (TCP_INFO) and ends it.
 
 A peer that does not read is not silent: its kernel answers, and how much waits for it is the protocols' business.
 Therefore TCP_USER_TIMEOUT is not used, which counts a closed window as silence (NODE-SILENCE). A process that is

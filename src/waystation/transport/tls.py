@@ -1,4 +1,8 @@
-"""Creates TLS contexts for listeners and clients, and replaces certificates at run time."""
+"""Creates TLS contexts for listeners and clients, and replaces certificates at run time.
+
+Listeners (``server.certificates``) and all dialling code get an ``ssl.SSLContext`` here from PEM files. A context is
+changed in place, so listeners stay open while a certificate is renewed.
+"""
 
 import contextlib
 import hashlib

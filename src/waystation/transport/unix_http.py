@@ -1,4 +1,8 @@
-"""One HTTP connection over a unix socket, for blocking clients."""
+"""One HTTP connection over a unix socket, for blocking clients.
+
+Commands such as ``waystation status`` reach the admin port of a node on this machine with it, through ``admin.sock`` in
+the home: file permissions protect that socket.
+"""
 
 import http.client
 import socket

@@ -17,6 +17,8 @@ from waystation.sdk.bhumi import (
     Moved,
     Outcome,
     PeerJoined,
+    PeerOffline,
+    PeerOnline,
     PresenceAsserted,
     Probed,
     ProbeRefused,
@@ -36,6 +38,8 @@ EVENTS = [
     Moved("tls://a:1", "tls://b:1"),
     PresenceAsserted("tls://a:1", 600),
     ProbeRefused("tls://a:1", "tls://c:1", "unknown"),
+    PeerOffline(PEER, "bob", 1_000.0),
+    PeerOnline(PEER, "bob", 1_060.5),
     Probed("tls://c:1", QaVerdict.SLOW, 2.5),
 ]
 

@@ -5,7 +5,7 @@ import pytest
 from tests.sdk.build import BOB
 from waystation.protocols.bhumi.payload.contents import Command, ContentType, MalformedPayloadError, encode_command
 from waystation.sdk.bhumi import events
-from waystation.sdk.bhumi.events import DeviceEvent, Request
+from waystation.sdk.bhumi.events import DeviceEvent, Request, SenderEvent
 
 
 def test_text_replaces_what_is_no_utf8():
@@ -24,6 +24,7 @@ def test_command_is_read():
 
 def test_every_event_is_one():
     """What the module names as an event is part of the union, and the other way round."""
-    others = {"DeviceEvent", "Handler", "Request"}
+    others = {"DeviceEvent", "Handler", "Request", "SenderEvent"}
 
     assert {kind.__name__ for kind in DeviceEvent.__args__} == set(events.__all__) - others
+    assert set(SenderEvent.__args__) < set(DeviceEvent.__args__)

@@ -19,7 +19,9 @@ def test_every_end_of_an_attempt_is_an_outcome(error):
 
 def test_only_what_was_not_delivered_may_be_sent_again():
     """What may have been handled is asked about with ``recover``, not sent anew."""
-    assert {each for each in Outcome if each.retry_safe} == {Outcome.OFFLINE, Outcome.NO_PREIMAGE}
+    assert {each for each in Outcome if not each.retry_safe} == {
+        Outcome.ANSWERED, Outcome.FAILED, Outcome.UNCERTAIN, Outcome.UNREADABLE,
+    }  # fmt: skip
     assert failed(OfflineError("x")).retry_safe
 
 

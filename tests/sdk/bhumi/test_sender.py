@@ -5,6 +5,7 @@ import pytest
 
 from tests.sdk.build import (
     ALICE,
+    BACK,
     PREIMAGE,
     QUICK,
     LoopbackRelay,
@@ -28,10 +29,9 @@ from waystation.protocols.bhumi.payload.contents import (
     encode_payload,
 )
 from waystation.protocols.bhumi.payload.invite import Invite, encode_invite
-from waystation.sdk.bhumi import BhumiState, Dialect, PendingKind, Sender, Timeouts
+from waystation.sdk.bhumi import BhumiState, Dialect, Outcome, PendingKind, Sender, Timeouts
 from waystation.sdk.errors import (
     AnswerError,
-    HomeBusyError,
     InviteRefusedError,
     NoPreimageError,
     OfflineError,
@@ -179,17 +179,31 @@ def test_the_next_relay_is_tried(tmp_path):
     assert (reply.text, reply.tries_count) == ("x", 3)
 
 
-def test_spent_preimage_costs_one_spare(tmp_path):
-    """A preimage that the relay does not know is dropped, and the next one carries the same content."""
+def test_permission_that_the_relay_does_not_know_is_no_second_try(tmp_path):
+    """Status 2 at the first try has an outcome of its own; the permission goes behind the others, and is not lost."""
 
     async def scenario():
         async with LoopbackRelay() as relay, paired(tmp_path, relay) as (alice, bob, state):
             bogus = bytes([0xEE]) * 32
             state.give_back(bogus, alice.state.identity)
-            reply = await bob.send("alice", "x")
-            return reply.text, reply.tries_count, [send.preimage == bogus for send in sends(relay)].count(True)
+            refused = await bob.send("alice", "x")
+            texts = [(await bob.send("alice", str(number))).text for number in range(4)]
+            rows = state.all("SELECT preimage FROM theirs WHERE refused")
+            return refused.outcome, refused.retry_safe, texts, [row[0] == bogus for row in rows], state.pending()
 
-    assert asyncio.run(scenario()) == ("x", 2, 1)
+    assert asyncio.run(scenario()) == (Outcome.UNKNOWN_PERMISSION, True, ["0", "1", "2", "3"], [True], [])
+
+
+def test_repeatable_content_goes_on_with_the_next_permission(tmp_path):
+    """Who says that content may arrive twice gets it sent under the next permission, once for each."""
+
+    async def scenario():
+        async with LoopbackRelay() as relay, paired(tmp_path, relay) as (alice, bob, state):
+            state.give_back(bytes([0xEE]) * 32, alice.state.identity)
+            reply = await bob.send("alice", "x", repeatable=True)
+            return reply.text, reply.tries_count
+
+    assert asyncio.run(scenario()) == ("x", 2)
 
 
 def test_commit_that_is_late_is_waited_for(tmp_path):
@@ -220,29 +234,57 @@ def test_no_right_left(tmp_path):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
-    ("statuses", "rights", "says"),
-    [
-        ([3, 2], 1, "no permission to send is left"),
-        ([3, 2, 2], 2, "no permission to send is left"),
-        ([3, 2, 1], 2, "could not be asked again"),
-    ],
-)
-def test_doubt_outlives_the_preimage(tmp_path, statuses, rights, says):
-    """A request in doubt whose preimage is gone is never called undelivered, whatever later tries come to."""
+@pytest.mark.parametrize("statuses", [[3, 2, 2, 2, 2, 2, 2], [3, 1, 1, 1, 1, 1, 1], [4, 2, 1, 3, 2, 2, 2], [3, 0, 0]])
+def test_no_word_of_a_relay_ends_a_doubt(tmp_path, statuses):
+    """What may have arrived keeps its preimage and its bytes, and no status brings the content under a second one."""
     told = iter(statuses)
 
     async def scenario():
         async with (
-            ScriptedRelay(answer=lambda _: (next(told), b"")) as relay,
+            ScriptedRelay(answer=lambda _: (next(told, 3), b"forged")) as relay,
+            sender(tmp_path, relay.url, find=False, timeouts=Timeouts(doubt_s=0.5, settle_s=5)) as (bob, state),
+        ):
+            know_alice(state, PREIMAGE, BACK)
+            reply = await bob.send("alice", "x")
+            return reply.outcome, {send.preimage for send in sends(relay)}, [each.preimage for each in state.pending()]
+
+    outcome, preimages, pending = asyncio.run(scenario())
+
+    assert outcome in {Outcome.UNCERTAIN, Outcome.UNREADABLE}
+    assert (preimages, pending) == ({PREIMAGE}, [PREIMAGE])
+
+
+def test_repeatable_doubt_is_still_doubt(tmp_path):
+    """Content that may arrive twice is sent under every permission; each one that is in doubt stays pending."""
+    told = iter([3, 2, 4, 2])
+
+    async def scenario():
+        async with (
+            ScriptedRelay(answer=lambda _: (next(told, 2), b"")) as relay,
             sender(tmp_path, relay.url, find=False) as (bob, state),
         ):
-            know_alice(state, *(bytes([number]) * 32 for number in range(1, rights + 1)))
-            with pytest.raises(UncertainError, match=f"may have handled the request.*{says}"):
-                (await bob.send("alice", "x")).check()
-            return state.pending()
+            know_alice(state, PREIMAGE, BACK)
+            reply = await bob.send("alice", "x", repeatable=True)
+            return reply.outcome, {send.preimage for send in sends(relay)}, {each.preimage for each in state.pending()}
 
-    assert asyncio.run(scenario()) == []
+    assert asyncio.run(scenario()) == (Outcome.UNCERTAIN, {PREIMAGE, BACK}, {PREIMAGE, BACK})
+
+
+def test_all_permissions_in_doubt_is_said_so(tmp_path):
+    """Where every permission waits for an outcome, the advice is not a new invite."""
+
+    async def scenario():
+        async with (
+            ScriptedRelay(answer=lambda _: (3, b"")) as relay,
+            sender(tmp_path, relay.url, find=False, timeouts=Timeouts(doubt_s=0)) as (bob, state),
+        ):
+            know_alice(state, PREIMAGE)
+            return [(await bob.send("alice", "x")).outcome for _ in range(2)], (await bob.send("alice", "x")).advice
+
+    outcomes, advice = asyncio.run(scenario())
+
+    assert outcomes == [Outcome.UNCERTAIN, Outcome.PERMISSIONS_IN_DOUBT]
+    assert "invite" not in advice
 
 
 def test_invite_works_once(tmp_path):
@@ -280,7 +322,7 @@ def test_offline_inviter_leaves_the_token_good(tmp_path):
                 await device.listening()
                 return left, (await bob.accept(token)).rights
 
-    assert asyncio.run(scenario()) == (([], []), 3)
+    assert asyncio.run(scenario()) == (([], []), 1)
 
 
 def test_own_invite_is_refused(tmp_path):
@@ -347,8 +389,8 @@ def test_no_outcome_is_uncertain(tmp_path, status):
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense", bytes(200)])
-def test_unreadable_answer_is_an_error(tmp_path, answer):
-    """An answer that cannot be opened spends the preimage and says so."""
+def test_unreadable_answer_is_an_error_and_no_outcome(tmp_path, answer):
+    """An answer that cannot be opened is no answer: the error says so, and the request stays pending."""
 
     async def scenario():
         async with (
@@ -356,11 +398,11 @@ def test_unreadable_answer_is_an_error(tmp_path, answer):
             sender(tmp_path, relay.url) as (bob, state),
         ):
             know_alice(state, PREIMAGE)
-            with pytest.raises(AnswerError):
+            with pytest.raises(AnswerError, match="stays pending"):
                 (await bob.send("alice", "x")).check()
-            return state.pending(), state.next_right(ALICE.public)
+            return [each.preimage for each in state.pending()], state.next_right(ALICE.public)
 
-    assert asyncio.run(scenario()) == ([], None)
+    assert asyncio.run(scenario()) == ([PREIMAGE], None)
 
 
 def test_too_large_is_refused_before_it_leaves(tmp_path):
@@ -445,19 +487,6 @@ def test_plain_device_and_sender(tmp_path):
             return reply.content, state.find_peer("alice").rights, state.pending()
 
     assert asyncio.run(scenario()) == (b'{"ok":true,"data":"LED"}', 3, [])
-
-
-def test_one_sender_per_identity(tmp_path, monkeypatch):
-    """A second program that would send as the same identity waits, and then says why it cannot."""
-    monkeypatch.setattr("waystation.sdk.bhumi.sender._LOCK_TIMEOUT_S", 0.0)
-
-    async def scenario():
-        async with sender(tmp_path, "tcp://127.0.0.1:1"):
-            with pytest.raises(HomeBusyError):
-                async with sender(tmp_path, "tcp://127.0.0.1:1"):
-                    pass
-
-    asyncio.run(scenario())
 
 
 def test_keys_are_what_names_a_peer(tmp_path):

@@ -256,7 +256,7 @@ def test_unknown_suite_is_refused(tmp_path, suite_byte, is_invite):
 @pytest.mark.parametrize("dialect", SUITES)
 @pytest.mark.parametrize("case", ["reflected", "of another request", "bhumi-v1", "unknown suite", "cut", "empty"])
 def test_wrong_answer_is_refused(tmp_path, dialect, case):
-    """A relay that answers with anything but the peer's own answer to this request gives an error, no content."""
+    """Anything but the peer's own answer gives an error and no content, and ends no doubt: the request stays."""
     content = MessageResponse(0, bytes([0x13]) * 32, b"forged")
     alice = SharedSecrets(ALICE)
     rng = random.Random(3)
@@ -277,9 +277,9 @@ def test_wrong_answer_is_refused(tmp_path, dialect, case):
             state.finish(bytes([0xEE]) * 32, ALICE.public, (PREIMAGE,), HandshakeFacts("alice", "", dialect=dialect))
             with pytest.raises(AnswerError):
                 (await bob.send("alice", "x")).check()
-            return spoken(relay), state.pending()
+            return spoken(relay), [each.preimage for each in state.pending()], len(set(sends(relay)))
 
-    assert asyncio.run(scenario()) == ({dialect}, [])
+    assert asyncio.run(scenario()) == ({dialect}, [PREIMAGE], 1)
 
 
 @pytest.mark.parametrize("dialect", SUITES)

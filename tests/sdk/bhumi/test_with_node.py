@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from tests.sdk.build import QUICK, RunningDevice, echo
+from tests.server.build import eventually
 from tools.served import ServedNode
 from waystation.protocols.bhumi.messages import Status
 from waystation.protocols.bhumi.payload.invite import decode_invite, encode_invite
 from waystation.sdk.bhumi import BhumiClient, BhumiState, Dialect, Disconnected, Handled, Sender, Timeouts
-from waystation.sdk.bhumi.channel import Channel
-from waystation.sdk.bhumi.retry import Verdict
+from waystation.sdk.bhumi.sending.channel import Channel
+from waystation.sdk.bhumi.sending.retry import Verdict
 from waystation.sdk.errors import OfflineError, RelayUnreachableError
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context
@@ -52,6 +53,7 @@ async def pairing(tmp_path, node, handler=echo, **options):
         timeouts = Timeouts(doubt_s=10, settle_s=1)
         async with Sender(state, node.url, tls=node.tls, timeouts=timeouts, **dialect) as bob:
             await bob.accept(alice.token(legacy="dialect" in options), alias="alice")
+            await eventually(lambda: state.find_peer("alice").rights == 3, "spares")
             yield alice, bob, state
         state.close()
 
@@ -72,8 +74,8 @@ def test_request_and_response(node, tmp_path):
     assert asyncio.run(scenario()) == ([("one", 1), ("two", 1)], True, 3)
 
 
-def test_retry_is_answered_from_the_cache(node, tmp_path):
-    """A sender that leaves before the result asks again as a new process: same answer, handler not called again."""
+def test_cancelled_call_is_answered_behind(node, tmp_path):
+    """A call that is cancelled leaves its request behind: it is answered once, and ``recover`` has the answer."""
 
     async def scenario():
         calls, called, gate = [], asyncio.Event(), asyncio.Event()
@@ -89,12 +91,12 @@ def test_retry_is_answered_from_the_cache(node, tmp_path):
             await called.wait()
             asking.cancel()
             await asyncio.wait([asking])
-            await bob._deliveries.close()
             gate.set()
+            await eventually(lambda: not state.pending(), "the outcome")
             (recovered,) = await bob.recover()
-            return recovered.reply.text, calls, state.pending()
+            return recovered.reply.text, calls, state.find_peer("alice").rights
 
-    assert asyncio.run(scenario()) == ("kept", ["x"], [])
+    assert asyncio.run(scenario()) == ("kept", ["x"], 3)
 
 
 def test_offline_then_back(node, tmp_path):

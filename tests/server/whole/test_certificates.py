@@ -11,12 +11,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.sdk.build import RunningDevice, echo
 from tests.server.build import NodeProcess, eventually
 from tests.server.build_node import configured, serving
 from tests.server.certificates.build import EVERY_TLS_LISTENER, LISTENERS, SETTINGS, leaf_der, shown_at, write_pair
 from waystation.crypto.certificates import sign_leaf
 from waystation.crypto.hashing import sha256
-from waystation.server.certificates import in_force
+from waystation.sdk.bhumi import Disconnected
+from waystation.sdk.bhumi.pairing.relay_authorities import RelayAuthorities
+from waystation.server.certificates import in_force, succession
 from waystation.server.home import Home, write_whole
 from waystation.transport.tls import client_context
 
@@ -255,3 +258,39 @@ def _speaks_tls(url):
     with contextlib.suppress(OSError, ssl.SSLError):
         return bool(shown_at(url))
     return False
+
+
+def test_device_follows_a_running_node_to_its_next_authority(tmp_path, quick_looks, monkeypatch):
+    """BHUMI-AUTHORITY: learnt while connected, switched to without a drop; a device that was off is told what to do."""
+    home = Home(tmp_path / "home")
+    home.ensure(datetime.datetime.now(datetime.UTC) - 3_600 * DAY)  # 50 days are left: made now, not switched to yet
+    given = client_context(home.ca_path)
+
+    def device(name):
+        return RunningDevice(tmp_path / name, url, echo, tls=given)
+
+    async def scenario():
+        nonlocal url
+        async with serving(home.path, configured(home.path, bhumi__tls="127.0.0.1:0")) as (server, _):
+            url = server.operations.status()["listeners"]["bhumi"].replace("127.0.0.1", "localhost")
+            async with device("on") as on:
+                await on.listening()
+                known = RelayAuthorities(on.state)
+                await eventually(lambda: len(known.of(url)) == 2)
+                monkeypatch.setattr(succession, "SWITCHED_AHEAD", 60 * DAY)
+                monkeypatch.setattr(succession, "SHOWN_FOR", 0 * DAY)
+                os.utime(home.cert_path)  # else the next look at what is due is tomorrow's
+                await eventually(lambda: not home.next_ca_path.exists())
+                dropped = [event for event in on.events if isinstance(event, Disconnected)]
+            async with device("on") as again:
+                await again.listening()
+                kept = len(RelayAuthorities(again.state).of(url))
+            async with device("off") as off:
+                (refused, *_) = await off.until(Disconnected)
+            return dropped, kept, refused.reason
+
+    url = ""
+    dropped, kept, reason = asyncio.run(scenario())
+
+    assert (dropped, kept) == ([], 1)
+    assert "certificate that is not trusted" in reason and "ask its operator for the tls/ca.pem of today" in reason

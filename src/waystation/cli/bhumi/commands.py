@@ -219,13 +219,22 @@ def send(
     ] = None,
     e2e: SendDialectOption = None,
     wait: WaitOption = 0.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.1, help="Seconds in all; default: 60 for an outcome, plus --wait."),
+    ] = None,
+    repeatable: Annotated[
+        bool,
+        typer.Option("--repeatable", help="The peer may handle this twice: use another permission where one fails."),
+    ] = False,
     find: FindOption = False,
     dials_private: DialsPrivateOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a peer and print its answer.
 
-    A peer that is not where it was is looked for by asking the relays.
+    A peer that is not where it was is looked for by asking the relays. The peer handles a request once or never: one
+    without an outcome is kept, and asked for again by later sends. Several of these commands may run at once.
 
     Example: waystation bhumi send alice "how are you?" --wait 30
     """
@@ -235,10 +244,10 @@ def send(
     async def ask(state: BhumiState, ways: Ways) -> None:
         await look_around(ways)
         async with ways.sender(state, e2e, wait_s=wait, dials_private=dials_private) as sender:
-            reply = await sender.send(peer, content, content_type)
-        if reply.failure is not None:
-            raise reply.failure
-        print_reply(peer, reply, as_json=as_json)
+            reply = await sender.send(peer, content, content_type, repeatable=repeatable, timeout_s=timeout)
+            if reply.failure is not None:
+                raise reply.failure
+            print_reply(peer, reply, as_json=as_json)
         if reply.status:
             raise typer.Exit(EXIT_FAILURE)
 

@@ -17,6 +17,8 @@ from waystation.sdk.bhumi import (
     Listening,
     Moved,
     PeerJoined,
+    PeerOffline,
+    PeerOnline,
     PresenceAsserted,
     Probed,
     ProbeRefused,
@@ -55,6 +57,10 @@ def _asked(request: Request) -> dict[str, Any]:
     }
 
 
+def _seen(event: PeerOffline | PeerOnline, _id52: str) -> dict[str, Any]:
+    return {"peer": encode_id52(event.peer), "alias": event.alias, "since_s": round(event.since_s, 3)}
+
+
 _DOCUMENTS: Final[Mapping[type[Any], tuple[str, Callable[[Any, str], dict[str, Any]]]]] = {
     Listening: (
         "listening",
@@ -85,6 +91,8 @@ _DOCUMENTS: Final[Mapping[type[Any], tuple[str, Callable[[Any, str], dict[str, A
             "latency_ms": round(event.latency_s * 1_000, 3),
         },
     ),
+    PeerOffline: ("peer_offline", _seen),
+    PeerOnline: ("peer_online", _seen),
 }
 _SENTENCES: Final = {
     "listening": "listening on {relay} as {id52}",
@@ -95,6 +103,8 @@ _SENTENCES: Final = {
     "moved": "moved from {before} to {after}",
     "presence": "{relay} may answer where this identity is, for {ttl_s} s (--hidden prevents it)",
     "probe_refused": "{relay} asked to have {candidate} tried: {reason}",
+    "peer_offline": "{alias} is not connected ({peer})",
+    "peer_online": "{alias} has answered again ({peer})",
     "probed": "tried {candidate}: {verdict}, {latency_ms} ms; the result stays here",
 }
 

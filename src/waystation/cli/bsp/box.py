@@ -1,4 +1,8 @@
-"""``waystation bsp box``: manages and uses the blind box of a node, for its operator, its owners and their contacts."""
+"""``waystation bsp box``: manages and uses the blind box of a node, for its operator, its owners and their contacts.
+
+A blind box stores sealed files for an owner who is offline; the node cannot read them. ``setup``, ``forget`` and
+``owners`` work on the home of a node, the other commands ask the box over HTTP (``server.box.server``).
+"""
 
 import os
 import sys

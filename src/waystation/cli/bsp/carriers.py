@@ -1,4 +1,8 @@
-"""Attaches the relays that ``waystation bsp`` uses to reach peers: its options --merk and --lprp."""
+"""Connects a BSP device with peers over MERK and LPRP relays: the options --merk and --lprp of ``waystation bsp``.
+
+``chat`` and the exchanging commands (``ways``) pass the device and the options' texts; sealed bundles then travel as
+messages of that protocol (``sdk.bridges``). It returns a function that gives the state of each relay.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

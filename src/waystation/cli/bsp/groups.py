@@ -1,4 +1,7 @@
-"""``waystation bsp group``: create, join, list and leave the groups of a device."""
+"""``waystation bsp group``: create, join, list and leave the groups of a device.
+
+They change the tables in the device's folder (``sdk.bsp.home``); a running device reads these within a second.
+"""
 
 import random
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""``waystation bsp mailbox``: makes a node keep groups for members that are never online together."""
+"""``waystation bsp mailbox``: makes a node keep groups for members that are never online together.
+
+The commands are BSP messages to that node, carried out by ``protocols.bsp.mailbox`` there; each waits for the answer up
+to ``--timeout``.
+"""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Options that several ``waystation bsp`` commands share, and the function that runs a command's work."""
+"""Options that several ``waystation bsp`` commands share, and the function that runs a command's work.
+
+The command modules of ``cli/bsp`` import them; texts of options go in, addresses, bodies and devices come out.
+"""
 
 import os
 import sys

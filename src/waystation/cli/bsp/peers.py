@@ -1,4 +1,7 @@
-"""``waystation bsp peers``: adds, lists and removes the peers of a device, with their addresses."""
+"""``waystation bsp peers``: adds, lists and removes the peers of a device, with their addresses.
+
+They change the table of peers in the device's folder (``sdk.bsp.home``); nothing is dialled.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,8 @@
-"""The nodes that a ``waystation bsp`` command exchanges with: those of an option, or that of its folder."""
+"""The nodes that a ``waystation bsp`` command exchanges with: those that it names, or the node of this folder.
+
+``mailbox`` and ``ways`` pass the texts of ``--relay`` and get addresses by key. A device connects only with peers that
+it knows, so such a node is a peer for as long as it is dialled.
+"""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping

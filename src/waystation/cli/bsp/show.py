@@ -1,4 +1,7 @@
-"""Formats the output of ``waystation bsp``: short identifiers in text, full ones in JSON, controls escaped."""
+"""Formats the output of ``waystation bsp``: short identifiers in text, full ones in JSON, controls escaped.
+
+The modules of ``cli/bsp`` and the chat pass what the SDK returns.
+"""
 
 import contextlib
 import time

@@ -1,7 +1,7 @@
 """Runs ``waystation bsp sync`` and ``listen``: connects, counts messages, and detects when the exchange is complete.
 
-BSP has no end-of-data message. An exchange is complete when each connected peer has all of our messages and has sent
-nothing new for a moment.
+The commands in ``ways`` wait on a ``Syncing``, which watches the device's events. BSP has no end-of-data message. An
+exchange is complete when each connected peer has all of our messages and has sent nothing new for a moment.
 """
 
 import asyncio

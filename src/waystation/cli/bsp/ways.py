@@ -1,4 +1,8 @@
-"""The commands of ``waystation bsp`` that exchange messages: ``sync``, ``listen``, ``export`` and ``import``."""
+"""Commands of ``waystation bsp`` that exchange messages with peers: ``sync``, ``listen``, ``export``, ``import``.
+
+The first two connect (``sdk.bsp``); the other two write and read sealed files that people carry. The result of each is
+printed as counts of messages.
+"""
 
 import asyncio
 import contextlib

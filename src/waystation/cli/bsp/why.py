@@ -1,4 +1,7 @@
-"""``waystation bsp why``: explains which messages, flags or peers a message is waiting for."""
+"""``waystation bsp why``: explains which messages, flags or peers a message is waiting for.
+
+``protocols.bsp`` gives an ``Explanation`` of one message, and these functions make JSON and sentences of it.
+"""
 
 from collections.abc import Mapping
 from typing import Any

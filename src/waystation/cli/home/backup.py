@@ -1,4 +1,8 @@
-"""``waystation backup``: copies a home while its node runs."""
+"""``waystation backup``: copies a home while its node runs.
+
+``server.home.backup`` does the work; ``upgrade`` calls it before it changes the store. Everything acknowledged before
+the call is in the copy.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any, Final

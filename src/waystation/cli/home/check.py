@@ -1,4 +1,8 @@
-"""``waystation check``: looks whether a home has everything that it remembers, or takes it as it is."""
+"""``waystation check``: compares a home with what it remembers of its key and store, or accepts it as it is.
+
+``home.json`` in the home remembers them (``server.home.mark``), so a lost or older store is noticed. ``doctor`` uses
+the same checks. With ``--accept`` the present state becomes the remembered one.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

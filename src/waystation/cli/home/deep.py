@@ -1,4 +1,8 @@
-"""What ``waystation check --deep`` adds: every row of the store, and every line of sealed segments."""
+"""Checks of ``waystation check --deep``: every row of the store, and every line of sealed segments.
+
+``check`` passes the home and prints each ``Finding``; ``store.deep_check`` and ``store.segment_check`` read the files.
+Nothing is repaired.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

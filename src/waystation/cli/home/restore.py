@@ -1,4 +1,8 @@
-"""``waystation restore``: makes a home from a backup."""
+"""``waystation restore``: makes a home from a backup.
+
+``server.home.backup`` does the work and compares every file with its SHA-256. The target must be empty, so nothing is
+overwritten.
+"""
 
 from pathlib import Path
 from typing import Annotated, Final

@@ -1,4 +1,8 @@
-"""``waystation upgrade``: brings a home to the layout of this version."""
+"""``waystation upgrade``: brings a home's store to the layout (table format) of this version.
+
+``server.home.upgrade`` does the work, for a stopped node. The command demands a backup or ``--no-backup``, because an
+earlier version cannot read the store afterwards.
+"""
 
 from pathlib import Path
 from typing import Annotated, Final

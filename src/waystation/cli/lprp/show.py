@@ -1,6 +1,7 @@
 """Formats the output of ``waystation lprp``: messages, proof-of-work progress, leases and hosts.
 
-Keys are printed in full, so that they can be pasted. Terminal control characters in messages are escaped.
+The commands pass what the SDK returns. Keys are printed in full, so that they can be pasted. Terminal control
+characters in messages are escaped.
 """
 
 import base64

@@ -1,4 +1,8 @@
-"""``waystation lprp whitelist``: edits the wanted list on disk; this command or the running listener sends it."""
+"""``waystation lprp whitelist``: changes who may write to this tenant without proof of work, and waits for the host.
+
+The change is stored in the identity's folder first. Only one program may speak to the host for a tenant, so a running
+``listen`` sends it, else this command does.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""``waystation merk keys`` and ``servers``: shows and changes the files of an identity, without a connection."""
+"""``waystation merk keys`` and ``servers``: shows and changes the keys and the list of relays of an identity.
+
+``commands`` passes the action and prints the documents that come back. Only files in the identity's folder are read and
+written; nothing is dialled.
+"""
 
 from enum import Enum
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Formats the output of ``waystation merk``: messages, files and connections.
 
-Keys are printed in full, so that they can be pasted. Terminal control characters in messages are escaped.
+The commands pass what the SDK returns. Keys are printed in full, so that they can be pasted. Terminal control
+characters in messages are escaped.
 """
 
 import base64

@@ -1,4 +1,8 @@
-"""``waystation pipeline``: computes tables, a report, and a policy for nodes from the journals of nodes."""
+"""``waystation pipeline``: computes tables, a report, and a policy for nodes from the journals of nodes.
+
+Each command builds a ``Request`` from its options and calls ``pipeline.run`` or ``pipeline.applications``. Spark is
+imported only then, so that ``--help`` needs no Spark.
+"""
 
 import os
 from importlib.metadata import PackageNotFoundError, version

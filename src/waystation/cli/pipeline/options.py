@@ -1,4 +1,8 @@
-"""The options of ``waystation pipeline``, and the run request built from them."""
+"""Options that the commands of ``waystation pipeline`` share, and the ``Request`` made from them.
+
+The commands and ``reference`` import them: texts of options go in, a ``Request`` (journal, archive, lake, dates,
+settings) for ``pipeline.run`` comes out.
+"""
 
 import datetime
 import os

@@ -1,4 +1,8 @@
-"""``waystation pipeline reference``: computes the keyed hash that identifies a peer in journal, findings and policy."""
+"""``waystation pipeline reference``: computes the keyed hash that identifies a peer in journal, findings and policy.
+
+Journal and published tables name nobody; with this an operator who knows a key finds its rows. The hash needs the
+home's reference key, which changes weekly, so it holds for rows of one week.
+"""
 
 import datetime
 from typing import Annotated, Final, NamedTuple

@@ -1,4 +1,7 @@
-"""Parses the input of ``waystation strata``: contents, filters and times; invalid input gets an explaining sentence."""
+"""Parses the input of ``waystation strata``: contents, filters and times; invalid input gets an explaining sentence.
+
+The commands pass texts of options and get contents, DIDs and Unix seconds; an impossible text is a ``LocalError``.
+"""
 
 import json
 import re

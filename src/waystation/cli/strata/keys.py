@@ -1,4 +1,8 @@
-"""``waystation strata keys``: manages the key file; the caller publishes the resulting key events."""
+"""``waystation strata keys``: manages the key file; the caller publishes the resulting key events.
+
+A key event is a signed packet that replaces or revokes a key. ``commands`` gets it from here, publishes it, and then
+has the file changed. A new key is saved beside the old one before that, so a crash in between loses no key.
+"""
 
 import secrets
 import time

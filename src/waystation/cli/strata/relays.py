@@ -1,4 +1,7 @@
-"""``waystation strata relays``: shows and changes the table of relay scores."""
+"""``waystation strata relays``: shows and changes what this client knows of relays: score, state, pinned or not.
+
+``commands`` passes the action and the path of the table (``sdk.relay_scores``). Only ``probe`` connects.
+"""
 
 import asyncio
 import dataclasses

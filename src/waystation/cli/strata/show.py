@@ -1,6 +1,7 @@
 """Formats the output of ``waystation strata``: packets and connections.
 
-Ids and DIDs are printed in full, so that they can be pasted. Terminal control characters in packets are escaped.
+The commands pass what the SDK returns. Ids and DIDs are printed in full, so that they can be pasted. Terminal control
+characters in packets are escaped.
 """
 
 import json

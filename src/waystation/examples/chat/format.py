@@ -1,6 +1,7 @@
 """The message format of the chat: an example of a BSP application's own ``ClientFormat``.
 
-A message body is that of ``deps_v1``: the last messages its author saw, then the content. The content is a JSON object
+``waystation bsp chat`` and the demo pass it to their device, which parses and validates each chat message with it. A
+message body is that of ``deps_v1``: the last messages its author saw, then the content. The content is a JSON object
 with ``nick`` and ``text``. So a node that knows only ``deps_v1`` can be a member or a mailbox of a chat. A message is
 invalid if its timestamp is not later than those of its dependencies.
 

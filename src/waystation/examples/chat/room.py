@@ -1,6 +1,7 @@
 """One chat for a program: its messages in causal order, and the messages that the next one will reference.
 
-It uses only the public SDK and is short, as a minimal example of a BSP application.
+``talk`` and the demo put a device in; delivered messages come out. It uses only the public SDK and is short, as a
+minimal example of a BSP application.
 """
 
 import time

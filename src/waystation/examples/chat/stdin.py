@@ -1,7 +1,7 @@
 """Reads lines from stdin on a running event loop: from a terminal, a pipe or a file, without non-blocking mode.
 
-A terminal's stdin, stdout and stderr share one open file, so non-blocking stdin would make stdout non-blocking too.
-Therefore one read is made only when the event loop reports that data is available.
+``talk`` gets the typed lines from it. A terminal's stdin, stdout and stderr share one open file, so non-blocking stdin
+would make stdout non-blocking too. Therefore one read is made only when the event loop reports that data is available.
 """
 
 import asyncio

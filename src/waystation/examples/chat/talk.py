@@ -1,4 +1,8 @@
-"""Runs one chat: sends typed lines, prints received messages, and carries out commands."""
+"""Runs one chat: sends typed lines, prints received messages, and carries out commands.
+
+``waystation bsp chat`` starts it with options already read. Lines of stdin go in, messages go to stdout. A line that
+begins with ``/`` is a command, such as ``/help``.
+"""
 
 import asyncio
 import contextlib

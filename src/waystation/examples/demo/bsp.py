@@ -1,4 +1,8 @@
-"""The BSP part of ``waystation demo``: a chat of three and a node; one goes offline and catches up; then a file."""
+"""The BSP part of ``waystation demo``: a chat of three and a node; one goes offline and catches up; then a file.
+
+``examples.demo.run`` calls ``run`` with a started node. Each step checks its result and reports what differs. The SDK
+is used as an application would use it.
+"""
 
 import asyncio
 import contextlib

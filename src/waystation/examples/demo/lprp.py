@@ -1,4 +1,8 @@
-"""The LPRP part of ``waystation demo``: proof of work for unknown senders, none for listed ones, mail while offline."""
+"""The LPRP part of ``waystation demo``: proof of work for unknown senders, none for listed ones, mail while offline.
+
+``examples.demo.run`` calls ``run`` with a started host. A tenant is a key that has a queue at the host; whoever it
+listed writes to it without work. Each step checks its result.
+"""
 
 import asyncio
 import time

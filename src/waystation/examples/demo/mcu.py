@@ -1,4 +1,8 @@
-"""The demo's thermometer: runs the microcontroller client in MicroPython with an ESP32's memory, if it is installed."""
+"""The microcontroller of ``waystation demo``: a thermometer that runs in MicroPython with an ESP32's memory.
+
+``examples.demo.run`` starts it where MicroPython is installed, and sends it a Bhumi request. It is the client that real
+boards get, in a process of its own.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,8 @@
-"""The MERK part of ``waystation demo``: two linked nodes, encrypted messages and a file, and an unknown recipient."""
+"""The MERK part of ``waystation demo``: two linked nodes, encrypted messages and a file, and an unknown recipient.
+
+``examples.demo.run`` calls ``run`` with two started nodes. Sender and recipient are at different ones, so the frames
+cross the link. Each step checks its result.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""The Strata part of ``waystation demo``: publish, read live and later, a forged packet, and a relay that fails."""
+"""The Strata part of ``waystation demo``: publish, read live and later, a forged packet, and a relay that fails.
+
+``examples.demo.run`` calls ``run`` with two started relays. Each step checks its result.
+"""
 
 import asyncio
 import json

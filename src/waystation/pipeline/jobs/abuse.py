@@ -1,4 +1,8 @@
-"""Step that writes ``silver.pow`` and ``gold.abuse_findings`` for due dates, then ``gold.policy`` as of this run."""
+"""Step that writes ``silver.pow`` and ``gold.abuse_findings`` for due dates, then ``gold.policy`` as of this run.
+
+``pipeline.run`` executes it. Findings are limits that a peer exceeded in an hour, policy is what nodes may do about it
+(``rules.abuse``). ``silver.pow`` has the proof-of-work checks.
+"""
 
 import datetime
 

@@ -1,4 +1,7 @@
-"""Runs policy rules against the items that nodes accepted on the chosen dates, and reports refusals; writes nothing."""
+"""Job that applies policy rules to what nodes accepted on chosen dates, and reports what they would have refused.
+
+``waystation pipeline backtest`` runs it, through ``pipeline.applications``. It writes no table.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

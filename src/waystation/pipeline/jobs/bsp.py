@@ -1,6 +1,7 @@
 """Step for Bramble Sync (BSP) groups: writes their messages and holders by date, then group states as of this run.
 
-It writes ``silver.bsp_messages``, ``silver.bsp_sync``, ``gold.bsp_groups`` and ``gold.bsp_invalid``.
+``pipeline.run`` executes it on ``bronze.events``. It writes ``silver.bsp_messages``, ``silver.bsp_sync``,
+``gold.bsp_groups`` and ``gold.bsp_invalid``.
 """
 
 import datetime

@@ -1,6 +1,7 @@
 """Step that writes ``gold.capacity`` from ``bronze.events`` and ``silver.pow``, one whole date at a time.
 
-The days before each date are read too, to compute the growth of the store.
+``pipeline.run`` executes it. A row is one node's day: connections, messages, bytes, size and growth of its store. The
+days before each date are read too, to compute the growth of the store.
 """
 
 import datetime

@@ -1,6 +1,7 @@
 """Step that merges the small files of a past day into one sorted batch, which keeps reads fast.
 
-A day is merged if it has more than ``files_max`` files. The rows do not change.
+``pipeline.run`` executes it only when it is named (``--steps compact``). A day is merged if it has more than
+``files_max`` files. The rows do not change.
 """
 
 import datetime

@@ -1,6 +1,7 @@
 """Step that writes ``silver.connections`` and ``silver.deliveries`` from ``bronze.events``, in whole dates.
 
-Events up to ``PAIRING_DAYS`` around a date are read, because start and end may be on different dates.
+``pipeline.run`` executes it; a row is one connection or one delivery attempt. Events up to ``PAIRING_DAYS`` around a
+date are read, because start and end may be on different dates.
 """
 
 import datetime

@@ -1,6 +1,7 @@
-"""Step that writes ``silver.packet_seen`` from ``bronze.archive``, and then ``gold.consistency`` for due dates.
+"""Step that compares relays: which archived packets each stored (``silver.packet_seen``, ``gold.consistency``).
 
-``silver.packet_seen`` is rewritten as a whole, because a late copy may move a packet to an earlier date.
+``pipeline.run`` executes it on ``bronze.archive``. ``silver.packet_seen`` is rewritten as a whole, because a late copy
+may move a packet to an earlier date.
 """
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name

@@ -1,6 +1,7 @@
 """Step that loads new sealed segments: journals into ``bronze.events``, packet archives into ``bronze.archive``.
 
-The manifest records loaded segments by name, so a repeated run loads no segment twice.
+``pipeline.run`` executes it first; nodes wrote the files. The manifest records loaded segments by name, so a repeated
+run loads no segment twice.
 """
 
 import hashlib

@@ -1,4 +1,8 @@
-"""Step that writes mesh links and look-ups for due dates, and then the hourly position of every server."""
+"""Step on the mesh of MERK nodes: links and look-ups for due dates, then every server's hourly position.
+
+``pipeline.run`` executes it on ``bronze.events``. It writes ``silver.mesh_links``, ``silver.mesh_queries`` and
+``gold.mesh_topology``. A look-up is the search for a client at other nodes.
+"""
 
 import datetime
 from typing import Final

@@ -1,4 +1,8 @@
-"""Step that writes ``gold.delivery_outcomes`` from ``silver.deliveries``, in whole dates."""
+"""Step that writes ``gold.delivery_outcomes`` from ``silver.deliveries``, in whole dates.
+
+``pipeline.run`` executes it. A row counts the delivery attempts of one hour, protocol and outcome, with a histogram of
+their latencies.
+"""
 
 from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.tables import GOLD_OUTCOMES, SILVER_DELIVERIES

@@ -1,5 +1,6 @@
 """Step that publishes the policy, relay scores and console tables as of one moment, with a signed pointer.
 
+``pipeline.run`` executes it on gold tables; ``pipeline.publish`` writes the files, which nodes and the console read.
 Every table has a row limit, because nodes and the console read files of a few megabytes. A single attempt in one hour
 might identify its user. Counts below ``suppress_below`` therefore become null, and delivery outcomes with a smaller
 total are omitted. References remain keyed hashes; names of relays and nodes are public.

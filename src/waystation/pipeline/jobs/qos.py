@@ -1,9 +1,9 @@
 """Step that writes ``silver.probes``, the histograms and daily counts of relays, and their states and scores.
 
-Probes, histograms and daily counts are rewritten for due dates. Relay states are replayed up to today, from
-``WARM_UP_DAYS`` before the first date to rewrite. The replay starts with every relay on probation and without history.
-After the warm-up, its window equals that of a client. State changes caused by the start itself are therefore not
-reported (PIPE-WARM).
+``pipeline.run`` executes it on what nodes observed of other relays. Probes, histograms and daily counts are rewritten
+for due dates. Relay states are replayed up to today, from ``WARM_UP_DAYS`` before the first date to rewrite. The replay
+starts with every relay on probation and without history. After the warm-up, its window equals that of a client. State
+changes caused by the start itself are therefore not reported (PIPE-WARM).
 """
 
 import datetime

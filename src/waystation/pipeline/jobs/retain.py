@@ -1,7 +1,8 @@
 """Step that deletes rows older than their retention, and records proof of the deletion in ``ops.retention``.
 
-The proof does not rely on the list of deletions. It lists the remaining files and takes the oldest date from their
-folder names and Parquet footers. ``ops.retention`` gets one row per dataset. Unused stream checkpoints are deleted too.
+``pipeline.run`` executes it. The proof does not rely on the list of deletions. It lists the remaining files and takes
+the oldest date from their folder names and Parquet footers. ``ops.retention`` gets one row per dataset. Unused stream
+checkpoints are deleted too.
 """
 
 import datetime

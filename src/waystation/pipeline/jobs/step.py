@@ -1,4 +1,4 @@
-"""Input and result types of pipeline steps: ``Context``, ``DateRange``, ``Counts``, ``Problem`` and ``Rejection``.
+"""Input and result types of pipeline steps: ``Context`` goes into each step, ``Counts`` come out.
 
 ``Context`` decides which dates are due, reads datasets and rewrites dates of them.
 """

@@ -1,8 +1,9 @@
-"""Loads a growing journal into the bronze (raw) table in micro-batches, through the ``waystation`` data source.
+"""Loads growing segments into the bronze (raw) tables in micro-batches, with Spark Structured Streaming.
 
-Each line is stored exactly once. Spark records the input of a micro-batch before processing and repeats it after a
-crash. The batch name contains the checkpoint and the batch number, so the manifest shows whether it was stored.
-``taking`` detects lines that another checkpoint or the batch step already stored.
+``waystation pipeline stream`` runs it; the data source ``waystation`` (``pipeline.sources``) reads the segments. Each
+line is stored exactly once. Spark records the input of a micro-batch before processing and repeats it after a crash.
+The batch name contains the checkpoint and the batch number, so the manifest shows whether it was stored. ``taking``
+detects lines that another checkpoint or the batch step already stored.
 
 The lock of the Parquet tables is held per micro-batch, so ``run`` can work in between.
 """

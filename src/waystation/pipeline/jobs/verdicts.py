@@ -1,4 +1,8 @@
-"""Step that writes ``gold.packet_verdicts`` from ``bronze.events``, in whole dates."""
+"""Step that writes ``gold.packet_verdicts`` from ``bronze.events``, in whole dates.
+
+``pipeline.run`` executes it. A row counts the packets of one hour, protocol and verdict (accepted, known, or refused
+and why).
+"""
 
 from waystation.pipeline.jobs.step import Context, Counts
 from waystation.pipeline.tables import BRONZE_EVENTS, GOLD_VERDICTS

@@ -1,7 +1,7 @@
 """Step that writes ``silver.packets`` from ``bronze.archive``: the result of each packet's id and signature check.
 
-The table is rewritten as a whole, because a later copy may move a packet to an earlier date. Earlier results are kept,
-so only new packets, or all after a change of the check rules, need a signature check.
+``pipeline.run`` executes it. The table is rewritten as a whole, because a later copy may move a packet to an earlier
+date. Earlier results are kept, so only new packets, or all after a change of the check rules, need a signature check.
 """
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name

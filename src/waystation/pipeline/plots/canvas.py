@@ -1,7 +1,8 @@
 """Canvas for plots: renders one description as SVG for wide and narrow screens, or as PNG.
 
-The SVG contains no script, no font file and no external reference, so it can be embedded in a page. It uses the page's
-own colours, light or dark. Equal input gives equal bytes.
+The plot modules describe a ``Drawing``, ``report.page`` has it drawn. The SVG contains no script, no font file and no
+external reference, so it can be embedded in a page. It uses the page's own colours, light or dark. Equal input gives
+equal bytes.
 """
 
 import datetime

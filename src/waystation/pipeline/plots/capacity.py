@@ -1,4 +1,7 @@
-"""Plot of the daily load of each node: connections, messages, bytes and store size on a shared time axis."""
+"""Plot of the daily load of each node: connections, messages, bytes and store size on a shared time axis.
+
+``report.operations`` passes a list of days for each node; the ``Drawing`` that comes out is rendered by ``canvas``.
+"""
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Colours of the plots, readable on light and dark backgrounds; no information depends on colour alone."""
+"""Colours of the plots, readable on light and dark backgrounds; no information depends on colour alone.
+
+The plot modules take them for series and states.
+"""
 
 from typing import Final
 

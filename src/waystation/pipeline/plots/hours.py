@@ -1,4 +1,7 @@
-"""Bar charts of hourly counts, combined into days when there are too many hours."""
+"""Bar charts of hourly counts, combined into days when there are too many hours.
+
+The report's sections pass counts by hour; the ``Drawing`` that comes out is rendered by ``canvas``.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

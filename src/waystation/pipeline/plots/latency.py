@@ -1,4 +1,8 @@
-"""Latency plots: cumulative curves of histograms, and quantile ranges per relay."""
+"""Latency plots: cumulative curves of histograms, and quantile ranges per relay.
+
+``report.traffic`` and ``report.relays`` pass histograms (``rules.histogram``); the ``Drawing`` that comes out is
+rendered by ``canvas``.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

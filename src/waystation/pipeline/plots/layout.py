@@ -1,6 +1,7 @@
 """Graph layout of the mesh plot: force-directed within each component, components side by side.
 
-The layout is deterministic: the same graph gives the same positions.
+``plots.mesh`` passes the servers and their links and gets a position for each. The layout is deterministic: the same
+graph gives the same positions.
 """
 
 import math

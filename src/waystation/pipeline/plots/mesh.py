@@ -1,4 +1,7 @@
-"""Plot of the mesh: servers, their links, and the servers whose loss would split it."""
+"""Plot of the mesh: servers, their links, and the servers whose loss would split it.
+
+``report.graphs`` passes the servers of one hour; the ``Drawing`` that comes out is rendered by ``canvas``.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -1,4 +1,7 @@
-"""Plots with one row per relay or group: consistency intervals, convergence times and message states."""
+"""Plots with one row per relay or group: consistency intervals, convergence times and message states.
+
+``report.relays`` and ``report.graphs`` pass the rows; the ``Drawing`` that comes out is rendered by ``canvas``.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

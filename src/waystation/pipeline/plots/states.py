@@ -1,4 +1,7 @@
-"""Timeline plot of relay states: one row per relay, one coloured bar per period in a state."""
+"""Timeline plot of relay states: one row per relay, one coloured bar per period in a state.
+
+``report.relays`` passes the periods; the ``Drawing`` that comes out is rendered by ``canvas``.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple

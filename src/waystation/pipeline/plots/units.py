@@ -1,4 +1,8 @@
-"""Formats durations, sizes, shares, times and untrusted labels as short text for the page and its plots."""
+"""Formats durations, sizes, shares, times and untrusted labels as short text for the page and its plots.
+
+Report and plots call it for every number they show. ``label`` shortens text that peers chose, so that it cannot break a
+plot.
+"""
 
 import datetime
 from typing import Final

@@ -1,4 +1,8 @@
-"""First section of the report: conditions that need the operator's attention, the most severe first."""
+"""First section of the report: conditions that need the operator's attention, the most severe first.
+
+``report.page`` calls it with the ``Summary`` and facts of the run, and gets a ``Section``. Each condition links to the
+section that shows it.
+"""
 
 from collections.abc import Iterator
 from html import escape

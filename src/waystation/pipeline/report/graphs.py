@@ -1,4 +1,7 @@
-"""Report sections on the mesh of servers and on Bramble Sync groups."""
+"""Report sections on the mesh of servers and on Bramble Sync groups.
+
+``report.page`` passes the ``Summary``; each function returns a ``Section`` with tables and figures.
+"""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,7 @@
-"""Report sections on node capacity, and on connections, refusals and pipeline runs."""
+"""Report sections on node capacity, and on connections, refusals and pipeline runs.
+
+``report.page`` passes the ``Summary``; each function returns a ``Section`` with tables and figures.
+"""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,8 @@
 """Renders the report: one self-contained HTML page.
 
-Input is a ``Summary`` of plain values, so no Spark is needed. Plots are inline SVG and the style is in the page. There
-is no script and no external reference, so the page can be mailed, archived and read offline.
+``pipeline.run`` calls it and writes the text to a file. Input is a ``Summary`` of plain values, so no Spark is needed.
+Plots are inline SVG and the style is in the page. There is no script and no external reference, so the page can be
+mailed, archived and read offline.
 """
 
 from html import escape

@@ -1,4 +1,8 @@
-"""Report section on abuse findings and the policy rules derived from them."""
+"""Report section on abuse findings and the policy rules derived from them.
+
+``report.page`` passes the ``Summary``; ``abuse`` returns a ``Section``. Peers appear as keyed references, because the
+journal names nobody.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Report sections on other relays: states, scores and latency, and consistency of their stored packets."""
+"""Report sections on other relays: states, scores and latency, and consistency of their stored packets.
+
+``report.page`` passes the ``Summary``; each function returns a ``Section`` with tables and figures.
+"""
 
 from collections.abc import Sequence
 from typing import Final

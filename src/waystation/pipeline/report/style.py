@@ -1,4 +1,7 @@
-"""CSS of the report: light and dark, wide and narrow screens, and print."""
+"""CSS of the report: light and dark, wide and narrow screens, and print.
+
+``report.page`` puts the text into the page, which must work without any other file.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Input of the report: bounded lists of plain rows, with times as whole seconds UTC."""
+"""Input of the report: classes for bounded lists of plain rows, with times as whole seconds UTC.
+
+``jobs.summarise`` fills a ``Summary`` from Spark tables; the sections of ``report`` read it without Spark.
+"""
 
 import datetime
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Report sections on deliveries, their latency, and packet verdicts."""
+"""Report sections on deliveries, their latency, and packet verdicts.
+
+``report.page`` passes the ``Summary``; each function returns a ``Section`` with tables and figures.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,7 @@
-"""Text for data values in the report: state reasons, policy actions and short ids."""
+"""Text for data values in the report: state reasons, policy actions and short ids.
+
+The report's sections call it. An unknown value stays as it is, since a table may come from a newer version.
+"""
 
 from collections import Counter
 from collections.abc import Collection

@@ -1,4 +1,7 @@
-"""Spark settings for Delta and Iceberg tables; the cluster must provide their jars."""
+"""Spark settings for Delta and Iceberg tables; the cluster must provide their jars.
+
+No step of ``pipeline.run`` needs it: it is for an operator's own job that copies tables to a cluster.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Options for Spark's Kafka source; the cluster must provide its jar, and this module reads nothing itself."""
+"""Options for Spark's Kafka source; the cluster must provide its jar, and this module reads nothing itself.
+
+No step of ``pipeline.run`` needs it: it is for an operator whose journals arrive through Kafka.
+"""
 
 from typing import Final
 

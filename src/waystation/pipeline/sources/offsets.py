@@ -1,7 +1,8 @@
 """Read position of a journal stream, as pure functions that need no Spark.
 
-An offset is ``{segment: bytes}``: the file position after the last line that was read. Sealing only renames a file, so
-byte positions remain valid (PIPE-OFFSET).
+The data source ``waystation`` stores it in Spark's checkpoint and asks what lies between two offsets. An offset is
+``{segment: bytes}``: the file position after the last line that was read. Sealing only renames a file, so byte
+positions remain valid (PIPE-OFFSET).
 
 The offset has a bounded size. A segment is dropped once it is read to its end and began ``late_us`` before the newest
 one. A time under ``MARK`` replaces the dropped segments: unlisted segments that began before it are not read. Segments

@@ -1,4 +1,8 @@
-"""Reads slices of segment files and converts their lines to Arrow batches, in Spark's Python workers."""
+"""Reads slices of segment files and converts their lines to Arrow batches, in Spark's Python workers.
+
+``sources.waystation`` calls it for each task. Filters are applied here, so rows that nobody asked for never reach the
+JVM.
+"""
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping

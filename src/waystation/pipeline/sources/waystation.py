@@ -1,8 +1,9 @@
 """Spark data source ``waystation``: reads a node's segments in bulk or as a stream, open segments included.
 
-``spark.read.format("waystation").load(folder)`` gives the valid lines as rows, with ``segment`` and ``event_date``.
-Option ``lines`` is ``journal`` or ``archive``. Option ``form`` is ``rows``, or ``lines`` for every raw line with its
-file position. Option ``rowsPerBatch`` limits the lines of a micro-batch.
+``jobs.stream`` reads through it, and so may an operator's notebook. ``spark.read.format("waystation").load(folder)``
+gives the valid lines as rows, with ``segment`` and ``event_date``. Option ``lines`` is ``journal`` or ``archive``.
+Option ``form`` is ``rows``, or ``lines`` for every raw line with its file position. Option ``rowsPerBatch`` limits the
+lines of a micro-batch.
 
 Filters on ``kind``, ``relay_id`` and ``event_date`` are applied while reading. This needs the session setting
 ``spark.sql.python.filterPushdown.enabled``. A filter on dates skips whole files.

@@ -1,4 +1,8 @@
-"""Bronze (raw) datasets: journal events and archived packets, typed and validated but not combined."""
+"""Bronze (raw) datasets: journal events and archived packets, typed and validated but not combined.
+
+``jobs.ingest`` and ``jobs.stream`` write them, later steps read them. Everything else can be computed again from these
+two.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Column declarations and value lists that several datasets share."""
+"""Column declarations and value lists that several datasets share.
+
+The other modules of ``tables`` build their ``Dataset`` declarations from them, so one column has one type everywhere.
+"""
 
 from typing import Final
 

@@ -1,8 +1,9 @@
 """Types for dataset declarations: columns with privacy classes, key, and row retention.
 
-DDL, Arrow schemas, golden files and docs/tables.md are generated from these declarations. Columns may only be added (as
-nullable) or widened. Any other change needs a new dataset version in its own folder. Files have two more columns, the
-partition: ``event_date`` and ``batch``.
+The modules of ``tables`` declare with them; ``lake``, ``checks`` and steps read the declarations. DDL, Arrow schemas,
+golden files and docs/tables.md are generated from these declarations. Columns may only be added (as nullable) or
+widened. Any other change needs a new dataset version in its own folder. Files have two more columns, the partition:
+``event_date`` and ``batch``.
 """
 
 from dataclasses import dataclass

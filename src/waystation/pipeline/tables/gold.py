@@ -1,4 +1,7 @@
-"""Gold (result) datasets: hourly delivery outcomes and packet verdicts, and daily node capacity."""
+"""Gold (result) datasets: hourly delivery outcomes and packet verdicts, and daily node capacity.
+
+``jobs.outcomes``, ``verdicts`` and ``capacity`` write them; report and publication read them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Gold (result) datasets on graphs: Bramble Sync groups and the mesh of MERK nodes."""
+"""Gold (result) datasets on graphs: Bramble Sync groups and the mesh of MERK nodes.
+
+``jobs.bsp`` and ``jobs.mesh`` write them; report and publication read them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Gold (result) datasets on abuse: findings, and the policy rules derived from them."""
+"""Gold (result) datasets on abuse: findings, and the policy rules derived from them.
+
+``jobs.abuse`` writes them, ``jobs.publish`` makes the nodes' rules of them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Gold (result) datasets on other relays: latency, daily counts, states, scores and consistency."""
+"""Gold (result) datasets on other relays: latency, daily counts, states, scores and consistency.
+
+``jobs.qos`` and ``jobs.consistency`` write them; report and publication read them.
+"""
 
 from typing import Final
 

@@ -1,4 +1,8 @@
-"""Datasets about the pipeline itself: runs, quarantined lines and retention proofs."""
+"""Datasets about the pipeline itself: runs, quarantined lines and retention proofs.
+
+The ingest step, ``jobs.retain`` and ``pipeline.run`` write them; the report reads them. A quarantined line is kept as a
+hash and a reason, never as text.
+"""
 
 from typing import Final
 

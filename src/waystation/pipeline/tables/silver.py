@@ -1,4 +1,7 @@
-"""Silver (cleaned) datasets: one row per connection, delivery attempt, packet, message, observation or mesh link."""
+"""Silver (cleaned) datasets: one row per connection, delivery attempt, packet, message, observation or mesh link.
+
+Steps write them from bronze tables, and compute the gold ones from them.
+"""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
 """Abuse analysis in Spark: events become hourly counts per actor, findings above the limits, and rules for nodes.
 
-The limits and decisions are those of ``rules.abuse``. Inputs are ``bronze.events`` and ``silver.pow``.
+``jobs.abuse`` calls it. The limits and decisions are those of ``rules.abuse``. Inputs are ``bronze.events`` and
+``silver.pow``.
 """
 
 from collections.abc import Callable

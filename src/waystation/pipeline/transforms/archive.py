@@ -1,4 +1,7 @@
-"""Parses archive lines of signed packets into rows of ``bronze.archive``, with a rejection reason per bad line."""
+"""Parses archive lines of signed packets into rows of ``bronze.archive``, with a rejection reason per bad line.
+
+``jobs.taking`` calls it with lines of archive segments. The signature is not checked here; ``transforms.packets`` does.
+"""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,7 @@
-"""Spark expressions that read event attributes; malformed text gives null and never fails a job."""
+"""Spark expressions that read one attribute of an event; malformed text gives null and never fails a job.
+
+Other transforms build their columns with them. ``attrs`` is a map of texts that nodes wrote.
+"""
 
 from typing import TYPE_CHECKING, Final
 

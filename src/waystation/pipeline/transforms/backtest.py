@@ -1,6 +1,7 @@
 """Replays policy rules over the accepted packets, work and deliveries, and counts those each rule would have refused.
 
-Each rule is applied by itself. Inputs are ``bronze.events`` and the rules; nothing is written.
+``jobs.backtest`` calls it. Each rule is applied by itself. Inputs are ``bronze.events`` and the rules; nothing is
+written.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Computes one row per BSP group (message group that devices synchronise): counts, invalid messages and peers.
 
-Input is ``silver.bsp_messages`` and ``silver.bsp_sync`` up to ``as_of``. ``rules.causal_graph`` walks each group once.
+``jobs.bsp`` calls it. Input is ``silver.bsp_messages`` and ``silver.bsp_sync`` up to ``as_of``. ``rules.causal_graph``
+walks each group once.
 """
 
 import datetime

@@ -1,4 +1,8 @@
-"""Merges the events of each BSP message (group message of Bramble Sync) into one row: dependencies and last state."""
+"""Merges the events of each BSP message (group message of Bramble Sync) into one row: dependencies and last state.
+
+``jobs.bsp`` calls it: ``bronze.events`` go in, rows of ``silver.bsp_messages`` come out. Ids are keyed references of
+one week.
+"""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,7 @@
-"""Finds the first report of each peer that it stores a BSP (Bramble Sync) message, with its offer and send times."""
+"""Finds the first report of each peer that it stores a BSP (Bramble Sync) message, with its offer and send times.
+
+``jobs.bsp`` calls it: ``bronze.events`` go in, rows of ``silver.bsp_sync`` come out.
+"""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,7 @@
-"""Computes the daily load of each node and the growth of its store, from minute samples and proof-of-work checks."""
+"""Computes the daily load of each node and the growth of its store, from minute samples and proof-of-work checks.
+
+``jobs.capacity`` calls it: ``bronze.events`` and ``silver.pow`` go in, rows of ``gold.capacity`` come out.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final

@@ -1,6 +1,7 @@
 """Pairs start and end events into one row per connection and one row per delivery attempt.
 
-An event without its counterpart still gives a row, with null for the missing side.
+``jobs.conform`` calls it: ``bronze.events`` go in. An event without its counterpart still gives a row, with null for
+the missing side.
 """
 
 from typing import TYPE_CHECKING, Final

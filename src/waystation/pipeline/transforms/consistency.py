@@ -1,6 +1,7 @@
 """Computes for each relay and day the expected packets and the missing ones, by ``rules.consistency``.
 
-Input is all of ``silver.packet_seen``: older dates are needed to know when a packet was first seen anywhere.
+``jobs.consistency`` calls it. Input is all of ``silver.packet_seen``: older dates are needed to know when a packet was
+first seen anywhere.
 """
 
 from collections.abc import Iterator

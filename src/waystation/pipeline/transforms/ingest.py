@@ -1,6 +1,7 @@
 """Parses journal lines into rows of ``bronze.events``, with a rejection reason and hash for each bad line.
 
-``parse_lines`` adds the reason, ``accept`` keeps the good rows, and ``quarantine`` lists the bad ones without text.
+``jobs.taking`` calls it with the lines of journal segments. ``parse_lines`` adds the reason, ``accept`` keeps the good
+rows, and ``quarantine`` lists the bad ones without text.
 """
 
 from collections.abc import Callable

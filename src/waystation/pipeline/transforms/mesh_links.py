@@ -1,6 +1,7 @@
 """Splits the lifetime of each ended mesh link into hours, and computes for how much of each hour it was connected.
 
-Overlapping links between the same two nodes count once. Lifetimes are cut to the last ``SPAN_DAYS_MAX`` days.
+``jobs.mesh`` calls it: ``bronze.events`` go in, rows of ``silver.mesh_links`` come out. Overlapping links between the
+same two nodes count once. Lifetimes are cut to the last ``SPAN_DAYS_MAX`` days.
 """
 
 from typing import TYPE_CHECKING, Final

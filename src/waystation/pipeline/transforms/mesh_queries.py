@@ -1,4 +1,7 @@
-"""Selects mesh look-ups (searches for a client among other nodes) from events, dated by their start."""
+"""Selects mesh look-ups (searches for a client among other nodes) from events, dated by their start.
+
+``jobs.mesh`` calls it: ``bronze.events`` go in, rows of ``silver.mesh_queries`` come out.
+"""
 
 from typing import TYPE_CHECKING, Final
 

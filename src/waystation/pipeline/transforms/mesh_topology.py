@@ -1,6 +1,7 @@
 """Computes the position of every server in the hourly mesh graph, and counts its look-ups.
 
-Positions are those of ``rules.topology``. Two servers are linked in an hour if either one reported a link in it.
+``jobs.mesh`` calls it with links and look-ups. Positions are those of ``rules.topology``. Two servers are linked in an
+hour if either one reported a link in it.
 """
 
 from typing import TYPE_CHECKING, Any, Final

@@ -1,6 +1,7 @@
 """Counts delivery attempts by hour, protocol and outcome, with a latency histogram of each group.
 
-Buckets equal those of ``rules.histogram``. An attempt without an outcome counts as ``unfinished``.
+``jobs.outcomes`` calls it: ``silver.deliveries`` go in. Buckets equal those of ``rules.histogram``. An attempt without
+an outcome counts as ``unfinished``.
 """
 
 from typing import TYPE_CHECKING

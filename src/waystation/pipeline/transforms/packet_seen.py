@@ -1,6 +1,7 @@
 """Merges archived packets into one row per packet and node: first storage time and number of archived copies.
 
-Rows whose archived copies have been deleted are kept unchanged.
+``jobs.consistency`` calls it: ``bronze.archive`` and the table's present rows go in. Rows whose archived copies have
+been deleted are kept unchanged.
 """
 
 from typing import TYPE_CHECKING

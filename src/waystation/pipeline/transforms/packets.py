@@ -1,6 +1,7 @@
 """Verifies the id and signature of archived packets, and merges the copies of each packet into one row.
 
-Only packets not yet checked by the current rules are verified; the earliest copy decides for all copies.
+``jobs.verify`` calls it: ``bronze.archive`` and present results go in, rows of ``silver.packets`` come out. Only
+packets not yet checked by the current rules are verified; the earliest copy decides for all copies.
 """
 
 from collections.abc import Iterator

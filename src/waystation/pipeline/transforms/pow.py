@@ -1,4 +1,7 @@
-"""Selects proof-of-work verdicts from events; an event that summarises several verdicts stays one row with a count."""
+"""Selects proof-of-work verdicts from events; an event that summarises several verdicts stays one row with a count.
+
+``jobs.abuse`` calls it: ``bronze.events`` go in, rows of ``silver.pow`` come out.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Selects well-formed relay observations from events, so that the state replay can rely on their values."""
+"""Selects well-formed relay observations from events, so that the state replay can rely on their values.
+
+``jobs.qos`` calls it: ``bronze.events`` go in, rows of ``silver.probes`` come out.
+"""
 
 from typing import TYPE_CHECKING, Final
 

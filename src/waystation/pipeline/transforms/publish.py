@@ -1,6 +1,7 @@
 """Selects, orders and converts rows of gold tables for publication as JSON.
 
-Times become microseconds, dates become ISO texts, and binary values become hexadecimal digits.
+``jobs.publish`` calls it: a DataFrame goes in, one with JSON values comes out. Times become microseconds, dates become
+ISO texts, and binary values become hexadecimal digits.
 """
 
 import datetime

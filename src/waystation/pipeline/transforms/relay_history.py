@@ -1,6 +1,7 @@
 """Replays the observations of each relay in time order and returns its state, its state changes and its score.
 
-The replay uses the client's own rules (``rules.relay_history``). Observations at equal times are ordered by id.
+``jobs.qos`` calls it. The replay uses the client's own rules (``rules.relay_history``). Observations at equal times are
+ordered by id.
 """
 
 from collections.abc import Iterator

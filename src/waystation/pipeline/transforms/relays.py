@@ -1,4 +1,7 @@
-"""Counts relay observations per day, builds latency histograms, and computes the totals and quantiles of a week."""
+"""Counts relay observations per day, builds latency histograms, and computes the totals and quantiles of a week.
+
+``jobs.qos`` calls it: ``silver.probes`` go in, rows of gold tables on relays come out.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,7 @@
-"""Counts packets by hour, protocol, verdict and detail; an event that summarises several packets counts them all."""
+"""Counts packets by hour, protocol, verdict and detail; an event that summarises several packets counts them all.
+
+``jobs.verdicts`` calls it: ``bronze.events`` go in, rows of ``gold.packet_verdicts`` come out.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,7 @@
 """A bundle: records encrypted for one peer and signed, for transport as a file or through any relay.
 
+The SDK's carriers and files (``sdk.bsp.bundles``) seal and open it.
+
 ::
 
     header      "BSPF" 01 | sender 32 | recipient 32 | number 8 | fresh X25519 key 32       109 bytes

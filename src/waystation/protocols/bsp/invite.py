@@ -1,8 +1,9 @@
 """Writes and parses a group as one text line: ``FORMAT:CLIENT_ID`` or ``FORMAT:CLIENT_ID:DESCRIPTOR``, in hexadecimal.
 
-BSP itself never announces groups (seed 2.2), so users pass on this line. An invitation is a peer address and the line:
-``bsp+tls://KEY@host:port#FORMAT:CLIENT_ID``. The inviter's name may follow as ``;NAME``, percent-encoded. A client
-identifier is random and long enough to be a secret. A holder of the line can still read only what a member shares.
+``waystation bsp`` and the chat print and read them. BSP itself never announces groups (seed 2.2), so users pass on this
+line. An invitation is a peer address and the line: ``bsp+tls://KEY@host:port#FORMAT:CLIENT_ID``. The inviter's name may
+follow as ``;NAME``, percent-encoded. A client identifier is random and long enough to be a secret. A holder of the line
+can still read only what a member shares.
 """
 
 from typing import NamedTuple

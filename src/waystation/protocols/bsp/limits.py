@@ -1,4 +1,7 @@
-"""Limits of the BSP peer: the table ``[limits.bsp]`` of the node's configuration."""
+"""Limits of the BSP peer: the table ``[limits.bsp]`` of the node's configuration.
+
+The stream machine, the mailbox and the relay read them at each use, so a reload applies at once.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,7 @@
-"""The records that BSP devices exchange, and the constants that both sides share. Spec: bsp 1."""
+"""The records that BSP devices exchange, and the constants that both sides share. Spec: bsp 1.
+
+``wire`` encodes and decodes them; the device's ``receiving`` and ``sending`` take and make them.
+"""
 
 from enum import IntEnum
 from typing import Final, NamedTuple

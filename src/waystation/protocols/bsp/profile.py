@@ -1,8 +1,9 @@
 """The two profiles of BSP: the seed's own, and that of the deployed Briar messenger.
 
-A ``Profile`` contains all differences between the two, so the same code serves both. They are the version in a record's
-header, the form of identifiers, the limits, two more record types and two device behaviours. Hashes cover each argument
-after its length, so different argument lists never give the same input.
+Whoever makes a device or cuts a stream passes one. A ``Profile`` contains all differences between the two, so the same
+code serves both. They are the version in a record's header, the form of identifiers, the limits, two more record types
+and two device behaviours. Hashes cover each argument after its length, so different argument lists never give the same
+input.
 
 Spec: specs/bsp.md 1 and 7.
 """

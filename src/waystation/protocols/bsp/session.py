@@ -1,10 +1,10 @@
 """The session of one connection of a BSP device: its handshake, its timeouts and its end.
 
-A connection that our TLS listener accepts gets our hello and proves its key (``ACCEPTING``). A server that we dial
-sends its hello (``DIALLING``) and proves its key in its verdict (``PROVING``). Then records flow both ways (``OPEN``);
-a plain connection starts there. When one side stops sending, nothing more is read. Remaining records are stored and
-written within three seconds (``ENDING``). ``TRANSITIONS`` is the complete state machine; every state can become
-``CLOSED``.
+The stream machine keeps one for each connection: bytes and time go in, records and moves come out. A connection that
+our TLS listener accepts gets our hello and proves its key (``ACCEPTING``). A server that we dial sends its hello
+(``DIALLING``) and proves its key in its verdict (``PROVING``). Then records flow both ways (``OPEN``); a plain
+connection starts there. When one side stops sending, nothing more is read. Remaining records are stored and written
+within three seconds (``ENDING``). ``TRANSITIONS`` is the complete state machine; every state can become ``CLOSED``.
 
 Spec: bsp 1 (BSP-D9), 5, 11.7, 11.8.
 """

@@ -1,4 +1,7 @@
-"""Settings of the BSP device: the protocol keys of the ``[bsp]`` table in the node's configuration."""
+"""Settings of the BSP device: the protocol keys of the ``[bsp]`` table in the node's configuration.
+
+``server.bsp`` loads them; the relay and its mailbox read them at the start.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The address of a BSP peer, with its key: ``bsp+tls://KEY@host:port``.
 
-Certificates are self-made and prove nothing; the key authenticates the peer. So dialling an address needs a key, in the
-address or given separately.
+Settings, commands and the SDK parse it before they dial. Certificates are self-made and prove nothing; the key
+authenticates the peer. So dialling an address needs a key, in the address or given separately.
 """
 
 from dataclasses import dataclass

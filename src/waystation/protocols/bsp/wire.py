@@ -1,8 +1,9 @@
 """Encodes and decodes BSP records.
 
-A ``RecordReader`` cuts a byte stream into records, for any chunking. It checks each header before it waits for the
-payload, and skips records of unknown types. It buffers at most one record, 65,508 bytes. An illegal record ends the
-stream; the records before it are valid (BSP-D4, BSP-D5).
+The session of a stream and bundles read with it, ``sending`` writes with it. A ``RecordReader`` cuts a byte stream into
+records, for any chunking. It checks each header before it waits for the payload, and skips records of unknown types. It
+buffers at most one record, 65,508 bytes. An illegal record ends the stream; the records before it are valid (BSP-D4,
+BSP-D5).
 
 Spec: specs/bsp.md 1.
 """

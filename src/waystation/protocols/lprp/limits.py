@@ -1,4 +1,7 @@
-"""Limits of the LPRP host: the table ``[limits.lprp]`` of the node's configuration."""
+"""Limits of the LPRP host: the table ``[limits.lprp]`` of the node's configuration.
+
+The parts of the relay read them at each use, so a reload applies at once.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,8 @@
 """The packet format of LPRP, its 18 commands, and the constants that both sides share.
 
-Every packet has the same layout: signature 64, time 8, sender 32, recipient 32, command 8, payload 0 to 364 bytes. The
-signature covers everything after it. Spec: lprp 2 and 3.
+``wire`` makes a ``Packet`` from a datagram; relay and client work with it. Every packet has the same layout: signature
+64, time 8, sender 32, recipient 32, command 8, payload 0 to 364 bytes. The signature covers everything after it. Spec:
+lprp 2 and 3.
 """
 
 from collections.abc import Callable

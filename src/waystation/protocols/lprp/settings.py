@@ -1,4 +1,7 @@
-"""Settings of the LPRP host: the protocol keys of the ``[lprp]`` table in the node's configuration."""
+"""Settings of the LPRP host: the protocol keys of the ``[lprp]`` table in the node's configuration.
+
+``server.lprp`` loads them; the relay reads them at the start.
+"""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,9 @@
 """Encodes and checks whitelist updates; a whitelist lists the keys that may write to a tenant without work.
 
-An update names keys to toggle (add or remove), and the hash of the resulting set. If the hash differs, nothing changes.
-A single zero key only compares the two sets, because an update must not be shorter than its answer (LPRP-D11). The hash
-is BLAKE2b-256 over the keys in ascending byte order, or over nothing for the empty set.
+The client's ``whitelist_sync`` writes updates, the host's ``commands.whitelist`` reads them. An update names keys to
+toggle (add or remove), and the hash of the resulting set. If the hash differs, nothing changes. A single zero key only
+compares the two sets, because an update must not be shorter than its answer (LPRP-D11). The hash is BLAKE2b-256 over
+the keys in ascending byte order, or over nothing for the empty set.
 
 Spec: specs/lprp.md 3, 4 and LPRP-D11.
 """

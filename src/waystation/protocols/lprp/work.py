@@ -1,7 +1,8 @@
 """Proof of work: searches and checks bytes whose hash with a challenge begins with enough zero bits.
 
-The hash is BLAKE2b-256 over the whole 208-byte challenge and the solution (LPRP-D7). The challenge includes the host's
-signature, so work cannot be done in advance, and a solution fits one challenge only.
+The SDK's worker processes search, the host checks. The hash is BLAKE2b-256 over the whole 208-byte challenge and the
+solution (LPRP-D7). The challenge includes the host's signature, so work cannot be done in advance, and a solution fits
+one challenge only.
 
 Spec: specs/lprp.md 6, LPRP-D7 to LPRP-D7B.
 """

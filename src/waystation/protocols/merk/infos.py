@@ -1,8 +1,9 @@
-"""Encodes and decodes the payloads of NODE_INFO frames.
+"""Payloads of NODE_INFO frames: what nodes and clients report to each other beside messages.
 
-The first byte of a payload is its subtype; each subtype has one layout. Decoding an unknown subtype or version gives
-None instead of an error, so that nodes can be upgraded one by one. Integers are big-endian; addresses are UTF-8 after a
-one-byte length.
+``wire`` and the relay's ``routing`` call it: bytes go in, one ``Info`` record of ``messages`` comes out, or the
+reverse. The first byte of a payload is its subtype; each subtype has one layout. Decoding an unknown subtype or version
+gives None instead of an error, so that nodes can be upgraded one by one. Integers are big-endian; addresses are UTF-8
+after a one-byte length.
 
 Spec: specs/merk.md 4, 7, 10.
 """

@@ -1,8 +1,9 @@
 """A client's two key pairs, and the JSON key file that stores them.
 
-An identity signs with Ed25519 and agrees on secrets with X25519. The two key pairs are independent, so a key file has
-both. It is the reference implementation's JSON object with four base64 members: ``publicKey`` (32 bytes),
-``privateKey`` (64: seed and public key), ``encryptionPublicKey`` and ``encryptionPrivateKey`` (32 each).
+The client machine, the sealing of payloads and the SDK get one. An identity signs with Ed25519 and agrees on secrets
+with X25519. The two key pairs are independent, so a key file has both. It is the reference implementation's JSON object
+with four base64 members: ``publicKey`` (32 bytes), ``privateKey`` (64: seed and public key), ``encryptionPublicKey``
+and ``encryptionPrivateKey`` (32 each).
 
 Spec: specs/merk.md 3 "Key export JSON".
 """
@@ -59,8 +60,10 @@ class Keys:
             LocalError: No such JSON object, a key that is no base64 or has a wrong size, or halves that do not match.
         """
         members = _members(text)
+        # Spec 3: four members of these sizes; others are ignored, as a later version may add some.
         parts = {name: _key(members, name, size_bytes) for name, size_bytes in _SIZES.items()}
         keys = cls.from_seeds(parts["privateKey"][:SEED_BYTES], parts["encryptionPrivateKey"])
+        # Halves of two identities would sign as one and be addressed as the other.
         if not keys.signing.public == parts["publicKey"] == parts["privateKey"][SEED_BYTES:]:
             raise LocalError("key file: privateKey and publicKey do not belong together")
         if keys.agreement_public != parts["encryptionPublicKey"]:
@@ -71,6 +74,7 @@ class Keys:
         """Return the key file, secrets and all, as the original writes it."""
         parts = {
             "publicKey": self.signing.public,
+            # Spec 3: 64 bytes, seed and public key, as libsodium lays a secret key out.
             "privateKey": self.signing.seed + self.signing.public,
             "encryptionPublicKey": self.agreement_public,
             "encryptionPrivateKey": self.agreement_secret,
@@ -81,6 +85,7 @@ class Keys:
 def _members(text: str) -> dict[str, object]:
     try:
         members = json.loads(text)
+    # Deeply nested JSON raises RecursionError, and the file may come from anywhere.
     except (ValueError, RecursionError) as error:
         raise LocalError("key file: no JSON") from error
     if not isinstance(members, dict):
@@ -93,6 +98,7 @@ def _key(members: dict[str, object], name: str, size_bytes: int) -> bytes:
     if not isinstance(text, str):
         raise LocalError(f"key file: {name} is missing or no text")
     try:
+        # Spec 3: standard base64; without ``validate`` Python skips foreign characters.
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise LocalError(f"key file: {name} is no base64") from error

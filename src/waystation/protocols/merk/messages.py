@@ -1,7 +1,8 @@
 """The frame of MERK-BREP, its message types, and the records that NODE_INFO frames carry.
 
-A frame is one binary WebSocket message: a header of 120 bytes and a payload. Keys are 32-byte Ed25519 public keys;
-"agreement keys" are X25519. Signatures have 64 bytes.
+``wire`` and ``infos`` encode and decode them; relay and client work with them. A frame is one binary WebSocket message:
+a header of 120 bytes and a payload. Keys are 32-byte Ed25519 public keys; "agreement keys" are X25519. Signatures have
+64 bytes.
 
 Spec: seed "Protocol Details"; specs/merk.md 1, 4, 7, 10.
 """

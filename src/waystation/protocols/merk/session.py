@@ -1,9 +1,9 @@
 """One connection at the MERK relay: its handshake state, proven key, rate limits and waiting frames.
 
-A connection that we accept answers our challenge and becomes a client. A node then proves its key in both directions
-and becomes a peer. A connection that we dial becomes a peer after that proof, or an ``UPSTREAM`` reference relay if it
-stays silent. A connection to the listener for reference relays proves nothing (``DOWNSTREAM``). ``TRANSITIONS`` is the
-complete state machine.
+The relay's ``Sessions`` keeps it; ``handshake`` moves it. A connection that we accept answers our challenge and becomes
+a client. A node then proves its key in both directions and becomes a peer. A reference relay is one of the original
+implementation, without such proofs: one that we dialled and that stays silent becomes ``UPSTREAM``, one that connects
+to the listener for them ``DOWNSTREAM``. ``TRANSITIONS`` is the complete state machine.
 
 Spec: specs/merk.md 2, 5, 7, 10.
 """

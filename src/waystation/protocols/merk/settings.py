@@ -1,4 +1,7 @@
-"""Settings of the MERK relay: the protocol keys of the ``[merk]`` table in the node's configuration."""
+"""Settings of the MERK relay: the protocol keys of the ``[merk]`` table in the node's configuration.
+
+``server.merk`` loads them; the relay and its mesh read them at the start.
+"""
 
 import re
 from dataclasses import dataclass

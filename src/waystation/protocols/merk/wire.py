@@ -1,8 +1,9 @@
 """Encodes and decodes MERK-BREP frames, and builds the bytes that its signatures cover.
 
-A frame is one binary WebSocket message: a header of 120 bytes and a payload whose length the header gives. Integers are
-big-endian; reserved bytes are sent as zero and ignored. ``read_head`` checks a frame without copying its payload, for
-relays; ``decode_frame`` also decodes it. The payloads of NODE_INFO frames are in ``infos``.
+Relay, client and sealing call it. A frame is one binary WebSocket message: a header of 120 bytes and a payload whose
+length the header gives. Integers are big-endian; reserved bytes are sent as zero and ignored. ``read_head`` checks a
+frame without copying its payload, for relays; ``decode_frame`` also decodes it. The payloads of NODE_INFO frames are in
+``infos``.
 
 Spec: specs/merk.md 1, 7, 10; seed "Protocol Details".
 """

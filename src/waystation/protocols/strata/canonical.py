@@ -1,7 +1,8 @@
-"""Parses I-JSON strictly, and writes the canonical bytes of RFC 8785 (JCS).
+"""Parses JSON strictly (I-JSON: no duplicate names, exact numbers), and writes canonical bytes (JCS, RFC 8785).
 
-All hashed or signed JSON is JCS. ``orjson`` is ten times faster than a JCS library but not always equal. A guard lets
-it write only values whose bytes are proved equal:
+``packet`` and all signing code call it: a JSON value goes in, bytes come out. All hashed or signed JSON is JCS.
+``orjson`` is ten times faster than a JCS library but not always equal. A guard lets it write only values whose bytes
+are proved equal:
 
 - numbers: ``parse`` returns fractions as ``LosslessFloat``, which orjson refuses. Its strict option refuses integers
   beyond 2**53-1. So orjson writes plain numbers only;

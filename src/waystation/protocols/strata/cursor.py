@@ -1,9 +1,10 @@
 """Encodes and decodes cursors: a reader's position in a relay's packet history.
 
-History grows at its end and, by late copies of old packets, before it. A reader still needs ``{seq <= h and K > k}`` in
-history order, then ``{seq > s}`` in order of arrival, where K is ``(order_at, seq)``. ``k`` is None once the first part
-is done (END). Clients see an opaque text: msgpack with the store's epoch and a hash of the filters. A cursor of another
-store or filter is refused.
+The relay's ``subscription`` makes them and ``machine`` reads what a client sends back. History grows at its end and, by
+late copies of old packets, before it. A reader still needs ``{seq <= h and K > k}`` in history order, then ``{seq >
+s}`` in order of arrival, where K is ``(order_at, seq)``. ``k`` is None once the first part is done (END). Clients see
+an opaque text: msgpack with the store's epoch and a hash of the filters. A cursor of another store or filter is
+refused.
 
 Spec: RFC-0004 3.1; specs/strata.md 13.1, clarification 4.
 """

@@ -1,6 +1,7 @@
 """The messages that Strata clients send, as validated immutable values.
 
-Only ``wire.read_message`` creates them. Spec: RFC-0004 3; specs/strata.md 10, 13.
+The relay acts on them; its ``delivery`` matches packets by ``Filters``. Only ``wire.read_message`` creates them. Spec:
+RFC-0004 3; specs/strata.md 10, 13.
 """
 
 from dataclasses import dataclass

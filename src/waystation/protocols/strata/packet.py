@@ -1,8 +1,9 @@
 """Reads and makes packets, the signed units of Strata.
 
-``read_packet`` checks size, then schema, then bindings, in the order of the refusals. It computes the bytes that id and
-signature must cover. The caller verifies both later, after the policy checks. Unknown members are kept, because the
-hash covers them. Spec: RFC-0002 3, 4; specs/strata.md 3, 5, 6.
+Relay intake and clients read with it, authors make packets with it. ``read_packet`` checks size, then schema, then
+bindings, in the order of the refusals. It computes the bytes that id and signature must cover. The caller verifies both
+later, after the policy checks. Unknown members are kept, because the hash covers them. Spec: RFC-0002 3, 4;
+specs/strata.md 3, 5, 6.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,9 @@
-"""Checks the provenance of media: a claim is accepted, downgraded to UNKNOWN, or refused.
+"""Checks where media claim to come from (provenance): a claim is accepted, downgraded to UNKNOWN, or refused.
 
-The order is that of RFC-0002 11.5. Unknown claims, and missing or wrong client attestations, downgrade every claim.
-Then AI_MODEL and HARDWARE claims need a proof; a wrong proof is refused. Last, a broken edit history downgrades. A
-packet is always stored as signed; ``mutated`` makes the form that the mode ``mutate`` serves.
+The relay's intake and the client's ``inspection`` call ``assess`` with a packet. The order is that of RFC-0002 11.5.
+Unknown claims, and missing or wrong client attestations, downgrade every claim. Then AI_MODEL and HARDWARE claims need
+a proof; a wrong proof is refused. Last, a broken edit history downgrades. A packet is always stored as signed;
+``mutated`` makes the form that the mode ``mutate`` serves.
 
 Spec: specs/strata.md 9, 9.1, 9.2 (D10 to D14).
 """

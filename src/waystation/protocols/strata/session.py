@@ -1,8 +1,9 @@
 """One connection at the Strata relay: its authentication state, capabilities, subscriptions and limits.
 
-A session is ANONYMOUS until an AUTH that answers its challenge makes it AUTHENTICATED; CLOSED is final. ``TRANSITIONS``
-is the complete state machine. Every client message is legal in both open states; capabilities and rate limits differ.
-Each AUTH uses up its challenge, whether it succeeds or not. A session has no access to other sessions.
+The relay keeps one for each connection and asks it what a client may do. A session is ANONYMOUS until an AUTH that
+answers its challenge makes it AUTHENTICATED; CLOSED is final. ``TRANSITIONS`` is the complete state machine. Every
+client message is legal in both open states; capabilities and rate limits differ. Each AUTH uses up its challenge,
+whether it succeeds or not. A session has no access to other sessions.
 
 Spec: RFC-0004 3.7; specs/strata.md 12, 14; D15, D23.
 """

@@ -1,4 +1,7 @@
-"""Settings of the Strata relay: the protocol keys of the ``[strata]`` table in the node's configuration."""
+"""Settings of the Strata relay: the protocol keys of the ``[strata]`` table in the node's configuration.
+
+``server.strata`` loads them; the parts of the relay read them at the start.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

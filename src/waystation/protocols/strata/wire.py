@@ -1,7 +1,8 @@
 """Decodes the messages of clients, and encodes the relay's messages, as JSON text frames.
 
-Decoding takes a parsed object and returns a message or raises a refusal. Unknown fields are ignored; null equals
-absent. Encoding inserts a packet's canonical bytes into the EVENT of each subscriber, so a packet is encoded only once.
+The relay decodes and encodes with it, and the client reads the same messages. Decoding takes a parsed object and
+returns a message or raises a refusal. Unknown fields are ignored; null equals absent. Encoding inserts a packet's
+canonical bytes into the EVENT of each subscriber, so a packet is encoded only once.
 Spec: RFC-0004 3; specs/strata.md 10 to 13.
 """
 

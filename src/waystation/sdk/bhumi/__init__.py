@@ -12,7 +12,7 @@
         reply = await client.send(peer, "hi")
         print(reply.text if reply.ok else reply.sentence)
 
-One identity may listen in one program and send in another at the same time. A client with a ``RelayBook`` chooses
+One identity may listen in one program and send in others at the same time. A client with a ``RelayBook`` chooses
 among the relays in it and uses another one when its relay fails. ``move`` changes the relay on request. A client finds
 a peer that has moved by asking the relays. ``Device`` and ``Sender`` can also be used alone.
 """
@@ -32,17 +32,21 @@ from waystation.sdk.bhumi.events import (
     Listening,
     Moved,
     PeerJoined,
+    PeerOffline,
+    PeerOnline,
     PresenceAsserted,
     Probed,
     ProbeRefused,
     Request,
+    SenderEvent,
     Trouble,
 )
 from waystation.sdk.bhumi.outcome import Outcome, Reply
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
-from waystation.sdk.bhumi.retry import Timeouts
-from waystation.sdk.bhumi.sender import Recovered, Sender
+from waystation.sdk.bhumi.sender import Sender
+from waystation.sdk.bhumi.sending.recovery import Recovered
+from waystation.sdk.bhumi.sending.retry import Timeouts
 from waystation.sdk.bhumi.state import BhumiState, PeerRecord, Pending, PendingKind
 
 __all__ = [
@@ -64,6 +68,8 @@ __all__ = [
     "Moved",
     "Outcome",
     "PeerJoined",
+    "PeerOffline",
+    "PeerOnline",
     "PeerRecord",
     "Pending",
     "PendingKind",
@@ -77,6 +83,7 @@ __all__ = [
     "Request",
     "ResponseStatus",
     "Sender",
+    "SenderEvent",
     "Timeouts",
     "Trouble",
     "command_result",

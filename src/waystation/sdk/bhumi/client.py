@@ -28,8 +28,9 @@ from waystation.sdk.bhumi.outcome import Reply
 from waystation.sdk.bhumi.pairing.inviting import authority_of, check_end, home_context, invitation, learn_authority
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
-from waystation.sdk.bhumi.retry import Timeouts
-from waystation.sdk.bhumi.sender import Recovered, Sender
+from waystation.sdk.bhumi.sender import Sender
+from waystation.sdk.bhumi.sending.recovery import Recovered
+from waystation.sdk.bhumi.sending.retry import Timeouts
 from waystation.sdk.bhumi.state import BhumiState, PeerRecord
 from waystation.sdk.errors import InUseError, RelayUnreachableError
 from waystation.sdk.life import Client, Life, Reading
@@ -94,7 +95,8 @@ class BhumiClient(Client):
             relays: Address or addresses, the preferred one first. Without any, and without a book, those of the
                 invitations that were accepted are used, which suffices to send.
             tls: Context for ``tls://`` addresses; None trusts the system's authorities and those of invitations.
-            on_event: Gets what happens to the listening half, such as ``Disconnected`` with its reason.
+            on_event: Gets what happens to the listening half, such as ``Disconnected`` with its reason, and
+                ``PeerOffline`` and ``PeerOnline``, as ``send`` finds peers.
             book: Further relays, used when the named ones fail.
             quality: Where to keep what is observed of relays.
             findable: Let the relays answer questions where this identity is.
@@ -110,7 +112,14 @@ class BhumiClient(Client):
         """
         self._home = Path(home)
         self._make_sender = partial(
-            Sender, relays=relays, book=book, quality=quality, tls=tls, dialect=dialect, timeouts=timeouts
+            Sender,
+            relays=relays,
+            book=book,
+            quality=quality,
+            tls=tls,
+            dialect=dialect,
+            timeouts=timeouts,
+            on_event=on_event,
         )
         self._make_device = partial(
             Device,
@@ -252,17 +261,41 @@ class BhumiClient(Client):
     # Asking
 
     async def send(
-        self, peer: PeerRecord | str | bytes, content: str | bytes, content_type: ContentType = ContentType.TEXT
+        self,
+        peer: PeerRecord | str | bytes,
+        content: str | bytes,
+        content_type: ContentType = ContentType.TEXT,
+        *,
+        repeatable: bool = False,
+        timeout_s: float | None = None,
     ) -> Reply:
         """Ask a peer, and return what became of it with the peer's answer; see ``Sender.send``."""
-        return await (await self._sending()).send(peer, content, content_type)
+        sender = await self._sending()
+        return await sender.send(peer, content, content_type, repeatable=repeatable, timeout_s=timeout_s)
 
-    async def command(self, peer: PeerRecord | str | bytes, cmd: str, args: object = None) -> object:
+    async def command(
+        self,
+        peer: PeerRecord | str | bytes,
+        cmd: str,
+        args: object = None,
+        *,
+        repeatable: bool = False,
+        timeout_s: float | None = None,
+    ) -> object:
         """Send a command and return the ``data`` of its answer; see ``Sender.command``."""
-        return await (await self._sending()).command(peer, cmd, args)
+        sender = await self._sending()
+        return await sender.command(peer, cmd, args, repeatable=repeatable, timeout_s=timeout_s)
+
+    async def watch(self, peer: PeerRecord | str | bytes) -> None:
+        """Let ``on_event`` know when a peer leaves and comes back; see ``Sender.watch``."""
+        (await self._sending()).watch(peer)
+
+    async def unwatch(self, peer: PeerRecord | str | bytes) -> None:
+        """End a watch."""
+        await (await self._sending()).unwatch(peer)
 
     async def recover(self) -> list[Recovered]:
-        """Ask again, with the very same bytes, for the outcome of every request that has none."""
+        """Return the outcomes of cancelled calls, and ask for those that are missing; see ``Sender.recover``."""
         return await (await self._sending()).recover()
 
     async def _sending(self) -> Sender:

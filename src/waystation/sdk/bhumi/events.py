@@ -17,10 +17,13 @@ __all__ = [
     "Listening",
     "Moved",
     "PeerJoined",
+    "PeerOffline",
+    "PeerOnline",
     "PresenceAsserted",
     "ProbeRefused",
     "Probed",
     "Request",
+    "SenderEvent",
     "Trouble",
 ]
 
@@ -140,6 +143,29 @@ class Probed:
     latency_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class PeerOffline:
+    """A request found that a peer is not connected; reported once, until it answers."""
+
+    peer: PublicKey
+    alias: str
+    since_s: float
+    """Unix seconds of the first request that found it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOnline:
+    """A peer that was offline has answered."""
+
+    peer: PublicKey
+    alias: str
+    since_s: float
+    """Unix seconds of the answer."""
+
+
+SenderEvent = PeerOffline | PeerOnline | Trouble
+"""Every event of a sender."""
+
 DeviceEvent = (
     Listening
     | Disconnected
@@ -151,5 +177,7 @@ DeviceEvent = (
     | PresenceAsserted
     | ProbeRefused
     | Probed
+    | PeerOffline
+    | PeerOnline
 )
-"""Every event of a device."""
+"""Every event of a client, which is a device and a sender."""

@@ -68,10 +68,15 @@ class Finder:
             await self._ask(others[:BOOK_ASKS], identity, findings)
         return findings
 
-    def judge(self, address: str) -> RelayUrl | None:
-        """Return a place that a user or peer named, if it may be dialled; None for no address, or a private one."""
+    def judge(self, address: str, scheme: str = "tls") -> RelayUrl | None:
+        """Return a place that a user or peer named, if it may be dialled; None for no address, or a private one.
+
+        Args:
+            address: As they wrote it.
+            scheme: What an address without one means.
+        """
         try:
-            relay = RelayUrl.parse(address)
+            relay = RelayUrl.parse(address if "://" in address else f"{scheme}://{address}")
         except LocalError:
             return None
         return relay if self.dials_private or is_open_place(str(relay)) else None

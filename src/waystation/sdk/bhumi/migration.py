@@ -24,6 +24,9 @@ _COLUMNS: Final = (
     ("invites", "expires", "INTEGER NOT NULL DEFAULT 0"),
     ("invites", "allow", "TEXT"),
     ("pending", "root", "BLOB"),
+    ("theirs", "refused", "INTEGER NOT NULL DEFAULT 0"),
+    ("pending", "owner", "TEXT NOT NULL DEFAULT ''"),
+    ("issued", "passed", "INTEGER NOT NULL DEFAULT 0"),
 )
 _HINTED: Final = ("issued", "invites", "last_response")
 

@@ -6,7 +6,16 @@ from typing import Final
 
 from waystation.protocols.bhumi.payload.contents import MalformedPayloadError, decode_command_answer
 from waystation.sdk import outcome
-from waystation.sdk.errors import AnswerError, NoPreimageError, OfflineError, RemoteError, UncertainError
+from waystation.sdk.errors import (
+    AnswerError,
+    NoPreimageError,
+    NotSentError,
+    OfflineError,
+    PermissionsInDoubtError,
+    PermissionUnknownError,
+    RemoteError,
+    UncertainError,
+)
 
 __all__ = ["ENDS", "Outcome", "Reply", "failed"]
 
@@ -24,17 +33,34 @@ class Outcome(outcome.Outcome):
         *("offline", False, True, "not delivered: the peer is not connected"),
         "send again when the peer is connected",
     )
+    NOT_SENT = (
+        *("not_sent", False, True, "not delivered: the time was up before the request could leave"),
+        "send again, with a longer timeout where the network is slow",
+    )
+    UNKNOWN_PERMISSION = (
+        *("unknown_permission", False, True, "not delivered: the relay does not know the permission that was used"),
+        "send again: the next permission is used, and this one only when no other is left",
+    )
+    PERMISSIONS_IN_DOUBT = (
+        *(
+            "permissions_in_doubt",
+            False,
+            True,
+            "not delivered: every permission waits for an earlier request's outcome",
+        ),
+        "call recover when the peer is connected: each outcome frees a permission",
+    )
     NO_PREIMAGE = (
         *("no_preimage", False, True, "not delivered: no permission to send to the peer is left"),
         "ask the peer for a new invite",
     )
     UNCERTAIN = (
         *("uncertain", False, False, "no outcome in time: the peer may have handled the request"),
-        "call recover before you send it again, for it could arrive twice",
+        "call recover, which asks for its outcome; what is sent again could arrive twice",
     )
     UNREADABLE = (
-        *("unreadable", False, False, "the peer has answered, and the answer cannot be opened"),
-        "check that both sides use the same end-to-end encryption; the peer has handled the request",
+        *("unreadable", False, False, "an answer came that cannot be opened: the peer may have handled the request"),
+        "check that both sides use the same end-to-end encryption; call recover before you send it again",
     )
 
 
@@ -72,6 +98,9 @@ def _reason_in(content: bytes) -> str:
 
 _OUTCOMES: Final[dict[type[RemoteError], Outcome]] = {
     OfflineError: Outcome.OFFLINE,
+    NotSentError: Outcome.NOT_SENT,
+    PermissionUnknownError: Outcome.UNKNOWN_PERMISSION,
+    PermissionsInDoubtError: Outcome.PERMISSIONS_IN_DOUBT,
     NoPreimageError: Outcome.NO_PREIMAGE,
     UncertainError: Outcome.UNCERTAIN,
     AnswerError: Outcome.UNREADABLE,

@@ -30,12 +30,12 @@ from waystation.protocols.bhumi.payload.contents import (
     ResponseStatus,
 )
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
-from waystation.sdk.bhumi.channel import Channel
 from waystation.sdk.bhumi.dialect import Dialect, read_answer, read_request, write_answer, write_request
 from waystation.sdk.bhumi.listener import Listener
 from waystation.sdk.bhumi.moves import Presences, RelayChoice
 from waystation.sdk.bhumi.quality import RelayQuality
-from waystation.sdk.bhumi.retry import Verdict
+from waystation.sdk.bhumi.sending.channel import Channel
+from waystation.sdk.bhumi.sending.retry import Verdict
 from waystation.sdk.errors import AnswerError
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import TlsContext

@@ -1,10 +1,12 @@
-"""A Bhumi sender: it pairs with a peer by invite, sends requests, and retries without a second execution.
+"""A Bhumi sender: it pairs with a peer by invite, and sends requests that no device handles twice.
 
 The preimage (the 32-byte secret that permits one request) and the request bytes are on disk before sending. They stay
-there until the outcome is known, so ``recover`` works after a crash. Retries repeat both, and relay and device answer
-from their caches. The next preimage is used only when the relay reports the commit as gone. A request that may have
-been delivered under an earlier preimage stays in doubt until an answer arrives. Requests to one peer run one after the
-other, those to different peers in parallel.
+there until the peer's answer opens, so ``recover`` works after a crash, and no relay can end a doubt. Retries repeat
+both, and relay and device answer from their caches.
+
+Requests to one peer are sent one after the other, those to different peers side by side, each over its own connection.
+Other programs may send as the same participant at the same time. A call that is cancelled leaves its request behind:
+what has left goes on until it has an outcome or its time is up, and ``recover`` returns the outcome.
 """
 
 import asyncio
@@ -12,72 +14,56 @@ import contextlib
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Final, Self
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
-from waystation.core.errors import HostError, LocalError, RemoteError, WaystationError
+from waystation.core.errors import LocalError, WaystationError
 from waystation.core.ids import PublicKey
-from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
-from waystation.protocols.bhumi.payload.contents import (
-    NO_PREIMAGE,
-    Command,
-    ContentType,
-    DeviceMessage,
-    HandshakeComplete,
-    HandshakeInit,
-    MessageResponse,
-    ResponseStatus,
-    encode_command,
-)
-from waystation.protocols.bhumi.payload.invite import Invite, decode_invite
-from waystation.protocols.bhumi.payload.pairing import root_with
+from waystation.protocols.bhumi.payload.contents import Command, ContentType, DeviceMessage, encode_command
+from waystation.protocols.bhumi.payload.invite import decode_invite
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.protocols.bhumi.relay_addresses import is_open_place
-from waystation.sdk.bhumi.answers import SPARES_COMMAND
 from waystation.sdk.bhumi.connection import CONNECT_TIMEOUT_S
-from waystation.sdk.bhumi.delivery import Deliveries, Ended
-from waystation.sdk.bhumi.dialect import Answer, Dialect, command_result, dialect_of, read_answer, write_request
+from waystation.sdk.bhumi.dialect import Dialect, command_result, write_request
+from waystation.sdk.bhumi.events import SenderEvent, Trouble
 from waystation.sdk.bhumi.finder import Finder
 from waystation.sdk.bhumi.guide import Guide
 from waystation.sdk.bhumi.moves import RelayChoice
-from waystation.sdk.bhumi.outcome import ENDS, Outcome, Reply, failed
+from waystation.sdk.bhumi.outcome import ENDS, Reply, failed
+from waystation.sdk.bhumi.pairing.named import dialect_for
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
-from waystation.sdk.bhumi.retry import Timeouts, Verdict
-from waystation.sdk.bhumi.state import BhumiState, HandshakeFacts, PeerRecord, Pending, PendingKind
-from waystation.sdk.errors import (
-    AnswerError,
-    InviteRefusedError,
-    NoPreimageError,
-    OfflineError,
-    RelayUnreachableError,
-    UncertainError,
-)
-from waystation.sdk.home_lock import hold
+from waystation.sdk.bhumi.sending.delivery import Deliveries
+from waystation.sdk.bhumi.sending.exchange import Exchanges, Work, nothing_sent
+from waystation.sdk.bhumi.sending.handshakes import Handshake, Handshakes
+from waystation.sdk.bhumi.sending.liveness import Liveness
+from waystation.sdk.bhumi.sending.outgoing import Outgoing
+from waystation.sdk.bhumi.sending.owner import owned
+from waystation.sdk.bhumi.sending.reading import AnswerReader
+from waystation.sdk.bhumi.sending.recovery import Recovered, Recovery
+from waystation.sdk.bhumi.sending.retry import Timeouts, Verdict
+from waystation.sdk.bhumi.state import BhumiState, PeerRecord
+from waystation.sdk.errors import AnswerError, NotSentError, UncertainError
 from waystation.sdk.life import Life
 from waystation.transport.tls import TlsContext
 
-__all__ = ["SPARES_WANTED", "Recovered", "Sender"]
+__all__ = ["Sender"]
 
-SPARES_WANTED: Final = 2  # BHUMI-D: keep at least two spares
-_SPARES_TIMEOUTS: Final = Timeouts(doubt_s=5.0, settle_s=0.5)  # spares are a comfort, not worth a long wait
-_LOCK_TIMEOUT_S: Final = 30.0
 _BOOK_RELAYS: Final = 3
 _LOOK_UP_TIMEOUT_S: Final = 3.0  # ours: a request to a peer that is offline must not wait long for nothing
+_END_S: Final = 1.0  # ours: for spares that are being asked for when the sender closes; a device that is awake needs ms
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What became of a request that a former process left without an outcome."""
+class _Waited(Protocol):
+    """A request or handshake that somebody may wait for."""
 
-    peer: PublicKey
-    kind: PendingKind
-    reply: Reply | None
-    """None for a handshake, and when the request has ended without an answer or still has no outcome."""
-    note: str
-    """A sentence for people."""
+    @property
+    def may_have_arrived(self) -> bool:
+        """Whether the peer may have it, or may get it yet."""
+
+
+_Result = TypeVar("_Result")
 
 
 class Sender:
@@ -97,6 +83,7 @@ class Sender:
         timeouts: Timeouts | None = None,
         rng: random.Random | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        on_event: Callable[[SenderEvent], None] | None = None,
     ) -> None:
         """Describe a sender.
 
@@ -114,6 +101,7 @@ class Sender:
             timeouts: How long to go on trying.
             rng: Source of secrets; the system's by default.
             connect_timeout_s: For one connection.
+            on_event: Gets ``PeerOffline`` and ``PeerOnline``, as requests find peers, and ``Trouble``.
 
         Raises:
             LocalError: An address cannot be read, or no relay is known.
@@ -137,19 +125,29 @@ class Sender:
             dials_private = dials_private or not all(is_open_place(str(url)) for url in trusted)
             finder = Finder(guide, choice, trusted, dials_private=dials_private)
         only_public = frozenset() if dials_private else frozenset(urls).difference(trusted)
-        self._deliveries = Deliveries(state, urls, finder, choice.reached, source, tls, connect_timeout_s, only_public)
+        self._report = on_event or (lambda _: None)
+        self._liveness = Liveness(state, self._report)
+        self._deliveries = Deliveries(
+            *(state, urls, finder, choice.reached, source, tls, connect_timeout_s, only_public), self._liveness.note
+        )
         self._life = Life("the Bhumi sender")
         self._reported: dict[bytes, str] = {}
         self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._active: set[bytes] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._parts: _Parts | None = None
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Wait until no other program sends as this participant; raises HomeBusyError after 30 s."""
         self._life.open()
-        busy = f"another program is sending as the identity in {self._state.home}; try again when it is done"
-        await self._stack.enter_async_context(hold(self._state.home / "sender.lock", busy, _LOCK_TIMEOUT_S))
+        owner = await self._stack.enter_async_context(owned(self._state.home))
         self._stack.push_async_callback(self._deliveries.close)
+        self._stack.push_async_callback(self._end_tasks)
+        state, outgoing = self._state, Outgoing(self._state, owner)
+        reader = AnswerReader(outgoing, self._secrets)
+        exchanges = Exchanges(state, outgoing, self._deliveries, reader, self._write, self._note_url, self._report)
+        handshakes = Handshakes(state, outgoing, exchanges, self._secrets, self._dialect, self._url, self._rng)
+        recovery = Recovery(state, outgoing, exchanges, handshakes, self._liveness, self._timeouts, self._start_quietly)
+        self._parts = _Parts(outgoing, exchanges, handshakes, recovery)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -172,227 +170,218 @@ class Sender:
             RelayUnreachableError: No relay was reached; the token stays good.
             UncertainError: No outcome; calling ``accept`` again with the same token goes on.
         """
-        self._life.check()
+        parts = self._opened()
         invite = decode_invite(token)
-        peer, preimage = invite.identity, invite.preimage
-        if peer == self._state.identity:
+        if invite.identity == self._state.identity:
             raise LocalError("this is your own invite; give it to somebody else")
-        async with self._turns[peer]:
-            paired = self._state.inviter_of(preimage)
+        async with self._turns[invite.identity]:
+            paired = self._state.inviter_of(invite.preimage)
             if paired is not None:
                 return paired
-            pending = next((each for each in self._state.pending() if each.preimage == preimage), None)
-            back = b""
-            if pending is None:
-                back = self._rng.randbytes(PREIMAGE_BYTES)
-                request = HandshakeInit(self._state.identity, back, self._url)
-                dialect = self._dialect_of(invite)
-                root = b"" if invite.is_legacy else root_with(self._secrets, peer, invite.secret)
-                payload = write_request(
-                    *(dialect, self._secrets, peer, preimage, request, self._rng), secret=invite.secret
-                )
-                with _nothing_sent():
-                    pending = self._state.begin_handshake(preimage, peer, payload, alias, back, root)
-            ended = await self._deliver(pending, in_doubt=not back)
-            self._finish_handshake(pending, ended, back)
-            await self._top_up(peer)
-        known = self._state.peer(peer)
-        assert known is not None
-        return known
+            handshake = Handshake(invite, alias, self._timeouts)
+            task = self._start(parts.handshakes.run(handshake))
+            record = await self._wait_for(task, handshake)
+        parts.recovery.look_after(record.identity)
+        return record
 
     async def send(
-        self, peer: PeerRecord | str | bytes, content: str | bytes, content_type: ContentType = ContentType.TEXT
+        self,
+        peer: PeerRecord | str | bytes,
+        content: str | bytes,
+        content_type: ContentType = ContentType.TEXT,
+        *,
+        repeatable: bool = False,
+        timeout_s: float | None = None,
     ) -> Reply:
-        """Ask a peer, and return what became of it with the peer's answer.
+        """Ask a peer, and return what became of it with the peer's answer, as soon as it is there.
+
+        The device handles the request once or never. A call that is cancelled takes its request back if it has not
+        left; else the request goes on, for as long as ``Timeouts`` say, and ``recover`` returns its outcome.
 
         Args:
             peer: A record, an alias, an id52 or the 32 bytes of a key.
             content: Text (UTF-8) or bytes.
             content_type: How the peer shall read it; COMMAND wants the JSON of ``payloads.encode_command``.
+            repeatable: The peer may handle this content twice. Then it is sent with the next permission when a relay
+                does not know the one before, even where the content may have arrived.
+            timeout_s: How long the call may take, in seconds above 0; None for as long as ``Timeouts`` say. A request
+                that has left by then goes on as if the call was cancelled.
 
         Raises:
             UnknownPeerError: No peer goes by that name.
             LocalError: The peer or content has a wrong type, or the content is larger than the relay takes, or has no
                 words in this dialect.
             RelayUnreachableError: No relay was reached; nothing was delivered.
-            NoPreimageError: No permission is left; nothing was attempted.
             HostError: The disk refuses to note the request; nothing was sent. An answer is returned whatever it says.
         """
-        self._life.check()
-        record = peer if isinstance(peer, PeerRecord) else self._state.find_peer(peer)
+        parts = self._opened()
+        record = self._record_of(peer)
         if not isinstance(content, str | bytes):
             raise LocalError(f"a request is text or bytes, not {type(content).__name__}")
+        if timeout_s is not None and not timeout_s > 0:
+            raise LocalError(f"timeout_s is {timeout_s}; it has to be above 0 s")
         raw = content.encode() if isinstance(content, str) else content
-        message = DeviceMessage(content_type, raw, self._url)
-        async with self._turns[record.identity]:
-            with _nothing_sent():
-                self._state.settle()
-            if self._state.next_right(record.identity) is None:
-                await self._recover(record.identity)
-            if self._state.next_right(record.identity) is None:
-                raise _no_right_left(record)
-            try:
-                reply = await self._exchange(record, message, self._timeouts)
-            except ENDS as error:
-                return failed(error)
-            await self._top_up(record.identity)
-        return reply
+        work = Work(record, DeviceMessage(content_type, raw, self._url), self._timeouts, repeatable=repeatable)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._turns[record.identity].acquire()
+        except TimeoutError:
+            return failed(_not_sent(record, timeout_s, "an earlier request of this program has its turn"))
+        try:
+            left_s = None if timeout_s is None else max(timeout_s - (time.monotonic() - began), 0.0)
+            return await self._wait_for(self._start(self._ask(parts, work)), work, left_s)
+        except ENDS as error:
+            return failed(error)
+        finally:
+            self._turns[record.identity].release()
 
-    async def command(self, peer: PeerRecord | str | bytes, cmd: str, args: object = None) -> object:
-        """Send a command and return the ``data`` of its answer.
+    async def command(
+        self,
+        peer: PeerRecord | str | bytes,
+        cmd: str,
+        args: object = None,
+        *,
+        repeatable: bool = False,
+        timeout_s: float | None = None,
+    ) -> object:
+        """Send a command and return the ``data`` of its answer; ``repeatable`` and ``timeout_s`` as in ``send``.
 
         Raises:
             AnswerError: The peer says that it failed.
             RemoteError: There is no answer; see ``send``.
         """
-        reply = await self.send(peer, encode_command(Command(cmd, args)), ContentType.COMMAND)
+        content = encode_command(Command(cmd, args))
+        reply = await self.send(peer, content, ContentType.COMMAND, repeatable=repeatable, timeout_s=timeout_s)
         if reply.failure is not None:
             raise reply.failure
         return command_result(reply.content)
 
+    def watch(self, peer: PeerRecord | str | bytes) -> None:
+        """Report by ``PeerOffline`` and ``PeerOnline`` when a peer leaves and comes back, until ``unwatch``.
+
+        It costs a connection to each of two relays where the peer may be. A peer counts as online until a relay reports
+        something else; a relay that knows no watches reports nothing. Spec: BHUMI-WATCH.
+
+        Raises:
+            UnknownPeerError: No peer goes by that name.
+            LocalError: 16 peers are watched already.
+        """
+        self._opened()
+        self._deliveries.watching.begin(self._record_of(peer).identity)
+
+    async def unwatch(self, peer: PeerRecord | str | bytes) -> None:
+        """End a watch; a peer that is not watched is no news."""
+        self._opened()
+        await self._deliveries.watching.end(self._record_of(peer).identity)
+
     async def recover(self) -> list[Recovered]:
-        """Ask again, with the very same bytes, for the outcome of every request that has none.
+        """Return the outcomes of cancelled calls, and ask again for those of all requests that have none.
+
+        They are asked for side by side, with the very same bytes. What another living program works on is left to it.
 
         Raises:
             HostError: The disk refuses to note outcomes that are known already.
         """
-        self._life.check()
+        parts = self._opened()
         self._state.settle()
-        return await self._recover(None)
+        return await parts.recovery.recover()
 
-    async def _recover(self, peer: bytes | None) -> list[Recovered]:
-        waiting = [each for each in self._state.pending() if peer in (None, each.peer)]
-        return [await self._resume(each) for each in waiting if each.preimage not in self._active]
+    # Work that goes on by itself
 
-    async def _resume(self, pending: Pending) -> Recovered:
-        reply = None
-        note = "has no outcome yet"
+    async def _ask(self, parts: "_Parts", work: Work) -> Reply:
+        with nothing_sent():
+            self._state.settle()
+        if self._state.next_right(work.peer.identity) is None:
+            await parts.recovery.free_permission(work.peer.identity)
+        reply = await parts.exchanges.run(work)
+        parts.recovery.look_after(work.peer.identity)
+        return reply
+
+    async def _wait_for(self, task: asyncio.Task[_Result], work: _Waited, timeout_s: float | None = None) -> _Result:
+        """Return what a task returns, or raise what it raises; a caller that leaves lets it go on if it has to."""
         try:
-            ended = await self._deliver(pending, in_doubt=True)
-            if pending.kind is PendingKind.HANDSHAKE:
-                self._finish_handshake(pending, ended, b"")
-                note = "the handshake is complete"
-            elif ended.verdict is Verdict.ANSWERED:
-                reply = self._finish_message(pending, ended)
-                note = "was answered"
-            elif ended.verdict is Verdict.SPENT:
-                self._state.finish(pending.preimage, pending.peer, ())
-                note = "has ended, and its answer is lost"
-        except WaystationError as error:  # one request that cannot be recovered must not keep the others
-            note = str(error)
-        return Recovered(pending.peer, pending.kind, reply, note)
-
-    async def _exchange(self, peer: PeerRecord, message: DeviceMessage, timeouts: Timeouts) -> Reply:
-        """Send with the oldest preimage, and with the next one whenever one turns out to be gone."""
-        began = time.monotonic()
-        tries_count = 0
-        in_doubt = False
-        while (preimage := self._state.next_right(peer.identity)) is not None:
-            dialect = self._dialect_for(peer)
-            payload = write_request(
-                *(dialect, self._secrets, peer.identity, preimage, message, self._rng), root=peer.root
-            )
-            pending = self._begin(peer, preimage, payload, in_doubt=in_doubt)
-            try:
-                ended = await self._deliver(pending, in_doubt=False, timeouts=timeouts)
-            except LocalError:
-                self._note(partial(self._state.give_back, preimage, peer.identity))
-                raise
-            tries_count += ended.tries_count
-            in_doubt = in_doubt or ended.in_doubt
-            if ended.verdict is Verdict.ANSWERED:
-                reply = self._finish_message(pending, ended)
-                return replace(reply, latency_s=time.monotonic() - began, tries_count=tries_count)
-            if ended.verdict in {Verdict.OFFLINE, Verdict.UNREACHABLE}:  # it certainly did not arrive
-                self._note(partial(self._state.give_back, preimage, peer.identity))
-            if ended.verdict is not Verdict.SPENT:
-                raise self._error_of(peer, ended, in_doubt=in_doubt)
-            self._note(partial(self._state.finish, preimage, peer.identity, ()))
-        if in_doubt:
-            raise UncertainError(
-                f"{peer.name} may have handled the request, but the answer is lost and no permission to send is left; "
-                "ask them for a new invite"
-            )
-        raise _no_right_left(peer)
-
-    def _begin(self, peer: PeerRecord, preimage: bytes, payload: bytes, *, in_doubt: bool) -> Pending:
-        """Note a request before it leaves; raises HostError when the disk refuses, and UncertainError after a doubt."""
-        try:
-            with _nothing_sent():
-                return self._state.begin_message(preimage, peer.identity, payload, peer.root)
-        except HostError as error:
-            if not in_doubt:
-                raise
-            raise UncertainError(f"{peer.name} may have handled the request before; now {error}") from error
-
-    def _note(self, change: Callable[[], object]) -> None:
-        """Note what has happened at the peer whatever our disk says; no request is sent before it is there."""
-        with contextlib.suppress(HostError):
-            self._state.change_later(change)
-
-    async def _deliver(self, pending: Pending, *, in_doubt: bool, timeouts: Timeouts | None = None) -> Ended:
-        """Try until the request has an outcome or time runs out."""
-        self._active.add(pending.preimage)
-        try:
-            return await self._deliveries.deliver(pending, timeouts or self._timeouts, in_doubt=in_doubt)
-        finally:
-            self._active.discard(pending.preimage)
-
-    def _dialect_of(self, invite: Invite) -> Dialect:
-        """Return what to write a handshake in; raises LocalError when the invite is not for what was asked for."""
-        named = self._dialect
-        if invite.is_legacy:
-            if named is not None and not named.is_legacy:
-                raise LocalError(f"this token has no secret, which {named.value} needs; ask for a new invitation")
-            known = self._state.peer(invite.identity)
-            if named is None and known is not None and known.is_legacy:
-                return known.dialect
-            return named or Dialect.E2E
-        assert invite.suite is not None
-        if named is not None and named.is_legacy:
-            raise LocalError(f"the invitation is for suite-{invite.suite}; {named.value} is weaker and not taken")
-        return named or Dialect(f"suite-{invite.suite}")
-
-    def _dialect_for(self, peer: PeerRecord) -> Dialect:
-        """Return what to write a request in; raises LocalError when the peer was not paired for what was asked for."""
-        named = self._dialect
-        if named is None or named is peer.dialect:
-            return peer.dialect
-        if named.is_legacy and not peer.is_legacy:
-            raise LocalError(f"{peer.name} was paired in {peer.dialect.value}, and takes nothing in {named.value}")
-        if not named.is_legacy and not peer.root:
-            raise LocalError(
-                f"{peer.name} was paired without a secret, which {named.value} needs; ask for a new invite"
-            )
-        return named
-
-    def _read_answer(self, pending: Pending, ended: Ended) -> tuple[Dialect, Answer]:
-        """Return an answer and its dialect, which is that of the request's own bytes; raises AnswerError."""
-        dialect = dialect_of(pending.preimage, pending.payload)
-        if dialect is None:
-            raise AnswerError("the request was written in a suite that is unknown here")
-        answer = read_answer(
-            *(dialect, self._secrets, pending.peer, pending.preimage, ended.answer),
-            root=pending.root,
-            request=pending.payload,
-        )
-        return dialect, answer
-
-    def _finish_message(self, pending: Pending, ended: Ended) -> Reply:
-        """Take over what the answer gives, and return the reply."""
-        try:
-            _, answer = self._read_answer(pending, ended)
-            if not isinstance(answer, MessageResponse):
-                raise AnswerError("the answer is one to a handshake")
-        except AnswerError:
-            self._note(partial(self._state.finish, pending.preimage, pending.peer, ()))
+            done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            self._leave(task, work)
             raise
-        gained = [] if answer.next_preimage == NO_PREIMAGE else [answer.next_preimage]
-        self._note(partial(self._state.finish, pending.preimage, pending.peer, gained))
-        with contextlib.suppress(HostError):
-            self._note_url(pending.peer, answer.url)
-        outcome = Outcome.FAILED if answer.status else Outcome.ANSWERED
-        return Reply(outcome, answer.status, answer.content, ended.latency_s, ended.tries_count)
+        if not done and not work.may_have_arrived:
+            task.cancel()
+            done, _ = await asyncio.wait({task})
+        if not done:
+            self._leave(task, work)
+            raise UncertainError(
+                f"no outcome within {timeout_s:.3g} s: the request may have arrived; it stays pending, and goes on "
+                "until this program closes"
+            )
+        if not task.cancelled():
+            return task.result()
+        self._life.check()
+        if work.may_have_arrived:
+            raise UncertainError("the sender was closed before the outcome came; the request stays pending")
+        assert isinstance(work, Work)
+        raise _not_sent(work.peer, timeout_s, _last_of(work))
+
+    def _leave(self, task: asyncio.Task[Any], work: _Waited) -> None:
+        """Let a request go on that may have arrived, and keep its outcome; take one back that has not left."""
+        if not work.may_have_arrived:
+            task.cancel()
+        elif isinstance(work, Work):
+            task.add_done_callback(lambda done: self._keep_outcome(done, work))
+
+    def _keep_outcome(self, task: asyncio.Task[Reply], work: Work) -> None:
+        if task.cancelled() or work.delivery is None or self._parts is None:
+            return
+        error = task.exception()
+        if isinstance(error, UncertainError | AnswerError):
+            return  # it stays pending: ``recover`` asks on
+        reply = task.result() if error is None else None
+        if isinstance(error, ENDS):
+            reply = failed(error)
+        if reply is not None:
+            keep = partial(self._parts.outgoing.keep_outcome, work.delivery.pending, reply, reply.sentence)
+            self._parts.outgoing.note(keep)
+
+    def _start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _start_quietly(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._start(self._quietly(work))
+
+    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except WaystationError as error:  # nobody waits for this: what the disk refuses is reported
+            self._report(Trouble(str(error)))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: who waits for it gets it, and else ``_keep_outcome`` does
+
+    async def _end_tasks(self) -> None:
+        assert self._parts is not None
+        await self._parts.recovery.end(_END_S)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # What the parts need
+
+    def _record_of(self, peer: PeerRecord | str | bytes) -> PeerRecord:
+        return peer if isinstance(peer, PeerRecord) else self._state.find_peer(peer)
+
+    def _opened(self) -> "_Parts":
+        self._life.check()
+        return self._life.part(self._parts)
+
+    def _write(self, peer: PeerRecord, preimage: bytes, message: DeviceMessage) -> bytes:
+        dialect = dialect_for(self._dialect, peer)
+        return write_request(*(dialect, self._secrets, peer.identity, preimage, message, self._rng), root=peer.root)
 
     def _note_url(self, peer: PublicKey, url: str) -> None:
         """Note where a peer says that it is, once for each new place."""
@@ -403,84 +392,25 @@ class Sender:
         if self._book is not None:
             self._book.note_peer_place(url)
 
-    def _finish_handshake(self, pending: Pending, ended: Ended, back: bytes) -> None:
-        """Record the peer, or undo and raise."""
-        preimage, peer = pending.preimage, pending.peer
-        if ended.verdict is Verdict.UNCERTAIN:
-            raise UncertainError(f"the handshake got no outcome ({ended.reason}); accept the same token again")
-        if ended.verdict is Verdict.ANSWERED:
-            with contextlib.suppress(AnswerError):  # an unreadable answer ends like a refusal
-                dialect, answer = self._read_answer(pending, ended)
-                if isinstance(answer, HandshakeComplete) and answer.status is ResponseStatus.OK:
-                    gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
-                    facts = HandshakeFacts(pending.alias, answer.url, dialect=dialect, root=pending.root)
-                    try:
-                        self._state.finish(preimage, peer, gained, facts)
-                    except HostError as error:
-                        sentence = (
-                            f"the inviter has accepted, and it cannot be noted; accept the same token again: {error}"
-                        )
-                        raise HostError(sentence, exit_code=error.exit_code) from error
-                    return
-        self._state.finish(preimage, peer, ())
-        self._state.withdraw(back)
-        if ended.verdict is Verdict.OFFLINE:
-            raise OfflineError(f"the inviter is not connected to {ended.places}; try the token again later")
-        if ended.verdict is Verdict.UNREACHABLE:
-            raise RelayUnreachableError(ended.reason)
-        raise InviteRefusedError(
-            "the invite was refused: it was used already, the inviter does not know it, or uses another --e2e; "
-            "ask for a new invite"
-        )
 
-    async def _top_up(self, peer: bytes) -> None:
-        """Ask a peer for spare preimages when there are fewer than two besides the next one."""
-        record = self._state.peer(peer)
-        if record is None or not record.gives_spares or not 0 < record.rights <= SPARES_WANTED:
-            return
-        wanted = SPARES_WANTED + 1 - record.rights
-        message = DeviceMessage(ContentType.COMMAND, encode_command(Command(SPARES_COMMAND, {"n": wanted})))
-        # Without spares everything works; a request in doubt stays pending like any other.
-        with contextlib.suppress(RemoteError, HostError):
-            reply = await self._exchange(record, message, _SPARES_TIMEOUTS)
-            spares = _spares_of(reply)
-            if spares:
-                self._state.gain(peer, spares)
-            else:
-                self._state.stop_spares(peer)
+class _Parts(NamedTuple):
+    """What a sender has while it is open."""
 
-    def _error_of(self, peer: PeerRecord, ended: Ended, *, in_doubt: bool) -> Exception:
-        """Return the error for a request that ended without an answer, doubts about earlier preimages included."""
-        if in_doubt and not ended.in_doubt:
-            return UncertainError(
-                f"{peer.name} may have handled the request, but the answer is lost and it could not be asked again "
-                f"({ended.reason})"
-            )
-        if ended.verdict is Verdict.OFFLINE:
-            return OfflineError(f"{peer.name} is not connected to {ended.places}; nothing was delivered")
-        if ended.verdict is Verdict.UNREACHABLE:
-            return RelayUnreachableError(ended.reason)
-        return UncertainError(
-            f"no outcome in time ({ended.reason}): {peer.name} may have got the request; it stays pending"
-        )
+    outgoing: Outgoing
+    exchanges: Exchanges
+    handshakes: Handshakes
+    recovery: Recovery
 
 
-@contextlib.contextmanager
-def _nothing_sent() -> Iterator[None]:
-    try:
-        yield
-    except HostError as error:
-        raise HostError(f"nothing was sent: {error}", exit_code=error.exit_code) from error
+def _last_of(work: Work) -> str:
+    """Return what a request that has not arrived was waiting for."""
+    last = None if work.delivery is None else work.delivery.last
+    if last is Verdict.OFFLINE:
+        return f"{work.peer.name} is not connected"
+    if last is Verdict.UNREACHABLE:
+        return "no relay could be reached"
+    return "no relay has taken it" if work.delivery is not None else "every permission is in use"
 
 
-def _no_right_left(peer: PeerRecord) -> NoPreimageError:
-    return NoPreimageError(f"no permission to send to {peer.name} is left; ask them for a new invite")
-
-
-def _spares_of(reply: Reply) -> list[bytes]:
-    """Return the spare preimages of an answer; none when the peer does not know them or lists nonsense."""
-    with contextlib.suppress(AnswerError, LookupError, TypeError, ValueError):
-        spares = [bytes.fromhex(text) for text in command_result(reply.content)["spares"][:SPARES_WANTED]]
-        if all(len(spare) == PREIMAGE_BYTES for spare in spares):
-            return spares
-    return []
+def _not_sent(peer: PeerRecord, timeout_s: float | None, reason: str) -> NotSentError:
+    return NotSentError(f"nothing was delivered to {peer.name} within {timeout_s or 0:.3g} s: {reason}")

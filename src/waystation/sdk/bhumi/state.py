@@ -43,7 +43,7 @@ ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for e
 SPENT_PER_PEER_MAX: Final = 4_096  # ours: far more requests than a relay keeps answers of for 300 s
 _PEER_QUERY: Final = """
 SELECT id, alias, url, gives_spares,
-    (SELECT count(*) FROM theirs WHERE theirs.peer = peers.id),
+    (SELECT count(*) FROM theirs WHERE theirs.peer = peers.id AND NOT theirs.refused),
     (SELECT count(*) FROM issued WHERE issued.peer = peers.id),
     dialect, root, allow, blocked
 FROM peers"""
@@ -67,6 +67,14 @@ CREATE TABLE IF NOT EXISTS pending (
     preimage BLOB PRIMARY KEY, peer BLOB NOT NULL, kind TEXT NOT NULL, payload BLOB NOT NULL, alias TEXT NOT NULL,
     created REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS heads (
+    position INTEGER PRIMARY KEY, preimage BLOB NOT NULL, peer BLOB NOT NULL, head BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS heads_by_preimage ON heads (preimage);
+CREATE TABLE IF NOT EXISTS outcomes (
+    position INTEGER PRIMARY KEY, peer BLOB NOT NULL, kind TEXT NOT NULL, outcome TEXT NOT NULL,
+    status INTEGER NOT NULL, content BLOB NOT NULL, note TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS places (peer BLOB PRIMARY KEY, url TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS last_response (
     peer BLOB PRIMARY KEY, preimage BLOB NOT NULL, hint BLOB NOT NULL, response BLOB NOT NULL, created REAL NOT NULL
@@ -79,6 +87,8 @@ class PendingKind(Enum):
 
     HANDSHAKE = "handshake"
     MESSAGE = "message"
+    SPARES = "spares"
+    """It asks for further permissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,8 @@ class Pending:
     """Unix seconds."""
     root: bytes = field(default=b"", repr=False)
     """32 bytes, of the two, that the answer is sealed with; empty for a legacy pairing."""
+    owner: str = ""
+    """The sender that works on it, see ``owner.owned``; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +254,8 @@ class BhumiState(Admission):
             return self._begin(preimage, peer, PendingKind.HANDSHAKE, payload, alias, root)
 
     def next_right(self, peer: bytes) -> bytes | None:
-        """Return the oldest preimage we hold for ``peer``, or None."""
-        row = self.first("SELECT preimage FROM theirs WHERE peer = ? ORDER BY position LIMIT 1", peer)
+        """Return the preimage for ``peer`` to be used next: the oldest that no relay has refused; None without any."""
+        row = self.first("SELECT preimage FROM theirs WHERE peer = ? ORDER BY refused, position LIMIT 1", peer)
         return None if row is None else bytes(row[0])
 
     def begin_message(self, preimage: bytes, peer: bytes, payload: bytes, root: bytes = b"") -> Pending:
@@ -259,7 +271,9 @@ class BhumiState(Admission):
             self.run("DELETE FROM pending WHERE preimage = ?", preimage)
             self.run("DELETE FROM spent WHERE preimage = ?", preimage)
             (first,) = self.first("SELECT coalesce(min(position), 0) FROM theirs")
-            self.run("INSERT OR IGNORE INTO theirs VALUES (?, ?, ?)", first - 1, preimage, peer)
+            self.run(
+                "INSERT OR IGNORE INTO theirs (position, preimage, peer) VALUES (?, ?, ?)", first - 1, preimage, peer
+            )
 
     def finish(
         self, preimage: bytes, peer: bytes, gained: Iterable[bytes], joined: HandshakeFacts | None = None
@@ -291,9 +305,11 @@ class BhumiState(Admission):
 
     def pending(self) -> list[Pending]:
         """Return the requests without an outcome, oldest first."""
-        rows = self.all("SELECT preimage, peer, kind, payload, alias, created, root FROM pending ORDER BY created")
+        rows = self.all(
+            "SELECT preimage, peer, kind, payload, alias, created, root, owner FROM pending ORDER BY created"
+        )
         return [
-            Pending(row[0], PublicKey(row[1]), PendingKind(row[2]), row[3], row[4], row[5], row[6] or b"")
+            Pending(row[0], PublicKey(row[1]), PendingKind(row[2]), row[3], row[4], row[5], row[6] or b"", row[7])
             for row in rows
         ]
 

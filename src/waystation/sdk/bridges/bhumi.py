@@ -1,7 +1,8 @@
 """Carries BSP bundles over Bhumi: one bundle in each request, and one bundle or none in its response.
 
-The peer stores the request's bundle on disk before it responds. Its response carries the records due to the sender,
-such as ACKs. Each response also renews the preimage (the 32-byte secret that permits one request).
+A program gives it to ``BspPeer.attach``; bundles are BSP records sealed for one peer. The peer stores the request's
+bundle on disk before it responds. Its response carries the records due to the sender, such as ACKs. Each response also
+renews the preimage (the 32-byte secret that permits one request).
 
 A participant that listens gets requests from its peers whenever they have data for it. After registering at the relay
 it sends every peer a hello: a request without a bundle. A participant that only sends must poll with such requests. The
@@ -119,7 +120,7 @@ class BspOverBhumi(RelayCarrier):
         """Begin to listen, or to poll; a relay that is away is no error.
 
         Raises:
-            HomeBusyError: Another program listens or sends with this folder.
+            HomeBusyError: Another program listens with this folder.
             HostError: The folder cannot be used.
         """
         self._session = session
@@ -158,7 +159,7 @@ class BspOverBhumi(RelayCarrier):
         if record is None:
             raise self._not_carried(peer, "no invite has paired us")
         content = REQUEST_BEGINS + bytes((_LISTENS if self._listens else 0,)) + bundle
-        reply = await self._sender.send(record, content, ContentType.BINARY)
+        reply = await self._sender.send(record, content, ContentType.BINARY, repeatable=True)  # as bundles are
         if reply.failure is not None:
             raise reply.failure
         if reply.status != ResponseStatus.OK:

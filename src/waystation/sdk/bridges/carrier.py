@@ -1,4 +1,8 @@
-"""The part of a carrier that is the same over every relay: checks of bundles, background tasks, reports of failures."""
+"""What all carriers over a relay share: checks of bundles, background tasks, reports of failures.
+
+A carrier takes sealed BSP records (bundles) to a peer over another protocol; ``bridges.merk``, ``bridges.lprp`` and
+``bridges.bhumi`` subclass it. ``BspPeer.attach`` takes the result.
+"""
 
 import asyncio
 import contextlib

@@ -1,9 +1,10 @@
 """Carries BSP bundles (sealed records) over LPRP: each is one message, kept by a host until the recipient stored it.
 
-The two devices need not be online at the same time. A bundle is repeated after a day at the earliest. Records travel
-in batches, because an answer may take hours. Peers are put on our whitelist, so they do proof of work for their first
-bundles only. A bundle of a peer that the device does not know yet is kept in memory for a while. If the host reports a
-full mailbox or a missing lease for the recipient, the bundle does not count as sent.
+``waystation bsp --lprp`` and programs give it to ``BspPeer.attach``. The two devices need not be online at the same
+time. A bundle is repeated after a day at the earliest. Records travel in batches, because an answer may take hours.
+Peers are put on our whitelist, so they do proof of work for their first bundles only. A bundle of a peer that the
+device does not know yet is kept in memory for a while. If the host reports a full mailbox or a missing lease for the
+recipient, the bundle does not count as sent.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Carries BSP bundles (sealed records) over MERK: each is one encrypted message, delivered now or reported as failed.
 
-MERK relays store nothing, so bundles for an offline peer are lost. A client that connects therefore sends a five-byte
-hello to all its peers. They send what is due at once instead of waiting for their timers. A hello is not part of BSP; a
-forged one only causes an early repetition.
+``waystation bsp --merk`` and programs give it to ``BspPeer.attach``. MERK relays store nothing, so bundles for an
+offline peer are lost. A client that connects therefore sends a five-byte hello to all its peers. They send what is due
+at once instead of waiting for their timers. A hello is not part of BSP; a forged one only causes an early repetition.
 """
 
 import asyncio

@@ -1,4 +1,8 @@
-"""Seals the records due for a peer into a bundle, opens received bundles, and stores their records."""
+"""Seals the records due for a peer into a bundle, opens received bundles, and stores their records.
+
+``BspPeer`` (files) and its carriers call it: due records go in and sealed bytes come out, or the reverse. Records of a
+received bundle are stored before it counts as received, so a carrier may forget it then.
+"""
 
 import asyncio
 import contextlib

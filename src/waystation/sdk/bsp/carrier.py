@@ -1,8 +1,8 @@
 """Carriers of bundles between BSP peers, such as clients of MERK, Bhumi or LPRP, and what connects one to a device.
 
-A *bundle* is a sealed and signed container of BSP records, the same as in a file (``protocols.bsp.bundle``). A carrier
-can delay or drop a bundle, but cannot read or forge it. Copies, losses and reordering are allowed, because BSP's own
-timers repair them.
+``BspPeer`` makes a ``CarrierSession`` for each one that is attached. A *bundle* is a sealed and signed container of BSP
+records, the same as in a file (``protocols.bsp.bundle``). A carrier can delay or drop a bundle, but cannot read or
+forge it. Copies, losses and reordering are allowed, because BSP's own timers repair them.
 
 While the carrier works, every peer that it reaches has a link on the device. The device uses the best link of a peer:
 direct connections first, then relays that forward, then relays that store; the newest of equals (BSP-NEWEST). Each peer

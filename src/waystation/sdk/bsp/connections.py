@@ -1,8 +1,8 @@
 """The connections of one BSP device, dialled and accepted, and its disk commits on a separate thread.
 
-Changes that must be durable are committed in groups while the event loop continues. The protocol machine gets the
-confirmation once they are on disk. What the disk refuses stays in memory, unacknowledged, and is written once the disk
-takes writes again (BSP-REFUSED).
+``BspPeer`` has one, around the protocol's stream machine. Changes that must be durable are committed in groups while
+the event loop continues. The protocol machine gets the confirmation once they are on disk. What the disk refuses stays
+in memory, unacknowledged, and is written once the disk takes writes again (BSP-REFUSED).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Reads and writes bundle files: a write is complete and synced or has no effect, a read is bounded in size.
 
-The order of an export is: choose records, store the file number, seal, write under a temporary name, sync, rename, mark
-as sent. A crash at any point loses no message; at worst a complete file's messages are sent again.
+``BspPeer`` calls it for ``export_file`` and ``import_file``. The order of an export is: choose records, store the file
+number, seal, write under a temporary name, sync, rename, mark as sent. A crash at any point loses no message; at worst
+a complete file's messages are sent again.
 """
 
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""Waits at a BSP peer for the messages that it delivers, or until its peers have a given message."""
+"""Waits at a BSP peer for the messages that it delivers, or until its peers have a given message.
+
+``BspPeer`` offers both to programs: ``follow`` yields messages, ``until`` returns once peers have a message. They wait
+for news of the device and look at it again, so nothing is missed in between.
+"""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable

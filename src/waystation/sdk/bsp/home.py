@@ -1,8 +1,9 @@
 """The folder of one BSP device: its key, its message store, and the user's groups, peers and shares.
 
-``bsp.key`` is the identity (32-byte seed in hexadecimal, mode 0600). ``bsp.db`` is a store of the same kind as a
-node's. It has the messages and flags of ``protocols.bsp.ledger``, and the tables of ``protocols.bsp.home``, which are
-the wanted state. A running ``BspPeer`` reads them every second, so other programs may change them.
+``BspPeer`` and ``waystation bsp`` open it. ``bsp.key`` is the identity (32-byte seed in hexadecimal, mode 0600).
+``bsp.db`` is a store of the same kind as a node's. It has the messages and flags of ``protocols.bsp.ledger``, and the
+tables of ``protocols.bsp.home``, which are the wanted state. A running ``BspPeer`` reads them every second, so other
+programs may change them.
 """
 
 import datetime

@@ -1,8 +1,9 @@
 """The mailbox function of a program's BSP device: it keeps groups for owners, as a node's mailbox does (bsp 6).
 
-``Tables`` joins and shares the groups that the home's tables list. ``Hosting`` joins and shares the groups that owners
-request. Owners send commands in a control group, which each owner shares with the mailbox. A group of the home is not
-hosted for an owner. The home can join a hosted group only after its owner dropped it.
+``BspPeer`` makes one where ``owners`` are named. ``Tables`` joins and shares the groups that the home's tables list.
+``Hosting`` joins and shares the groups that owners request. Owners send commands in a control group, which each owner
+shares with the mailbox. A group of the home is not hosted for an owner. The home can join a hosted group only after its
+owner dropped it.
 
 Without owners there is no mailbox. Groups hosted earlier then stay on disk and are sent to no peer. The next program
 that names their owner serves them again.

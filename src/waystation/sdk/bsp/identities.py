@@ -1,7 +1,8 @@
 """Maps each BSP peer to its key at a relay: its own Ed25519 key, unless a table names another.
 
-Devices, MERK clients, Bhumi participants and LPRP tenants are all identified by an Ed25519 key. With one key for all of
-them, a peer's key is also its address. The relay's key never authenticates a bundle: devices seal and sign bundles.
+The bridges ask it in both directions. Devices, MERK clients, Bhumi participants and LPRP tenants are all identified by
+an Ed25519 key. With one key for all of them, a peer's key is also its address. The relay's key never authenticates a
+bundle: devices seal and sign bundles.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""Changes the groups and peers of a running BSP peer, and which group is shared with which peer."""
+"""Changes the groups and peers of a running BSP peer, and which group is shared with which peer.
+
+``BspPeer`` inherits it; every change is written to the home's tables first and then carried out on the device, so a
+restart finds it.
+"""
 
 import random
 from collections.abc import Mapping

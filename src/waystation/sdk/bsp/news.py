@@ -1,4 +1,8 @@
-"""Reports the events of a BSP peer to any number of listeners; a slow listener gets the number of events it missed."""
+"""Reports the events of a BSP peer to any number of listeners; a slow listener gets the number of events it missed.
+
+``BspPeer.news`` and the parts of the SDK subscribe. A queue of fixed size for each listener means that a slow one
+neither stops the device nor uses more memory.
+"""
 
 import asyncio
 from collections import deque

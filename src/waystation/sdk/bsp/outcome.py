@@ -1,4 +1,8 @@
-"""The result of sending a BSP message: stored on this device at once, and later at every peer that shares its group."""
+"""The result of sending a BSP message: stored on this device at once, and later at every peer that shares its group.
+
+``BspPeer.send`` returns a ``Sent``. Unlike at a relay, there is no failure later: the message waits on this disk until
+peers have it.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,8 @@
 """The connection to one LPRP host: a UDP socket, the client's protocol machine, and the proof of work it needs.
 
-The socket is replaced when the host stays silent, because the local network may have changed. A process pool searches
-for proofs of work, and searches that are no longer needed are cancelled at once.
+``LprpTenant`` and ``LprpSender`` share it. The socket is replaced when the host stays silent, because the local network
+may have changed. A process pool searches for proofs of work, and searches that are no longer needed are cancelled at
+once.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Sends one message to a host as one or more packets, until all are accepted or one fails for good.
 
-The first packet is sent alone, to learn whether the recipient has a lease there. The others follow in a small window.
-If the mailbox becomes full after an accepted packet, the others are retried for a while, since the recipient may read.
+``LprpSender.send`` makes one for each message. The first packet is sent alone, to learn whether the recipient has a
+lease there. The others follow in a small window. If the mailbox becomes full after an accepted packet, the others are
+retried for a while, since the recipient may read.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Decrypts, stores and reassembles received LPRP packets before confirming them, so that a crash loses no message.
 
-Packets that arrive in one event-loop iteration are stored in one transaction, and then all of them are confirmed. A
-message is assembled in the transaction of its last part. A packet that cannot be stored is rejected, and the host sends
-it again.
+``LprpTenant`` has one. Packets that arrive in one event-loop iteration are stored in one transaction, and then all of
+them are confirmed. A message is assembled in the transaction of its last part. A packet that cannot be stored is
+rejected, and the host sends it again.
 
 A sealed packet with a fragment header is a message or a part of one. Any other packet, sealed or not, is one message.
 """

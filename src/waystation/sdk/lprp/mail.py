@@ -1,7 +1,7 @@
 """The tables for received LPRP mail: packets already seen, parts of messages, and complete messages.
 
-All changes of one batch of packets are written in one transaction, before the packets are confirmed to the host. After
-that the host may delete them.
+``Inbox`` writes and reads them in the folder's SQLite file. All changes of one batch of packets are written in one
+transaction, before the packets are confirmed to the host. After that the host may delete them.
 """
 
 from typing import Final

@@ -1,4 +1,8 @@
-"""A received LPRP message as programs get it; it is delivered again after a restart until ``done`` is called."""
+"""A received LPRP message as programs get it; it is delivered again after a restart until ``done`` is called.
+
+``LprpTenant.messages`` yields it. It is on disk already, so it is delivered at least once whatever happens to the
+program.
+"""
 
 import contextlib
 from collections.abc import Callable

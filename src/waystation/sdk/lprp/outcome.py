@@ -1,4 +1,8 @@
-"""The results of sending an LPRP message, as its host reports them, and the progress while it is sent."""
+"""The results of sending an LPRP message, as its host reports them, and the progress while it is sent.
+
+``LprpSender.send`` returns a ``Sent``: the host took the message, refused it with a reason, or did not answer. Only the
+host's word is known; whether the recipient fetched it is not.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple

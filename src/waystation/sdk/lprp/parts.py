@@ -1,7 +1,7 @@
 """Stores the parts of incomplete LPRP messages; a part is confirmed to its host only once it is stored here.
 
-A message is complete when all parts with the same sender, id and part count are stored. Parts with another count belong
-to another message, so a false count harms its sender alone.
+``Mail`` calls it inside its transaction. A message is complete when all parts with the same sender, id and part count
+are stored. Parts with another count belong to another message, so a false count harms its sender alone.
 
 A message is dropped when no part has arrived for ``PART_LIFE_MS``. A sender with more than ``PARTS_OF_SENDER_MAX``
 parts loses its own stalest message (the longest without a new part), never one of another sender. At ``PARTS_MAX``

@@ -1,4 +1,8 @@
-"""Sends messages to tenants of one LPRP host: seals and splits them, does the demanded proof of work, and retries."""
+"""Sends messages to tenants of one LPRP host: seals and splits them, does the demanded proof of work, and retries.
+
+Programs open it for an identity's folder; ``LprpTenant`` sends through one. Payloads are sealed for the recipient,
+since the host could read them. ``send`` returns what the host answered.
+"""
 
 import asyncio
 import contextlib

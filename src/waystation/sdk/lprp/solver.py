@@ -1,8 +1,9 @@
 """A process pool for LPRP proofs of work: searches run outside the event loop, report progress, and can be cancelled.
 
-A search is split into blocks of about 20 ms. Each process has at most two blocks, one running and one queued. Searches
-alternate block by block, so all get the same share, and a cancelled one ends within two blocks. Processes start with
-the first search and end some seconds after the last, or when this process dies; see ``work_process``.
+``sdk.lprp.connection`` starts a search when the host demands work. A search is split into blocks of about 20 ms. Each
+process has at most two blocks, one running and one queued. Searches alternate block by block, so all get the same
+share, and a cancelled one ends within two blocks. Processes start with the first search and end some seconds after the
+last, or when this process dies; see ``work_process``.
 
 If a worker process dies, its blocks are given to another one.
 """

@@ -1,8 +1,9 @@
 """The folder of an LPRP participant: its key file, and the SQLite database that survives a restart.
 
-``lprp.key`` is the identity (32-byte seed in hexadecimal, mode 0600). ``lprp.db`` uses WAL mode with full
-synchronisation: the changes of a method are on disk when it returns. Several programs may use a folder at the same
-time; ``changes`` shows a listener that another program has written.
+``LprpTenant``, ``LprpSender`` and ``waystation lprp`` open it. ``lprp.key`` is the identity (32-byte seed in
+hexadecimal, mode 0600). ``lprp.db`` uses WAL mode with full synchronisation: the changes of a method are on disk when
+it returns. Several programs may use a folder at the same time; ``changes`` shows a listener that another program has
+written.
 
 This module stores what concerns hosts: the clock, leases, whitelists, work. ``mail`` stores received messages.
 """

@@ -1,7 +1,8 @@
 """The worker process for LPRP proofs of work: it reads blocks to search on descriptor 0 and writes results on 1.
 
-It processes one block at a time, in order, and has no other state. It ends when descriptor 0 is closed or its parent
-process has changed. So it needs no signal, and outlives a killed parent by at most a second.
+``sdk.lprp.solver`` starts it. It processes one block at a time, in order, and has no other state. It ends when
+descriptor 0 is closed or its parent process has changed. So it needs no signal, and outlives a killed parent by at most
+a second.
 
 A block is u8 bits, u64 first counter, u32 count and the 208-byte challenge. A result is a u32 with the counters tried,
 u8 success of the last one, and a u64 with the nanoseconds used. Numbers are little-endian.

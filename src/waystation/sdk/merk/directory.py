@@ -1,4 +1,9 @@
-"""Looks up the agreement keys of recipients: pinned keys, compared with the relay's key directory from time to time."""
+"""Finds the agreement key of a recipient: the pinned one, compared with the relay's key directory now and then.
+
+``MerkClient`` calls ``look_up`` before it encrypts: a public key goes in, ``Found`` or an error comes out. A key that
+differs from the pinned one is never used without the user's consent, since the relay or a thief could have put it
+there.
+"""
 
 import asyncio
 import math

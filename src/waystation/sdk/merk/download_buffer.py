@@ -1,6 +1,7 @@
 """Stores incoming multi-part files on disk, as ``IncomingTransfers`` decides, and verifies them when complete.
 
-A file counts against ``buffer_bytes_max`` until the program has saved or discarded it.
+``Inbox`` passes the parts of files here. A file counts against ``buffer_bytes_max`` until the program has saved or
+discarded it.
 """
 
 import asyncio

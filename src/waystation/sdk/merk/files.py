@@ -1,6 +1,7 @@
-"""Sends a file in parts: ``OutgoingTransfer`` makes the decisions; this module reads, sends and waits for outcomes.
+"""Sends a file in parts: reads it, has each part sealed, and waits for the outcome of each.
 
-A repeated part is sent as the identical frame, so that the recipient recognises it.
+``MerkClient.send_file`` calls it; ``OutgoingTransfer`` decides which part goes next. A repeated part is sent as the
+identical frame, so that the recipient recognises it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The bounded queue of received messages between connection and program; it also assembles files from their parts.
+"""Bounded queue of received MERK messages, from the connection to the program; it also puts files together.
 
-When it is full, new messages are dropped and reported. It never blocks the connection, because a program that reads
-no messages still needs the outcomes of those it sends.
+``MerkClient`` has one. When it is full, new messages are dropped and reported. It never blocks the connection, because
+a program that reads no messages still needs the outcomes of those it sends.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Stores a MERK client's identity in a file, and imports and exports it in the format of the reference implementation.
 
-The key file has both key pairs as JSON. Any holder of the file can impersonate its owner and read the owner's messages.
-Senders need the owner's public key, which is its address. Clients of the reference implementation also need the
-agreement key; this client finds it in the key directory.
+Programs and ``waystation merk`` call it with the folder of an identity. The key file has both key pairs as JSON. Any
+holder of the file can impersonate its owner and read the owner's messages. Senders need the owner's public key, which
+is its address. Clients of the reference implementation also need the agreement key; this client finds it in the key
+directory.
 
 Spec: specs/merk.md 3 "Key export JSON".
 """

@@ -1,4 +1,8 @@
-"""A received MERK message as programs get it, and the files attached to it."""
+"""A received MERK message as programs get it, and the files attached to it.
+
+``MerkClient.messages`` yields it. ``auth`` says how well the sender is proved, because plain frames prove nothing. A
+file stays in the client's buffer until it is saved or discarded.
+"""
 
 import contextlib
 import io

@@ -1,4 +1,8 @@
-"""The results of sending a MERK message, as its relay reports them."""
+"""The results of sending a MERK message, as its relay reports them.
+
+``MerkClient.send`` returns a ``Sent`` with one of them. Without the relay's notice the outcome is unknown: the message
+may have arrived.
+"""
 
 from waystation.protocols.merk.messages import DeliveryCode
 from waystation.sdk import outcome

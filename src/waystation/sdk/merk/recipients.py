@@ -1,8 +1,9 @@
 """The pinned agreement keys of recipients, in a file or in memory; a key is pinned when it is first seen.
 
-The recipient signs its advert in the key directory, so a relay cannot substitute a key of its own. A relay could replay
-an old advert, so adverts older than the pinned one are ignored. A newer advert with another key is not pinned
-automatically: the signing key may be stolen, so the user must decide.
+``directory`` reads and writes it, ``waystation merk keys`` shows it. The recipient signs its advert in the key
+directory, so a relay cannot substitute a key of its own. A relay could replay an old advert, so adverts older than the
+pinned one are ignored. A newer advert with another key is not pinned automatically: the signing key may be stolen, so
+the user must decide.
 """
 
 from collections.abc import Mapping

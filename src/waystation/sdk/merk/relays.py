@@ -1,7 +1,8 @@
 """Keeps a MERK client connected to the first relay of its list that accepts it, and matches answers to requests.
 
-A relay that sends four challenges in a row that could be misused is not tried again. One in sixty honest challenges of
-a reference relay looks like that, but four in a row do not (specs/merk.md 8).
+``MerkClient`` has one and sends frames through it. A relay that sends four challenges in a row that could be misused is
+not tried again. One in sixty honest challenges of a reference relay looks like that, but four in a row do not
+(specs/merk.md 8).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The list of relays that a MERK client knows: those of its user first, then those that relays sent, at most 64.
 
-Addresses from relays are unverified. They are tried last and never replace an address of the user. A relay that has
-proved its key is pinned to its address.
+``MerkRelays`` tries them in order, ``waystation merk servers`` edits them. Addresses from relays are unverified. They
+are tried last and never replace an address of the user. A relay that has proved its key is pinned to its address.
 
 Spec: specs/merk.md 4, 8.
 """

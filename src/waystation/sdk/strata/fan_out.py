@@ -1,4 +1,8 @@
-"""Waits for several relays that one packet was sent to."""
+"""Sends one packet to several relays at once and waits for the result of each.
+
+``ManyRelays`` passes a coroutine for each relay and gets a receipt or an error for each. One slow or failing relay does
+not hide the success of others.
+"""
 
 import asyncio
 from collections.abc import Coroutine, Mapping

@@ -1,5 +1,7 @@
 """Fetches one packet by its id over HTTP, and checks it like a packet from a subscription.
 
+``RelayClient`` and ``ManyRelays`` call it.
+
 Spec: RFC-0004 4; specs/strata.md 16.
 """
 

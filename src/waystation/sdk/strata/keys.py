@@ -1,6 +1,7 @@
 """The key file of a Strata author: an identity as one JSON object, mode 0600.
 
-A lost file means a lost DID, unless a recovery key was added before. After a rotation the file has the new seed.
+Programs and ``waystation strata`` call it with the folder of an identity. A lost file means a lost DID, unless a
+recovery key was added before. After a rotation the file has the new seed.
 Spec: RFC-0001; specs/strata.md 4.1.
 """
 

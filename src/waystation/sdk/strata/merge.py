@@ -1,6 +1,7 @@
 """Merges several subscriptions into one stream, in the order of arrival.
 
-A bounded queue connects them, so a slow program slows down all relays instead of using more memory.
+``ManyRelays.subscribe`` reads its relays through it. A bounded queue connects them, so a slow program slows down all
+relays instead of using more memory.
 """
 
 import asyncio

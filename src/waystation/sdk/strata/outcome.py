@@ -1,4 +1,8 @@
-"""The results of publishing a packet: receipts of the relays that stored it, and the failure of each other relay."""
+"""The results of publishing a packet: receipts of the relays that stored it, and the failure of each other relay.
+
+``ManyRelays.send`` returns a ``Sent``. The same packet may be published again in every case, since its id is the hash
+of its content and relays know duplicates.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

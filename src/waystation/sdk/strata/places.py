@@ -1,8 +1,9 @@
 """Stores the positions at which a reader resumes after a restart: one per name and relay, next to the relay scores.
 
-A position advances when the program asks for the next packet. After a crash the packet being processed is delivered
-again, and none is lost. Recently delivered packet ids are stored too, because a slower relay may send those packets
-later. A position is valid only for the same filters, because a cursor depends on them.
+``ManyRelays`` keeps one ``Places`` for each named reader. A position advances when the program asks for the next
+packet. After a crash the packet being processed is delivered again, and none is lost. Recently delivered packet ids are
+stored too, because a slower relay may send those packets later. A position is valid only for the same filters, because
+a cursor depends on them.
 """
 
 from functools import partial

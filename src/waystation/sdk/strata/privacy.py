@@ -1,6 +1,7 @@
 """Privacy notices that a user must see, and the fallback of a privacy profile that cannot be met.
 
-Strata hides nothing from relays; no program may claim that it does. Spec: RFC-0004 5.3, RFC-0300; specs/strata.md 19.
+``waystation strata`` shows it once. Strata hides nothing from relays; no program may claim that it does. Spec: RFC-0004
+5.3, RFC-0300; specs/strata.md 19.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A subscription as programs see it: an ``async for`` over packets in order, with the position at which to resume.
 
-``cursor`` and ``received_at`` describe the last packet that the program has taken, not the last that has arrived. A
-program that stores them after each packet loses nothing in a crash.
+``RelayClient.subscribe`` returns one. ``cursor`` and ``received_at`` describe the last packet that the program has
+taken, not the last that has arrived. A program that stores them after each packet loses nothing in a crash.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Announces the node's Bhumi relay on the local network and finds other relays there (specs/bhumi.md 5).
 
-mDNS does both. UDP broadcast answers requests and sends some from time to time. If the machine allows neither, the
-relay still runs and logs the reason. Addresses found here are trusted no more than others.
+``BhumiHost`` starts it. Found addresses go to the relay through the hub. mDNS does both. UDP broadcast answers requests
+and sends some from time to time. If the machine allows neither, the relay still runs and logs the reason. Addresses
+found here are trusted no more than others.
 """
 
 import asyncio

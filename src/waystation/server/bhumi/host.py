@@ -1,4 +1,8 @@
-"""Runs the Bhumi relay in a node: its listeners, its links to other relays, and its discovery on the local network."""
+"""Runs the Bhumi relay in a node: its listeners, its links to other relays, and its discovery on the local network.
+
+The node builds it from ``server.registry`` where ``[bhumi]`` is on and calls the methods of ``server.hosted``.
+Everything that needs sockets, files or logs is here; the relay in ``protocols.bhumi`` decides.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,8 @@
 """Dials other Bhumi relays at ``tls://host:port`` and ``tcp://host:port`` addresses.
 
-Relays exchange only public, signed data, so a link accepts any certificate (BHUMI-LINK). An operator may configure a
-certificate authority for relays under common control; then certificates and names are checked.
+The dialler passes it each ``Dial`` effect of the Bhumi relay; the connection goes to the hub. Relays exchange only
+public, signed data, so a link accepts any certificate (BHUMI-LINK). An operator may configure a certificate authority
+for relays under common control; then certificates and names are checked.
 
 A lost or rejected link is logged at debug level, because relays redial each other. The admin port lists the links.
 """

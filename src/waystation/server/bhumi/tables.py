@@ -1,4 +1,8 @@
-"""``[bhumi]``: the settings of the relay's listeners, and the checks of the whole table."""
+"""The configuration table ``[bhumi]``: where the relay listens, and checks of the whole table.
+
+``server.registry`` imports ``TABLE`` when a configuration is loaded, and ``BhumiHost`` reads the checked settings. The
+relay's own settings of the same table are declared in ``protocols.bhumi``, which knows no addresses.
+"""
 
 from dataclasses import dataclass
 from typing import Final

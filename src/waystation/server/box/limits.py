@@ -1,4 +1,7 @@
-"""Limits of the blind box: the table ``[limits.bsp_box]`` of the node's configuration."""
+"""Limits of the blind box: the table ``[limits.bsp_box]`` of the node's configuration.
+
+``server.box.store`` and ``server.box.server`` read them at each request, so a reload applies at once.
+"""
 
 from dataclasses import dataclass
 from typing import Final

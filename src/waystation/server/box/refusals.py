@@ -1,4 +1,7 @@
-"""The reasons for which the blind box refuses a request: a closed set, each with an HTTP status and a sentence."""
+"""The reasons for which the blind box refuses a request: a closed set, each with an HTTP status and a sentence.
+
+The box's store raises ``BoxRefusedError``, and its HTTP server makes the answer of it.
+"""
 
 from enum import Enum
 from typing import Final

@@ -1,4 +1,7 @@
-"""Checks the values in ``[bsp]`` that a declaration cannot express: valid keys, groups and addresses."""
+"""Checks the values in ``[bsp]`` that a declaration cannot express: valid keys, groups and addresses.
+
+``server.bsp.tables`` and the host run them while a configuration is loaded.
+"""
 
 import re
 from collections.abc import Callable

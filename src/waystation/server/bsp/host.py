@@ -1,7 +1,8 @@
 """Runs the BSP peer in a node: its TLS port, its path on other protocols' web ports, dialled peers, and the blind box.
 
-A peer proves its key over the hash of the server certificate it saw, so each endpoint has its own certificate hash. The
-endpoint ``""`` has that of the TLS port, ``wss_<table>`` that of a table's web port.
+The node builds it where ``[bsp]`` is on and calls the methods of ``server.hosted``. A peer proves its key over the hash
+of the server certificate it saw, so each endpoint has its own certificate hash. The endpoint ``""`` has that of the TLS
+port, ``wss_<table>`` that of a table's web port.
 """
 
 import time

@@ -1,7 +1,8 @@
 """Dials BSP peers at ``bsp+tls://host:port`` and ``bsp+wss://host:port/path`` addresses.
 
-The connection uses TLS 1.3 and accepts any certificate. The peer authenticates inside it, by signing the hash of that
-certificate with its key (specs/bsp.md 5). Addresses are configured by the operator only.
+The dialler passes it each ``Dial`` effect of the BSP peer; the connection goes to the hub. The connection uses TLS 1.3
+and accepts any certificate. The peer authenticates inside it, by signing the hash of that certificate with its key
+(specs/bsp.md 5). Addresses are configured by the operator only.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""``[bsp]``: the settings of the peer's listeners, and the checks of the whole table."""
+"""The configuration table ``[bsp]``: where the peer listens, and checks of the whole table.
+
+``server.registry`` imports ``TABLE`` when a configuration is loaded, and ``BspHost`` reads the checked settings. The
+protocol's own settings of the same table are declared in ``protocols.bsp.settings``.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,8 @@
-"""Which listeners speak TLS, and which files of a certificate and its key each of them shows."""
+"""Which listeners speak TLS, and which files of a certificate and its key each of them shows.
+
+Given the configuration and the home, it returns paths for ``in_force``, which loads them, and for the checks and
+reports of the operator.
+"""
 
 from waystation.server.config.values import Config
 from waystation.server.home import Home, TlsFiles

@@ -1,9 +1,9 @@
 """The certificates that a running node shows, and taking over files that have changed.
 
-Nobody has to send SIGHUP: every ``LOOK_S`` the files are looked at, and a pair that has changed is taken over once
-certificate and key fit together. A pair that does not fit is read again at the next look, because whoever renews it
-may be between its two files; one that is still the same then is logged once, and the old one stays in force
-(NODE-TAKEOVER).
+``NodeServer`` keeps one; listeners get their TLS context from it. Nobody has to send SIGHUP: every ``LOOK_S`` the files
+are looked at, and a pair that has changed is taken over once certificate and key fit together. A pair that does not fit
+is read again at the next look, because whoever renews it may be between its two files; one that is still the same then
+is logged once, and the old one stays in force (NODE-TAKEOVER).
 """
 
 import asyncio

@@ -1,4 +1,8 @@
-"""Checks that the files which settings name are there, so that a start refuses a wrong path with file and line."""
+"""Checks that the files which settings name are there, so that a start refuses a wrong path with file and line.
+
+``waystation serve`` calls it first: a configuration goes in, a ``ConfigError`` comes out for a missing file. Without it
+the error would come later, from the TLS library, without file and line.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""One certificate and its key as they lie on the disk, read for a listener or for a report."""
+"""One certificate and its key as they lie on the disk, read for a listener or for a report.
+
+A certificate and key written one after the other may not fit for a moment; ``read_pair`` raises then, and ``in_force``
+reads again. ``mark_of`` returns what changes when a file does.
+"""
 
 import datetime
 from dataclasses import replace

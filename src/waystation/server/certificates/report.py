@@ -1,4 +1,7 @@
-"""What an operator should know about the certificate of each listener, in sentences with a way out."""
+"""What an operator should know about the certificate of each listener, in sentences with a remedy.
+
+``waystation doctor`` prints it and the node's status shows it. A configuration, a home and the time go in.
+"""
 
 import datetime
 from typing import Final, NamedTuple

@@ -1,4 +1,7 @@
-"""Reads ``[access]``: whether each entry names somebody."""
+"""Parses the lists of ``[access]`` (who may use the node), and refuses an entry that names nobody.
+
+``config.load`` checks each list with it; ``NodeServer`` gives the parsed ``AccessRules`` to ``engine.access``.
+"""
 
 from waystation.engine.access import AccessRules, parse_access
 from waystation.server.config.settings import AccessSettings

@@ -1,4 +1,7 @@
-"""Checks the settings of ``[admin]``: hosts are names without scheme and port."""
+"""Checks the settings of ``[admin]``: hosts are names without scheme and port.
+
+``config.load`` calls it with ``admin.hosts``, the names that requests to the admin port may ask for.
+"""
 
 from collections.abc import Sequence
 from typing import Final

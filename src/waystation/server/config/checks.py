@@ -1,4 +1,7 @@
-"""Checks that several protocols' tables share; each raises ConfigError with the source of the bad value."""
+"""Checks that several protocols' tables share; each raises ConfigError with the source of the bad value.
+
+Each ``server/<protocol>/tables.py`` calls them with the loaded configuration.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Loads the node's configuration from flags, environment, file and defaults, in this precedence, and checks it.
 
-An unknown key or a bad value is an error that names its source and the allowed values. It is never ignored, because a
-typo in a limit would otherwise disable the limit.
+``serve`` and other commands get a ``Config`` from it. An unknown key or a bad value is an error that names its source
+and the allowed values. It is never ignored, because a typo in a limit would otherwise disable the limit.
 """
 
 import difflib

@@ -1,4 +1,7 @@
-"""Lists every settings class of the node with its table: the node's own and those of each protocol."""
+"""Lists every settings class of the node with its table: the node's own and those of each protocol.
+
+Loading, the sample file and the reference page go through this list, so a setting exists in all of them or in none.
+"""
 
 import dataclasses
 from typing import Any, Final, NamedTuple

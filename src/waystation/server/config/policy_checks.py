@@ -1,4 +1,7 @@
-"""Checks the values in ``[policy]`` that a declaration cannot express: valid keys and addresses."""
+"""Checks the values in ``[policy]`` that a declaration cannot express: valid keys and addresses.
+
+``config.load`` calls it with ``policy.key`` and ``policy.allow``.
+"""
 
 from collections.abc import Sequence
 

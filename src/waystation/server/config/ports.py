@@ -1,4 +1,8 @@
-"""Finds the addresses on which a configuration listens, and checks that no two listeners want one port."""
+"""The listen addresses of a configuration, and the check that no two listeners want one port.
+
+``config.load`` checks, so that ``serve`` fails with the name of the setting and not at the second bind; ``waystation
+doctor`` tries to bind the addresses.
+"""
 
 import dataclasses
 from itertools import combinations

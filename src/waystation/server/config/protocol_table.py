@@ -1,4 +1,7 @@
-"""``ProtocolTable``: one protocol's part of the configuration, declared in ``server/<protocol>/tables.py``."""
+"""``ProtocolTable``: one protocol's part of the configuration, declared in ``server/<protocol>/tables.py``.
+
+``config.load`` reads these declarations and knows no protocol by name.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

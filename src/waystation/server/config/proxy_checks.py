@@ -1,4 +1,7 @@
-"""Checks the settings of ``[node]`` about trusted proxies: networks are networks, listeners are those of this node."""
+"""Checks the settings of ``[node]`` about trusted proxies: networks are networks, listeners are those of this node.
+
+``config.load`` calls it. A proxy that is trusted by mistake could name any client, so every unknown name is an error.
+"""
 
 from collections.abc import Collection
 from dataclasses import fields

@@ -1,4 +1,7 @@
-"""Generates the sample file and the reference page of the configuration from the settings classes."""
+"""Generates the sample file and the reference page of the configuration from the settings classes.
+
+``waystation config sample`` and ``config docs`` print what it returns, so neither differs from what the node accepts.
+"""
 
 import json
 from dataclasses import Field

@@ -1,6 +1,7 @@
 """The node's own configuration tables, and the value types that settings may have.
 
-A protocol declares its table in ``server/<protocol>/tables.py``; ``config.parts`` lists all of them.
+``config.load`` fills them, the rooms of the server read them through ``Config``. A protocol declares its table in
+``server/<protocol>/tables.py``; ``config.parts`` lists all of them.
 """
 
 import ipaddress

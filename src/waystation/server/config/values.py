@@ -1,4 +1,8 @@
-"""The checked configuration, with the source of each value."""
+"""The checked configuration, with the source of each value.
+
+``config.load`` makes a ``Config``; all of the server reads settings from it. The source (file and line, variable, flag
+or default) goes into the error when a later check finds the value wrong.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

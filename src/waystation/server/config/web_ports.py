@@ -1,4 +1,7 @@
-"""Finds the WebSocket ports of a configuration, and checks that protocols with the same address can share one."""
+"""Finds the WebSocket ports of a configuration, and checks that protocols with the same address can share one.
+
+``config.load`` checks, and ``server.listeners`` opens the groups that ``shared_web_ports`` returns.
+"""
 
 from itertools import combinations
 

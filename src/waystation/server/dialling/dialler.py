@@ -1,9 +1,10 @@
 """Carries out ``Dial`` effects: checks the addresses of a name, then lets the protocol's ``Outlet`` connect.
 
-An unauthenticated peer may name an address inside this node's own network. Where only public addresses are allowed,
-every address of the name is checked, and the connection uses a checked one. A second look-up could differ (DNS
-rebinding). TLS still verifies the name. Redirects are not followed. Names from such peers are looked up one at a time,
-because a silent name server blocks one of the few look-up threads.
+The hub calls ``dial`` for each effect; the connection, or the failure, comes back as an input of the machine. An
+unauthenticated peer may name an address inside this node's own network. Where only public addresses are allowed, every
+address of the name is checked, and the connection uses a checked one. A second look-up could differ (DNS rebinding).
+TLS still verifies the name. Redirects are not followed. Names from such peers are looked up one at a time, because a
+silent name server blocks one of the few look-up threads.
 
 A new connection is logged at debug level, because the peer is not authenticated yet. A failed dial is one warning,
 repeated only when its reason changes: ``peer.unreachable``, or the outlet's own event (``report``).

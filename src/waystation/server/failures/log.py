@@ -1,7 +1,8 @@
 """Logs what goes wrong in this process: one line per minute for each failure, with a count of the others (NODE-GUARD).
 
-The same failure is the same event and the same line of code. When the process is out of file descriptors or of memory,
-every task fails somewhere else; all of that is one failure, and its line has no traceback.
+The hub, the store's writer and the event loop report exceptions to it. The same failure is the same event and the same
+line of code. When the process is out of file descriptors or of memory, every task fails somewhere else; all of that is
+one failure, and its line has no traceback.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Keeps log lines about failures few: one line per minute for each, with how often it came besides."""
+"""Keeps log lines about failures few: one line per minute for each, with how often it came besides.
+
+``FailureLog`` and Strata's dialling ask it with a name and the time; it returns the count to print, or nothing.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable

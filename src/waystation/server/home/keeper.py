@@ -1,4 +1,8 @@
-"""Keeps ``home.json`` true while a node runs: how far the store has come, and that it is in use."""
+"""Keeps ``home.json`` true while a node runs: how far the store has come, and that it is in use.
+
+``NodeServer`` begins and ends it. The next start compares the store with this mark, and so notices that a store was
+lost or replaced by an older one (NODE-MARK).
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""Brings what a home holds to the layout of this version."""
+"""Brings the store in a node's home to the layout (table format) of this version.
+
+``waystation upgrade`` calls it for a stopped node. ``serve`` does the same when it opens the store.
+"""
 
 from contextlib import closing
 

@@ -1,7 +1,8 @@
 """The admin port's application: health, readiness, metrics, status and bans, as HTTP.
 
-``authorisation`` stands before it, so what is here asks nobody for a token. Every answer is JSON except ``/metrics``.
-Every refusal has one form: ``{"ok": false, "error": sentence, "status": code}``.
+``AdminPort`` serves it; ``Operations`` does the work. ``authorisation`` stands before it, so what is here asks nobody
+for a token. Every answer is JSON except ``/metrics``. Every refusal has one form: ``{"ok": false, "error": sentence,
+"status": code}``.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""The admin port of one node: its TCP address and its unix socket, and the application that answers at both."""
+"""The admin port of one node: its TCP address and its unix socket, and the application that answers at both.
+
+``NodeServer`` opens it with the node's ``Operations``. Programs of the same user take the socket, which file
+permissions protect; browsers and other machines take the address. Both need the token.
+"""
 
 from pathlib import Path
 from typing import Final

@@ -1,9 +1,9 @@
-"""Stands before the application of the admin port: every request needs the token or a session, but a few that do not.
+"""Checks each request to the admin port: the token or a session is required, except for a closed list of paths.
 
-The order of the checks: Host and origin (``origins``), then the path, then token or session. Paths that need neither
-are a closed list, so a new route is closed from its first day. What a session may do, a page may do, so a request that
-changes something with a session also needs an Origin, which is then the port's own. The same holds over
-the unix socket.
+``AdminPort`` puts it before the application. The order of the checks: Host and origin (``origins``), then the path,
+then token or session. Paths that need neither are a closed list, so a new route is closed from its first day. What a
+session may do, a page may do, so a request that changes something with a session also needs an Origin, which is then
+the port's own. The same holds over the unix socket.
 
 Choices NODE-SESSION, NODE-SOCKET.
 """

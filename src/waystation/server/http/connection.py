@@ -1,7 +1,8 @@
 """HTTP connections with a time limit for each step and a connection limit for each address.
 
-Uvicorn limits only the idle time between requests. An incomplete request head, or a client that reads no answer, would
-occupy a connection for ever. So each connection here has a timer, and is counted before the TLS handshake.
+The admin port and the blind box use it. Uvicorn limits only the idle time between requests. An incomplete request head,
+or a client that reads no answer, would occupy a connection for ever. So each connection here has a timer, and is
+counted before the TLS handshake.
 
 ==================================  =========  ==========================================================
 what is awaited                     at most    then

@@ -1,8 +1,8 @@
 """The credentials of the admin port: its token, sessions made with it, and how often an address may be wrong.
 
-A right token is accepted however many wrong ones came before it: an attacker on this machine, whose address is that of
-the operator, keeps nobody away. So the limit on wrong ones bounds work, and not what can be guessed: the token has 256
-random bits. Choice NODE-TRIES.
+``authorisation`` asks for every request. A right token is accepted however many wrong ones came before it: an attacker
+on this machine, whose address is that of the operator, keeps nobody away. So the limit on wrong ones bounds work, and
+not what can be guessed: the token has 256 random bits. Choice NODE-TRIES.
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """Renders the Prometheus metrics of one node from the counters that it has at hand.
 
-Label values are closed enums or names signed by the operator's pipeline, whose number is limited. So peers cannot
-increase the number of series without bound.
+``/metrics`` of the admin port calls it: counts and limits go in, text comes out. Label values are closed enums or names
+signed by the operator's pipeline, whose number is limited. So peers cannot increase the number of series without bound.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,8 @@
 """Checks for whom a request was meant and which page sent it, so that no page of another origin uses the admin port.
 
-A page whose name was rebound to this machine's address asks with that name in ``Host``, and a page of another origin
-sends its own ``Origin``. Programs send neither. Browsers also say in ``Sec-Fetch-Site`` what the page is to the port.
+``authorisation`` calls it first: a request's headers go in, a refusal or None comes out. A page whose name was rebound
+to this machine's address asks with that name in ``Host``, and a page of another origin sends its own ``Origin``.
+Programs send neither. Browsers also say in ``Sec-Fetch-Site`` what the page is to the port.
 
 ================================================  ======  =========================================
 request                                           status  why

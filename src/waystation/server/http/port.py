@@ -1,4 +1,8 @@
-"""An HTTP server on an address, a unix socket or both that runs an ASGI application: the admin port, the blind box."""
+"""An HTTP server for an ASGI application, on an address, a unix socket or both.
+
+The admin port and the blind box each open one. Connections have the limits of ``http.connection``, and their client is
+the one that a trusted proxy names.
+"""
 
 import asyncio
 import contextlib

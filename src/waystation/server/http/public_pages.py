@@ -1,4 +1,8 @@
-"""Answers plain GETs on a web port: the public page and SDK, node documents, a protocol's pages, or 404."""
+"""Answers plain GETs on a web port: the console's page and SDK, node documents, a protocol's pages, or 404.
+
+``server.listeners`` gives ``answer`` to each web port's site: a path and a host go in, an ``HttpAnswer`` comes out. A
+rate limit for each address applies, because nobody has proved an identity yet.
+"""
 
 import json
 from collections import OrderedDict

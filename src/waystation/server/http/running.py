@@ -1,7 +1,8 @@
 """``running.json`` in the home of a node that serves: its process, its version and where it is reached.
 
-It is written once every listener is bound and removed at the end. A process that was killed leaves it behind, so a
-reader asks ``Home.locked_by`` too: the file counts only while that process holds the home.
+``NodeServer`` writes it for the commands that look for a running node. It is written once every listener is bound and
+removed at the end. A process that was killed leaves it behind, so a reader asks ``Home.locked_by`` too: the file counts
+only while that process holds the home.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Binds a unix socket that only its owner may open, in place of a file that an ended process left behind."""
+"""Binds a unix socket that only its owner may open, in place of a file that an ended process left behind.
+
+The admin port calls ``bind_unix`` with a path and gets a listening socket.
+"""
 
 import errno
 import os

@@ -1,7 +1,7 @@
 """Public documents about this node: ``/.well-known/waystation.json``, and those of its protocols.
 
-They are generated from the active configuration, so that clients can read the limits. They are unsigned: clients use
-them for discovery, not as proof.
+``public_pages`` answers GETs from it. They are generated from the active configuration, so that clients can read the
+limits. They are unsigned: clients use them for discovery, not as proof.
 
 Spec: specs/merk.md 10.9; RFC 8615.
 """

@@ -1,4 +1,8 @@
-"""Runs the LPRP host in a node: its UDP port, its list of tenants, and its public description for clients."""
+"""Runs the LPRP host in a node: its UDP port, its list of tenants, and its public description for clients.
+
+The node builds it where ``[lprp]`` is on and calls the methods of ``server.hosted``. LPRP alone has datagrams and no
+connections, so it names a UDP address in place of endpoints.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,8 @@
-"""``[lprp]``: the settings of the host's listener."""
+"""The configuration table ``[lprp]``: the UDP address on which the host listens.
+
+``server.registry`` imports ``TABLE`` when a configuration is loaded. The protocol's own settings of the same table are
+declared in ``protocols.lprp.settings``.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,8 @@
-"""Runs the MERK relay in a node: its web endpoints, the nodes that it dials, and its status in the mesh."""
+"""Runs the MERK relay in a node: its web endpoints, the nodes that it dials, and its status in the mesh.
+
+The node builds it where ``[merk]`` is on and calls the methods of ``server.hosted``; the relay in ``protocols.merk``
+decides.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping

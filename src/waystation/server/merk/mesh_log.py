@@ -1,8 +1,9 @@
 """Logs each established link between MERK nodes, and its end.
 
-A link is established after both sides have proved their keys. With a reference relay, it is established once its
-messages identify it as one. The relay reports no events for this, so ``watch`` compares its links once a second. The
-outlet calls ``look`` as soon as a dialled connection becomes a link, because only it knows the dialled address.
+``MerkHost`` starts it. A link is established after both sides have proved their keys. With a reference relay, it is
+established once its messages identify it as one. The relay reports no events for this, so ``watch`` compares its links
+once a second. The outlet calls ``look`` as soon as a dialled connection becomes a link, because only it knows the
+dialled address.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Dials other MERK nodes, and logs the result of each connection: a link, or a refusal.
 
-A connection becomes a link after both sides have proved their keys; ``mesh_log`` logs links. If the other side closes
-it before that, one ``peer.refused`` is logged, with the reason for its close status.
+The dialler passes it each ``Dial`` effect of the MERK relay. A connection becomes a link after both sides have proved
+their keys; ``mesh_log`` logs links. If the other side closes it before that, one ``peer.refused`` is logged, with the
+reason for its close status.
 """
 
 from typing import Final

@@ -1,4 +1,8 @@
-"""``[merk]``: the settings of the relay's listener, and the checks of the whole table."""
+"""The configuration table ``[merk]``: where the relay listens, and checks of the whole table.
+
+``server.registry`` imports ``TABLE`` when a configuration is loaded, and ``MerkHost`` reads the checked settings. The
+protocol's own settings of the same table are declared in ``protocols.merk.settings``.
+"""
 
 from dataclasses import dataclass
 from typing import Final

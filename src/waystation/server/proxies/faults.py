@@ -1,7 +1,7 @@
 """Counts what proxies do wrong, logs it once per burst, and says it in the trouble sentences of the status.
 
-Anybody can send the first bytes of a PROXY header. So an address that is public, and no trusted proxy, is counted and
-logged and is no trouble.
+``proxies.rules`` reports faults here, ``server.operations`` shows the sentences. Anybody can send the first bytes of a
+PROXY header. So an address that is public, and no trusted proxy, is counted and logged and is no trouble.
 """
 
 import ipaddress

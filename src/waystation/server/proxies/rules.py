@@ -1,8 +1,9 @@
 """The node's trusted proxies as the configuration in force names them, for each listener.
 
-``[node] trusted_proxies`` names their networks, ``proxy_header`` the header of requests in which they name clients, and
-``proxy_protocol`` the listeners where their connections begin with a PROXY header instead. Nothing is guessed from the
-bytes: a client behind a proxy that only passes TCP on could send a header itself (NODE-PROXY).
+Listeners and HTTP ports ask when a connection arrives. ``[node] trusted_proxies`` names their networks,
+``proxy_header`` the header of requests in which they name clients, and ``proxy_protocol`` the listeners where their
+connections begin with a PROXY header instead. Nothing is guessed from the bytes: a client behind a proxy that only
+passes TCP on could send a header itself (NODE-PROXY).
 """
 
 from collections.abc import Callable, Collection

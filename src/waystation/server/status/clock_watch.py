@@ -1,6 +1,6 @@
 """Notices a wall clock that steps, and hands it to every part of the node that compares times of day (NODE-STEPPED).
 
-It also says in the log for how long the process stood still.
+``NodeServer`` runs it. It also says in the log for how long the process stood still.
 
 The monotonic clock cannot be set, so the difference of the two clocks changes only by a step, or slowly while a time
 service corrects it. ``look`` compares once a second, and ``wall_us`` whenever the hub asks for the time of day anyway.

@@ -1,7 +1,8 @@
 """The open connections as an operator sees them: the heaviest of them, and counts by protocol.
 
-A connection is shown with its identity or with its address, never with both. Connections of a protocol that hides its
-senders are only counted, by network, until they prove an identity (NODE-VIEW).
+``server.operations`` calls it for the admin port. A connection is shown with its identity or with its address, never
+with both. Connections of a protocol that hides its senders are only counted, by network, until they prove an identity
+(NODE-VIEW).
 """
 
 import heapq

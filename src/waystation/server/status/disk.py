@@ -1,4 +1,8 @@
-"""How full the disk of the home is, and how much of that is the node's."""
+"""Free space of the home's file system, and how much the node's store, journal and archive take.
+
+``server.operations`` and ``waystation doctor`` ask it: a home goes in, bytes and a sentence about lack of space come
+out.
+"""
 
 import dataclasses
 import os

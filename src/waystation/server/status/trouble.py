@@ -1,4 +1,8 @@
-"""What needs an operator's attention, in sentences, from what the node's status says."""
+"""Sentences about what needs an operator's attention, from the values of the node's status.
+
+``server.operations`` adds them to the status; ``waystation status`` prints them and exits with 1. Each sentence says
+what to do.
+"""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence

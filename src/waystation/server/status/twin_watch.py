@@ -1,7 +1,8 @@
 """Says when two nodes have one key, such as two copies of a home that run at once (NODE-TWIN).
 
-Relays note what they meet under their own key (``rules.twins``). Connections of one node that stand at the same time
-and take turns between two places are noted here. A proxy or a NAT in front of both hides the places, and so the turns.
+``NodeServer`` runs it and logs; ``server.operations`` shows its sentence. Relays note what they meet under their own
+key (``rules.twins``). Connections of one node that stand at the same time and take turns between two places are noted
+here. A proxy or a NAT in front of both hides the places, and so the turns.
 """
 
 import asyncio

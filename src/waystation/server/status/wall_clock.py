@@ -1,8 +1,9 @@
-"""Whether the wall clock can be right, as far as a machine can know without asking another one.
+"""Checks whether the wall clock can be right, as far as a machine knows without asking another one.
 
-Two things are known offline. A file of the home that was written later than now means that the clock was set back. A
-clock that is earlier than the build of this software is wrong. The kernel also says whether a time service keeps its
-clock; that is worth a remark only, since many virtual machines keep time without such a service.
+``waystation doctor`` and the node's status call it with the home and the time. Two things are known offline. A file of
+the home that was written later than now means that the clock was set back. A clock that is earlier than the build of
+this software is wrong. The kernel also says whether a time service keeps its clock; that is worth a remark only, since
+many virtual machines keep time without such a service.
 """
 
 import ctypes

@@ -1,4 +1,8 @@
-"""Runs the Strata relay in a node: its web endpoint and pages, and the relays that it reads from."""
+"""Runs the Strata relay in a node: its web endpoint and pages, and the relays that it reads from.
+
+The node builds it where ``[strata]`` is on and calls the methods of ``server.hosted``; the relay in
+``protocols.strata`` decides.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,4 +1,8 @@
-"""Loads the author keys that a node's operator trusts: pinned keys, and a folder of DID documents."""
+"""Loads the keys of authors that a node's operator trusts: pinned keys, and a folder of DID documents (key lists).
+
+``StrataHost`` and ``waystation strata import`` call it with the settings and pass the result to the relay. Such keys
+are for authors whose name (DID) does not contain their key.
+"""
 
 import json
 from pathlib import Path

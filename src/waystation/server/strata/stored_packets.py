@@ -1,4 +1,8 @@
-"""Judges stored packets that have no checksum: a packet's identifier is the hash of its content (NODE-ROT)."""
+"""Judges stored packets that have no checksum: a packet's identifier is the hash of its content (NODE-ROT).
+
+``waystation check --deep`` and the reader of damaged rows get it from ``server.registry.packet_check``, since ``store``
+may not import a protocol.
+"""
 
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
 from waystation.protocols.strata.packet import PACKET_BYTES_CEILING, read_packet

@@ -1,4 +1,8 @@
-"""``[strata]``: the settings of the relay's listener, and the checks of the whole table."""
+"""The configuration table ``[strata]``: where the relay listens, and checks of the whole table.
+
+``server.registry`` imports ``TABLE`` when a configuration is loaded, and ``StrataHost`` reads the checked settings. The
+protocol's own settings of the same table are declared in ``protocols.strata.settings``.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

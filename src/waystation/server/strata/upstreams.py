@@ -1,6 +1,7 @@
 """Keeps one connection to each relay that this relay reads from, and redials lost ones.
 
-A relay is not dialled while it is banned, or while a valid publication of the pipeline lists it as blacklisted.
+``StrataHost`` starts it. Connections go to the hub, and the relay sends subscriptions over them. A relay is not dialled
+while it is banned, or while a valid publication of the pipeline lists it as blacklisted.
 """
 
 import asyncio

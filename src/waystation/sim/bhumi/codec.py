@@ -1,7 +1,8 @@
 """An independent codec for Bhumi's extension frames, written from specs/bhumi.md 5 and used only by the invariants.
 
-It shares no code with the relay's and clients' codec, so a mistake there cannot hide itself. It parses records and
-checks signatures; the invariants decide whether a record is acceptable.
+Taps and hostile actors use it as well: bytes go in, ``WireRecord`` and fields come out. It shares no code with the
+relay's and clients' codec, so a mistake there cannot hide itself. It parses records and checks signatures; the
+invariants decide whether a record is acceptable.
 """
 
 import struct

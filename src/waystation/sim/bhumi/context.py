@@ -1,7 +1,8 @@
-"""The context that all actors of a Bhumi scenario share: relays, clocks, true device locations, and payload contents.
+"""What all actors (simulated participants) of a Bhumi run share: relays, clocks, true device locations, contents.
 
-An answer is a function of the recipient and the preimage (the 32-byte secret that permits one request). A result that
-belongs to another request is therefore recognised.
+``BhumiScenario`` makes one and gives it to every device, sender and relay. An answer is a function of the recipient and
+the preimage (the 32-byte secret that permits one request). A result that belongs to another request is therefore
+recognised.
 """
 
 import random

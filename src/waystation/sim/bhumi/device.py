@@ -1,9 +1,9 @@
 """A simulated device: it moves between relays, asserts its presence, answers requests, and misbehaves as planned.
 
-A move follows the specification. The device registers at the new relay, asserts one presence record there and at the
-old relay, and then disconnects from the old one. Its application answers each request once; a late answer is sent
-through the new relay. A preimage (the 32-byte secret that permits one request) is offered again until a request has
-used it.
+``BhumiScenario`` starts it; it drives the real client machine. A move follows the specification. The device registers
+at the new relay, asserts one presence record there and at the old relay, and then disconnects from the old one. Its
+application answers each request once; a late answer is sent through the new relay. A preimage (the 32-byte secret that
+permits one request) is offered again until a request has used it.
 """
 
 import random

@@ -1,4 +1,8 @@
-"""Forges Bhumi records for adversaries: every change to a signed record that is possible without its owner's key."""
+"""Forges Bhumi records: every change to a signed record that is possible without its owner's key.
+
+Hostile clients and relays send the results; the invariants demand that no honest side acts on one. All choices come
+from the actor's generator, so a seed forges the same again.
+"""
 
 import random
 from typing import Final

@@ -1,4 +1,8 @@
-"""Hostile Bhumi clients: each plays one attack from the plan's list, and reconnects after it was disconnected."""
+"""Hostile Bhumi clients: each plays one attack from the list of the run's plan, and reconnects when disconnected.
+
+``BhumiScenario`` starts them. They speak bytes, without a client machine, because they must send what that would not.
+Relays must refuse or ignore them; the invariants check that.
+"""
 
 import random
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Byzantine Bhumi relays, which link to other relays correctly and then abuse gossip.
 
-Any relay may become a gossip peer. Honest relays must drop a modified record and must not act on a repeated one.
-Suppressed records must reach them by another path.
+``BhumiScenario`` starts them. Gossip is how relays exchange signed records. Any relay may become a gossip peer. Honest
+relays must drop a modified record and must not act on a repeated one. Suppressed records must reach them by another
+path.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Invariants of Bhumi requests, answers, privacy and memory, and the list of all invariants of a Bhumi scenario.
 
-``relay_invariants`` has those of frames and dials, ``record_invariants`` those of presence and advert records.
+Each is a class that gets every observation of a run and raises when its rule is broken. ``relay_invariants`` has those
+of frames and dials, ``record_invariants`` those of presence and advert records.
 """
 
 from collections import Counter, deque

@@ -1,4 +1,8 @@
-"""Simulated look-ups: clients ask relays where devices are, and the first hint is compared with the true location."""
+"""Simulated look-ups: clients ask relays where devices are, and the first hint is compared with the true location.
+
+``BhumiScenario`` starts searchers and counts right first hints; without faults a share of them must be right. A look-up
+is one question about a device to one relay.
+"""
 
 import random
 from collections import Counter

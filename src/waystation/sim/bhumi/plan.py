@@ -1,6 +1,7 @@
 """The random plan of one Bhumi scenario: relays and links, devices, senders, clocks, faults and adversaries.
 
-A quarter of the gossip plans have no faults; only these state how many look-ups must be correct.
+``sim.run`` draws it from the seed before the run. A quarter of the gossip plans have no faults; only these state how
+many look-ups must be correct.
 """
 
 import random

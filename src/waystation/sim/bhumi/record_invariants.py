@@ -1,6 +1,7 @@
 """Invariants of the presence and advert records that Bhumi relays send: owner, age, origin and permitted receivers.
 
-They follow specs/bhumi.md 5 and 7 and use only what a ``Tap`` observed, never the relay's own tables.
+A presence is a device's signed record of its relay, an advert a relay's signed record of its address. They follow
+specs/bhumi.md 5 and 7 and use only what a ``Tap`` observed, never the relay's own tables.
 """
 
 from collections import deque

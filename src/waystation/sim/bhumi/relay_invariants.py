@@ -1,4 +1,8 @@
-"""Invariants of the frames that Bhumi relays send and the addresses that they dial, one checker class each."""
+"""Invariants of the frames that Bhumi relays send and the addresses that they dial, one checker class each.
+
+``invariants`` lists them. A ``Tap`` at each relay observes the frames; the checkers decode them with a codec of their
+own, so that the relay's mistakes cannot hide.
+"""
 
 from collections import deque
 from typing import Final

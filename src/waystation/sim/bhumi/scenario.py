@@ -1,7 +1,7 @@
 """The Bhumi scenario: relays with or without gossip, devices, senders, look-ups, adversaries, and link faults.
 
-Each relay runs in its own ``World`` on the shared clock. A dial reaches the other relay's world unless the two are
-partitioned. ``run`` drives ``BhumiScenario`` through its phases.
+``sim.run`` makes it from a plan. Each relay runs in its own ``World`` on the shared clock. A dial reaches the other
+relay's world unless the two are partitioned. ``run`` drives ``BhumiScenario`` through its phases.
 """
 
 import random

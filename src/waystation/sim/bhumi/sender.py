@@ -1,8 +1,8 @@
 """A simulated sender: it sends requests to devices, looks up devices that moved, retries, and misbehaves as planned.
 
-When it uses a looked-up address it verifies the presence itself and tries the freshest relay first. A retry repeats
-the same bytes with the same preimage (the 32-byte secret that permits one request). A relay with a cached answer can
-therefore return it.
+``BhumiScenario`` starts it; it drives the real client machine. When it uses a looked-up address it verifies the
+presence itself and tries the freshest relay first. A retry repeats the same bytes with the same preimage (the 32-byte
+secret that permits one request). A relay with a cached answer can therefore return it.
 """
 
 import random

@@ -1,4 +1,8 @@
-"""The simulated host of one Bhumi relay: its restarts, its clock, and the links that it dials to other relays."""
+"""The simulated host of one Bhumi relay: its restarts, its clock, and the links that it dials to other relays.
+
+``BhumiScenario`` makes one for each relay. The relay itself is the real one, in a ``World`` that takes the place of the
+server.
+"""
 
 import random
 from collections.abc import Callable

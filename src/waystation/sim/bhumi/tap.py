@@ -1,7 +1,7 @@
 """Wraps a Bhumi relay and observes every frame that it receives and sends, without changing its behaviour.
 
-A received frame is observed after the relay has processed it, a sent frame before it is delivered. The order of the
-observations is therefore the order of the relay's knowledge.
+The simulated host of a relay puts one around it. A received frame is observed after the relay has processed it, a sent
+frame before it is delivered. The order of the observations is therefore the order of the relay's knowledge.
 """
 
 from collections.abc import Callable

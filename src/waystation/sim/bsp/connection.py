@@ -1,7 +1,7 @@
 """A simulated BSP connection between two devices, which can delay, lose, duplicate or reorder single records.
 
-Each record travels as one datagram, and every sent record is counted. A cut drops records without notice. An end
-notifies both devices and discards records in transit.
+``BspNetwork`` makes one between two hosts. Each record travels as one datagram, and every sent record is counted. A cut
+drops records without notice. An end notifies both devices and discards records in transit.
 """
 
 import random

@@ -1,7 +1,8 @@
 """The simulated host of one BSP device: a ``BspDevice``, its store, its connections, and its owner's configuration.
 
-Input of one instant is collected and processed in one event-loop iteration: commit, send to each peer with pending
-records, report to the application. A store may commit with a delay, or refuse; a crash loses whatever is uncommitted.
+``BspNetwork`` makes one for each device. Input of one instant is collected and processed in one event-loop iteration:
+commit, send to each peer with pending records, report to the application. A store may commit with a delay, or refuse; a
+crash loses whatever is uncommitted.
 """
 
 from collections import Counter

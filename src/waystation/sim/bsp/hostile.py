@@ -1,6 +1,7 @@
 """Hostile BSP peers: each is a known peer of one device and runs no device of its own.
 
-Some share a group with that device. The invariants check what these peers learn and what they make others accept.
+``BspScenario`` starts them. Some share a group with that device. The invariants check what these peers learn and what
+they make others accept.
 """
 
 import random

@@ -1,6 +1,7 @@
 """The stream connection of a hostile BSP peer: it completes the handshake and then sends arbitrary bytes.
 
-Sometimes it sends a few bytes of garbage and never proves its key. It reconnects after every disconnect.
+``BspNetwork`` makes one where a hostile peer dials a device on streams. Sometimes it sends a few bytes of garbage and
+never proves its key. It reconnects after every disconnect.
 """
 
 import random

@@ -1,7 +1,8 @@
 """Invariants of BSP group synchronisation, one checker class each.
 
-Checkers see only observations: records on connections, reports to applications, visible message states, and whether a
-record's data is in the store. They never inspect a device. Spec: bsp 2 to 4, 10.
+``BspNetwork`` passes each observation to them. Checkers see only observations: records on connections, reports to
+applications, visible message states, and whether a record's data is in the store. They never inspect a device. Spec:
+bsp 2 to 4, 10.
 """
 
 from collections import Counter

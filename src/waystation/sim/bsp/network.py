@@ -1,4 +1,4 @@
-"""A small test network for BSP: devices, connections and one clock, with all observations checked by the invariants.
+"""A simulated BSP network: devices, connections and one clock, with all observations checked by the invariants.
 
 The scenarios of bsp 10 are a few calls on a ``BspNetwork``; ``BspScenario`` lets a random plan make such calls.
 """

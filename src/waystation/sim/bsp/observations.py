@@ -1,6 +1,7 @@
 """Observations of a simulated BSP network: one named tuple per kind of event.
 
-``host`` is the name of an honest device; hostile peers have names too.
+Hosts and hostile peers emit them, the invariants check them. ``host`` is the name of an honest device; hostile peers
+have names too.
 """
 
 from typing import NamedTuple

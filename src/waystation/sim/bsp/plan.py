@@ -1,4 +1,8 @@
-"""The random plan of one BSP simulation: devices, their connections and groups, faults, and hostile peers."""
+"""The random plan of one BSP simulation: devices, their connections and groups, faults, and hostile peers.
+
+``sim.run`` has it drawn from the seed, ``BspScenario`` carries it out. Everything random is decided by that one seed,
+so a failed run can be repeated.
+"""
 
 import random
 from dataclasses import dataclass

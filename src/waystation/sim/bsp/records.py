@@ -1,6 +1,7 @@
 """An independent codec for BSP records, used by the simulator so that its checks do not rely on the device's codec.
 
-It covers the seed profile's record format and hashes, and message bodies of format deps_v1. Spec: bsp 1, 4.
+Connections, hostile peers and the invariants read records with it. It covers the seed profile's record format and
+hashes, and message bodies of format deps_v1. Spec: bsp 1, 4.
 """
 
 import hashlib

@@ -1,4 +1,8 @@
-"""The BSP scenario: devices that share groups, connections with every kind of fault, and hostile peers."""
+"""The BSP scenario: devices that share groups, connections with every kind of fault, and hostile peers.
+
+``sim.run`` makes it and drives its phases: faults, then a quiet time in which all members of a group must end up with
+the same messages. Devices are real ones on ``BspNetwork``.
+"""
 
 import random
 from collections import Counter

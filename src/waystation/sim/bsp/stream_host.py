@@ -1,6 +1,7 @@
 """The simulated host of a BSP device on byte streams: a ``BspMachine`` authenticates, exchanges records and redials.
 
-Records are observed at the device itself, because a stream splits its bytes arbitrarily.
+``BspNetwork`` makes one for each device that uses streams. Records are observed at the device itself, because a stream
+splits its bytes arbitrarily.
 """
 
 import hashlib

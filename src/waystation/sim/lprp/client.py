@@ -1,7 +1,8 @@
 """Simulated LPRP clients: they lease queues at hosts, send mail, sleep, change addresses, restart, edit whitelists.
 
-A restart keeps what an application would store: inbox, highest signed time, confirmed packets, the whitelist that the
-host accepted, and the end of the lease.
+``LprpScenario`` starts them; each drives the real client machine (``session``). A restart keeps what an application
+would store: inbox, highest signed time, confirmed packets, the whitelist that the host accepted, and the end of the
+lease.
 """
 
 import random

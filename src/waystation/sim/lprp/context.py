@@ -1,4 +1,7 @@
-"""The context that all actors of an LPRP scenario share: addresses, host keys, and a wire tap for hostile actors."""
+"""What all actors (simulated participants) of an LPRP run share: addresses, host keys, datagrams seen on the wire.
+
+``LprpScenario`` makes one. Hostile actors replay datagrams from it, as anyone near a host could.
+"""
 
 import random
 from collections import deque

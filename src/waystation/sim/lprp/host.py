@@ -1,4 +1,8 @@
-"""The simulated host of one LPRP node: its store, restarts and clock, with every datagram in and out observed."""
+"""The simulated host of one LPRP node: its store, restarts and clock, with every datagram in and out observed.
+
+``LprpScenario`` makes one for each host. The relay itself is the real one, in a ``World`` that takes the place of the
+server; what is observed goes to the invariants.
+"""
 
 import random
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Hostile actors of a simulated LPRP network: each repeats one attack, from any source address.
 
-They can do what anyone on the internet can: sign with their own keys, replay packets that have arrived, and forge
-source addresses. One also sends to clients from a host's address. They cannot intercept a packet and send it on
-themselves; the protocol cannot distinguish that from a tenant with a new address.
+``LprpScenario`` starts them. They can do what anyone on the internet can: sign with their own keys, replay packets that
+have arrived, and forge source addresses. One also sends to clients from a host's address. They cannot intercept a
+packet and send it on themselves; the protocol cannot distinguish that from a tenant with a new address.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Invariants of LPRP leases, whitelists, refusals and table sizes, one checker class each.
 
-``Bookkeeping`` runs first: it updates the shared model and never fails. ``mail_invariants`` has the mail invariants.
+``LprpScenario`` has each observation passed to them. ``Bookkeeping`` runs first: it updates the shared model and never
+fails. ``mail_invariants`` has the mail invariants.
 Spec: specs/lprp.md 4 to 8.
 """
 

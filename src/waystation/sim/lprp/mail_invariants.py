@@ -1,6 +1,9 @@
 """Invariants of LPRP mail from the sender's request to the recipient's disk, one checker class each.
 
 Spec: specs/lprp.md 4, 5, 7, LPRP-D9, LPRP-D10.
+
+``LprpScenario`` has each observation passed to them. They compare what a host accepted with what is on disk and what
+applications got.
 """
 
 from collections.abc import Collection

@@ -1,8 +1,9 @@
-"""A reference model of an LPRP host's state (leases, contacts, whitelists), derived from its datagrams and the spec.
+"""A model of what an LPRP host must know (leases, contacts, whitelists), made from its datagrams and the spec.
 
-A host works asynchronously: it receives, verifies, commits, and answers. The model therefore tracks what is certain
-and what is possible. After a delay given by the settings, a host has either processed a datagram or dropped it. The
-model never inspects the host. Spec: specs/lprp.md 4; LPRP-D11, LPRP-D13, LPRP-D14 and LPRP-C.
+The invariants compare the host's answers with it. A host works asynchronously: it receives, verifies, commits, and
+answers. The model therefore tracks what is certain and what is possible. After a delay given by the settings, a host
+has either processed a datagram or dropped it. The model never inspects the host. Spec: specs/lprp.md 4; LPRP-D11,
+LPRP-D13, LPRP-D14 and LPRP-C.
 """
 
 from collections.abc import Sequence

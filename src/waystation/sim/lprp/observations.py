@@ -1,7 +1,8 @@
 """Observations of a simulated LPRP network: one named tuple per kind of event.
 
-Most come from the wire: ``Received`` when a host gets a datagram, ``Sent`` when it sends one. The others are client
-reports to applications, and the sizes and tenant data of a host.
+Hosts and clients emit them, the invariants check them. Most come from the wire: ``Received`` when a host gets a
+datagram, ``Sent`` when it sends one. The others are client reports to applications, and the sizes and tenant data of a
+host.
 """
 
 from typing import Any, NamedTuple

@@ -1,4 +1,8 @@
-"""The random plan of one LPRP simulation: hosts, clients, network, behaviour, clocks, faults and hostile actors."""
+"""The random plan of one LPRP simulation: hosts, clients, network, behaviour, clocks, faults and hostile actors.
+
+``sim.run`` has it drawn from the seed, ``LprpScenario`` carries it out. Everything random is decided by that one seed,
+so a failed run can be repeated.
+"""
 
 import random
 from dataclasses import dataclass

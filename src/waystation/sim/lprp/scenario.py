@@ -1,7 +1,8 @@
 """The LPRP scenario: two or three hosts, tenants and senders on one faulty datagram network, and hostile actors.
 
-Each host runs in its own ``World`` on the shared clock. All datagrams pass through one ``Network``, where any source
-address can be forged.
+``sim.run`` makes it from a plan and drives its phases. A ``World`` runs a real node in place of the server. Each host
+runs in its own ``World`` on the shared clock. All datagrams pass through one ``Network``, where any source address can
+be forged.
 """
 
 import random

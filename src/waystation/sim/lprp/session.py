@@ -1,6 +1,7 @@
 """One simulated LPRP client at one host: the client machine, its socket, and its proof-of-work searches.
 
-A restart replaces the machine; the data that the application stored on disk survives.
+Each simulated client has one for each host. A restart replaces the machine; the data that the application stored on
+disk survives.
 """
 
 import random

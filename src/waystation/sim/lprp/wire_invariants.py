@@ -1,7 +1,8 @@
 """Invariants of the datagrams of an LPRP host: amplification limits, solicited answers, mail addresses, proof of work.
 
-Checkers use only datagrams, in the order in which the host received and sent them. ``invariants`` and
-``mail_invariants`` also use other observations. Spec: specs/lprp.md 3 to 8, LPRP-D17, LPRP-D18, LPRP-D21.
+``LprpScenario`` has each observation passed to them. Checkers use only datagrams, in the order in which the host
+received and sent them. ``invariants`` and ``mail_invariants`` also use other observations. Spec: specs/lprp.md 3 to 8,
+LPRP-D17, LPRP-D18, LPRP-D21.
 """
 
 from collections import Counter

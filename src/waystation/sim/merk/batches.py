@@ -1,7 +1,7 @@
 """Wraps a MERK relay and passes messages to it in batches, as the server's hub does after one socket read.
 
-Consecutive messages of one peer at one instant reach the relay in one call, before any other input. The result must
-equal one call per message.
+The simulated node of some plans has it in place of the relay. Consecutive messages of one peer at one instant reach the
+relay in one call, before any other input. The result must equal one call per message.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """Simulated MERK clients: they write to each other, move between nodes, and observe all frames on their connections.
 
-A frame is observed on the wire, before the client machine processes it.
+``MerkScenario`` starts them; each drives the real client machine. A frame is observed on the wire, before the client
+machine processes it.
 """
 
 import random

@@ -1,4 +1,8 @@
-"""The context that all actors of a MERK scenario share: nodes, client connections, and every frame ever created."""
+"""What all actors (simulated participants) of a MERK run share: nodes, client connections, and all frames made.
+
+``MerkScenario`` makes one. The invariants ask who made a frame, since a relay may pass a client's frame on but never
+make one.
+"""
 
 from collections import Counter, deque
 from collections.abc import Callable

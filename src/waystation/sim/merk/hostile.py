@@ -1,7 +1,7 @@
 """Hostile clients of a simulated MERK mesh, with one attack each.
 
-A forged frame must never arrive. Floods of look-ups must not prevent others from being found. A client that never reads
-must be disconnected.
+``MerkScenario`` starts them. A forged frame must never arrive. Floods of look-ups must not prevent others from being
+found. A client that never reads must be disconnected.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Byzantine nodes of a simulated MERK mesh: they prove their keys correctly and then send false data.
 
-Any node may become a peer. Only the recipient can reject a frame that such a node forges. A frame that it drops is
-lost, and the sender may get a false outcome. All other behaviour must be harmless.
+``MerkScenario`` starts them. Any node may become a peer. Only the recipient can reject a frame that such a node forges.
+A frame that it drops is lost, and the sender may get a false outcome. All other behaviour must be harmless.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Invariants of a simulated MERK mesh, one checker class each.
 
-Checkers see only observations; ``presences`` computes which frames must be delivered. Spec: specs/merk.md 5 to 8, 10.
+``MerkScenario`` has each observation passed to them. Checkers see only observations; ``presences`` computes which
+frames must be delivered. Spec: specs/merk.md 5 to 8, 10.
 """
 
 from collections import Counter

@@ -1,4 +1,8 @@
-"""The simulated host of one MERK node: its relay, and the links that it dials to other nodes."""
+"""The simulated host of one MERK node: its relay, and the links that it dials to other nodes.
+
+``MerkScenario`` makes one for each node. The relay itself is the real one, in a ``World`` that takes the place of the
+server.
+"""
 
 import random
 from collections.abc import Callable

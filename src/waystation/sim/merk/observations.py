@@ -1,6 +1,6 @@
 """Observations of a simulated MERK network: one named tuple per kind of event, and the only input of its invariants.
 
-A frame is identified by the 16 bytes that identify it in DELIVERY (specs/merk.md 10.3).
+Nodes and clients emit them. A frame is identified by the 16 bytes that identify it in DELIVERY (specs/merk.md 10.3).
 """
 
 from typing import NamedTuple

@@ -1,4 +1,8 @@
-"""The random plan of one MERK simulation: nodes and their graph, clients, links, behaviour, faults and adversaries."""
+"""The random plan of one MERK simulation: nodes and their graph, clients, links, behaviour, faults and adversaries.
+
+``sim.run`` has it drawn from the seed, ``MerkScenario`` carries it out. Everything random is decided by that one seed,
+so a failed run can be repeated.
+"""
 
 import random
 from collections.abc import Mapping

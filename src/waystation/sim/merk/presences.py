@@ -1,7 +1,8 @@
 """A simple model of all connections in a simulated MERK mesh, which computes the frames that must be delivered.
 
-The model does not inspect relays. A presence is one connection, of a client to a node or between two nodes. It records
-when the connection was made, last disturbed, and closed. Every query scans all presences.
+Nodes and clients report each connection to it; the invariants ask which frames are owed. The model does not inspect
+relays. A presence is one connection, of a client to a node or between two nodes. It records when the connection was
+made, last disturbed, and closed. Every query scans all presences.
 """
 
 from collections.abc import Callable, Iterator, Sequence

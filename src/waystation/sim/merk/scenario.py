@@ -1,6 +1,7 @@
 """The MERK scenario: a mesh of up to twenty nodes, clients that move between them, hostile clients and nodes.
 
-Each node runs in its own ``World`` on the shared clock. A node's dial reaches the world of the dialled node.
+``sim.run`` makes it from a plan and drives its phases. Each node runs in its own ``World``, which takes the place of
+the server, on the shared virtual clock. A node's dial reaches the world of the dialled node.
 """
 
 import random

@@ -1,4 +1,8 @@
-"""Generates unique frames for simulated MERK clients: plain, signed and encrypted, with several kinds of content."""
+"""Generates unique frames for simulated MERK clients: plain, signed and encrypted, with several kinds of content.
+
+A simulated client asks for the next frame to a recipient. No two frames are alike, so an invariant can say which one
+arrived.
+"""
 
 import random
 from typing import Final

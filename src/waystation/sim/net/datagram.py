@@ -1,6 +1,7 @@
 """A simulated datagram path that can delay, lose, duplicate or reorder datagrams.
 
-Loss and duplication happen on the way. Every copy gets its own latency.
+``Network`` has one between any two addresses, BSP's connections have one for records. Loss and duplication happen on
+the way. Every copy gets its own latency.
 """
 
 import random

@@ -1,8 +1,9 @@
 """A simulated TCP-like connection between a client and a node; it carries bytes, or whole messages when ``framed``.
 
-Data arrives in order and without gaps. The connection can be slow, deliver in pieces, fill up (``congested``, later
-``drained``), or stall. It can also be cut without notice to either side. A ``Port`` is one side's handle and has the
-shape of ``transport.pipe.Pipe`` without an event loop.
+Clients, hostile actors and dialling nodes of all protocols with connections use it. Data arrives in order and without
+gaps. The connection can be slow, deliver in pieces, fill up (``congested``, later ``drained``), or stall. It can also
+be cut without notice to either side. A ``Port`` is one side's handle and has the shape of ``transport.pipe.Pipe``
+without an event loop.
 """
 
 import random

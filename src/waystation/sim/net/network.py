@@ -1,7 +1,7 @@
 """A simulated datagram network: addresses, and a faulty path between any two of them.
 
-The sender names the source address, so any actor can forge any address. A datagram to an unbound address is lost
-silently.
+LPRP's hosts, clients and hostile actors send over one. The sender names the source address, so any actor can forge any
+address. A datagram to an unbound address is lost silently.
 """
 
 import random

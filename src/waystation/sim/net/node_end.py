@@ -1,4 +1,7 @@
-"""The node's end of one simulated stream: it knows the peer number and reports stream events to the world."""
+"""The node's end of one simulated stream: it knows the peer number and reports stream events to the world.
+
+``World`` makes one for each accepted or dialled stream and turns the reports into inputs of the engine.
+"""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,4 +1,7 @@
-"""The context that all actors of a Strata scenario share: relays, author keys, and every packet ever created."""
+"""What all actors (simulated participants) of a Strata run share: relays, author keys, and all packets made.
+
+``StrataScenario`` makes one. Readers verify packets with the keys in it, and the invariants ask who made a packet.
+"""
 
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Hostile peers of a simulated Strata network: clients with one attack each, and a relay that serves forged packets.
 
-A forged packet must never be stored or delivered. A flood consists of valid packets, which may be refused only for a
-limit. A client that never reads must not use more relay memory than its credit.
+``StrataScenario`` starts them. A forged packet must never be stored or delivered. A flood consists of valid packets,
+which may be refused only for a limit. A client that never reads must not use more relay memory than its credit.
 """
 
 import json

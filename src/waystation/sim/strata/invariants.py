@@ -1,7 +1,8 @@
 """Invariants of a simulated Strata network, one checker class each.
 
-The reference is simple: lists of created and acknowledged packets, and a brute-force filter. Checkers see only
-observations, so a few tuples are enough to test each. Spec: specs/strata.md 6, 7, 13, 15.
+``StrataScenario`` has each observation passed to them. The reference is simple: lists of created and acknowledged
+packets, and a brute-force filter. Checkers see only observations, so a few tuples are enough to test each. Spec:
+specs/strata.md 6, 7, 13, 15.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,8 @@
-"""Observations of a simulated Strata network: one named tuple per kind, and the only input of its invariants."""
+"""Observations of a simulated Strata network: one named tuple per kind, and the only input of its invariants.
+
+Relays' hosts, publishers and readers emit them. The invariants see nothing else, so a few tuples are enough to test
+one.
+"""
 
 from typing import Final, NamedTuple
 

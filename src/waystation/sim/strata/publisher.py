@@ -1,7 +1,8 @@
 """Simulated Strata publishers: each has one or two identities, rotates keys, and retries until it gets a verdict.
 
-A packet without a known outcome is published again with the same bytes, and the final answer is observed. A new key
-signs packets only after every relay of this publisher has acknowledged its KEY_EVENT.
+``StrataScenario`` starts them; each drives the real client machine. A packet without a known outcome is published again
+with the same bytes, and the final answer is observed. A new key signs packets only after every relay of this publisher
+has acknowledged its KEY_EVENT.
 """
 
 import random

@@ -1,7 +1,8 @@
 """Simulated Strata readers: they subscribe, read pages, lose connections, and resume with a cursor.
 
-A *stay* begins with a subscription without a cursor. Connections, clients and cursors may change during a stay; the
-received packets accumulate. They are observed at its end and whenever the relay reports the end of history.
+``StrataScenario`` starts them; each drives the real client machine. A *stay* begins with a subscription without a
+cursor. Connections, clients and cursors may change during a stay; the received packets accumulate. They are observed at
+its end and whenever the relay reports the end of history.
 """
 
 import random

@@ -1,4 +1,8 @@
-"""The simulated host of one Strata relay: its store, its restarts, and the upstream relays that it dials."""
+"""The simulated host of one Strata relay: its store, its restarts, and the upstream relays that it dials.
+
+``StrataScenario`` makes one for each relay. The relay itself is the real one, in a ``World`` that takes the place of
+the server.
+"""
 
 import random
 from collections.abc import Callable, Mapping

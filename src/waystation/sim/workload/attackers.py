@@ -1,4 +1,8 @@
-"""Generates attackers that the pipeline must detect: each abuses one node in one hour, far beyond honest behaviour."""
+"""Generates attackers that the pipeline must detect: each abuses one node in one hour, far beyond honest behaviour.
+
+The generator (``workload.generator``) plays them over the honest load of a synthetic journal. Each goes into ``truth``
+too, so that a test knows what the pipeline must find.
+"""
 
 from typing import Final
 

@@ -1,5 +1,6 @@
 """Generates delivery and connection events of Bhumi, LPRP and MERK, including the irregularities of honest clients.
 
+The generator plays it for each slot (a short span of time): events go to ``stage``, what they mean to ``truth``.
 Several retries share one outcome. A lost answer is requested again and served from the cache. Recipients may be
 offline. A capability may be used twice after a lost acknowledgement. Work in progress when a node is killed stays
 unfinished.

@@ -1,4 +1,8 @@
-"""Generates a whole workload, slot by slot: it yields the files and returns the expected analysis results."""
+"""Generates a workload: synthetic journals and archives of several nodes, and what the pipeline must find in them.
+
+``waystation pipeline generate`` makes one from a seed and sizes. It goes through time slot by slot, has each generator
+add events, and yields files, so a workload may be larger than memory.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol

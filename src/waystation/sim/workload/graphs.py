@@ -1,4 +1,8 @@
-"""Computes facts about small graphs by brute force, as a reference for the pipeline's faster algorithms."""
+"""Computes facts about small graphs by brute force, as a reference for the pipeline's faster algorithms.
+
+``groups`` and ``truth`` call it. Slow and plain on purpose: it shares no code with ``rules``, so that a mistake there
+shows.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 

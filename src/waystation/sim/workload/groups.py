@@ -1,8 +1,9 @@
 """Generates message groups of Bramble Sync (BSP): messages with dependencies, which reach each node in its own order.
 
-A message that arrives before its dependencies waits. References change weekly and cannot be linked across weeks, so
-each week describes a group anew. One group continues across the change; its first message then depends on an unknown
-one. Invalid messages and their dependants form a separate tree, so the root and distance of each are known.
+The generator plays them. A message that arrives before its dependencies waits. References change weekly and cannot be
+linked across weeks, so each week describes a group anew. One group continues across the change; its first message then
+depends on an unknown one. Invalid messages and their dependants form a separate tree, so the root and distance of each
+are known.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Generates MERK mesh events: links between nodes, their ends, look-up results, and the day on which the mesh splits.
 
-All nodes but the last form a ring; the last is linked only to the first, so losing the first isolates it. Both ends
-report the end of a link, unless one of them was killed at that moment.
+The generator plays it. All nodes but the last form a ring; the last is linked only to the first, so losing the first
+isolates it. Both ends report the end of a link, unless one of them was killed at that moment.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
 """Generates journal lines of older, newer or broken node versions, with canary words that must not pass the pipeline.
 
-A canary is a unique word in a place where a payload, a sender or a secret might leak. The places are unknown fields,
-unknown attributes, free text, and lines that are not valid JSON. A canary in the pipeline's output is a leak.
+The writer mixes them into segments. A canary is a unique word in a place where a payload, a sender or a secret might
+leak. The places are unknown fields, unknown attributes, free text, and lines that are not valid JSON. A canary in the
+pipeline's output is a leak.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
 """Generates events of single nodes: starts, resource samples, leases, proofs of work, subscriptions and refusals.
 
-The store grows by a fixed amount per day plus a little noise, so the growth that the pipeline must detect is known.
+The generator plays it. The store grows by a fixed amount per day plus a little noise, so the growth that the pipeline
+must detect is known.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
 """Generates Strata packets with real signatures: published at one node, replicated to the others, and archived.
 
-Each packet is signed once and shared by all nodes, because signing dominates the cost. Honest irregularities are
-included. A packet arrives from two relays, a client publishes again after a lost answer, or an author posts too fast.
+The generator plays it; the archive gets the bytes. Each packet is signed once and shared by all nodes, because signing
+dominates the cost. Honest irregularities are included. A packet arrives from two relays, a client publishes again after
+a lost answer, or an author posts too fast.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Plans a workload before any event: the nodes, the time span and its slots, and which node is killed when.
 
-Each consumer draws from its own named random stream. Adding a scenario therefore leaves the honest load unchanged,
-event by event.
+The generator (``workload.generator``) makes it from a seed. Each consumer draws from its own named random stream.
+Adding a scenario therefore leaves the honest load unchanged, event by event.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Generates the nodes' observations of Bhumi relays: honest ones, and one relay for each kind of misbehaviour.
 
-Each relay follows its own timeline. The expected verdicts are derived from that timeline, with margins, and without the
-pipeline's score.
+The generator plays it. Each relay follows its own timeline. The expected verdicts are derived from that timeline, with
+margins, and without the pipeline's score.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
-"""The workload scenarios by name, with the default parameters of each.
+"""The scenarios of a workload (such as an attack, a split mesh, a bad relay) by name, with default parameters.
 
-Scenarios run on top of the honest load. Days count from 0; a later day than the last means the last.
+``waystation pipeline generate --scenario`` names them. Scenarios run on top of the honest load. Days count from 0; a
+later day than the last means the last.
 """
 
 from collections.abc import Iterable, Mapping

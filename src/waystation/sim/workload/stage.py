@@ -1,7 +1,7 @@
 """Collects the events of one time slot for every node, and keeps events that belong to a later slot.
 
-Generators use true time. A node with a fast clock writes its own time; ``hour`` maps a moment to the hour that the
-node's records will show.
+The generators put events in, the writer takes each slot out. Generators use true time. A node with a fast clock writes
+its own time; ``hour`` maps a moment to the hour that the node's records will show.
 """
 
 from collections.abc import Callable

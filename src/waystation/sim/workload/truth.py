@@ -1,6 +1,7 @@
 """Collects the expected results of a workload as plain dictionaries while its events are generated.
 
-The generator of an event also records its meaning. The pipeline's rules are not used.
+Tests and ``waystation pipeline generate`` compare or print the document. The generator of an event also records its
+meaning. The pipeline's rules are not used.
 """
 
 from collections import Counter, defaultdict

@@ -1,4 +1,8 @@
-"""Writes each slot's events as journal and archive files, some of them late, duplicated, reordered or truncated."""
+"""Writes the events of each slot (a short span of time) as journal and archive files of every node.
+
+The generator passes a slot and gets ``WorkloadFile`` values. Some files are late, duplicated, reordered or cut short,
+as on real machines, and ``truth`` notes which; the pipeline must give the same tables anyway.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """A UDP broadcast port on given interfaces: sends requests to every host there, and answers requests of others.
 
-The caller that opens the port supplies requests and answers. The port drops datagrams from outside these networks. An
-answer is never longer than its request, and the rates of both are limited. Errors on the network raise no exception.
+Bhumi finds relays on the local network with it (``server.bhumi.discovery``, ``sdk.bhumi.lan``). The caller that opens
+the port supplies requests and answers. The port drops datagrams from outside these networks. An answer is never longer
+than its request, and the rates of both are limited. Errors on the network raise no exception.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Announces a relay on the local network and finds others, by multicast DNS (RFC 6762, RFC 6763).
 
-A relay is a service ``<id52>._bhumi._tcp.local`` with TXT ``id=<id52>`` and ``v=1`` (specs/bhumi.md 5). A relay without
-TLS adds ``s=tcp`` (BHUMI-MDNS). It is known for the TTL of its SRV record, which is queried again in the last fifth of
-that time. A relay that crashed without a goodbye is removed when the TTL ends.
+``server.bhumi.discovery`` announces the node's Bhumi relay, ``sdk.bhumi.lan`` finds relays for clients. A relay is a
+service ``<id52>._bhumi._tcp.local`` with TXT ``id=<id52>`` and ``v=1`` (specs/bhumi.md 5). A relay without TLS adds
+``s=tcp`` (BHUMI-MDNS). It is known for the TTL of its SRV record, which is queried again in the last fifth of that
+time. A relay that crashed without a goodbye is removed when the TTL ends.
 
 Answers are not authenticated. The number of services is bounded, and queries are batched. An address is accepted only
 in the network of an interface in use, so no host can direct us to the internet. Loopback addresses are accepted only

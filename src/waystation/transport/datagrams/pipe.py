@@ -1,8 +1,8 @@
 """A UDP pipe to one address: each chunk written is one datagram, each ``received`` call has one.
 
-There is no handshake, so the pipe is established as soon as its socket has an address. ICMP errors (port unreachable)
-do not close it, because they may be forged or temporary; ``complaints`` counts them. While nothing was received, one
-moves a pipe to the next address of a name that has several (LPRP-FAMILY).
+LPRP clients dial their host with it. There is no handshake, so the pipe is established as soon as its socket has an
+address. ICMP errors (port unreachable) do not close it, because they may be forged or temporary; ``complaints`` counts
+them. While nothing was received, one moves a pipe to the next address of a name that has several (LPRP-FAMILY).
 """
 
 import asyncio

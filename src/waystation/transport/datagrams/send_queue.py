@@ -1,7 +1,7 @@
 """Sends datagrams: directly to the kernel, or through a bounded queue while the kernel has no room.
 
-A datagram is dropped if the queue is full or the kernel rejects it (no route, too long). UDP allows loss, so drops are
-counted and not reported.
+The UDP port and the UDP pipe each have one. A datagram is dropped if the queue is full or the kernel rejects it (no
+route, too long). UDP allows loss, so drops are counted and not reported.
 """
 
 import asyncio

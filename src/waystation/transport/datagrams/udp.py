@@ -1,8 +1,8 @@
 """One UDP port: it delivers all datagrams of one read as a list, and sends a list at once.
 
-No network error raises: an ICMP error, a missing route and a full kernel buffer are only counted (LPRP-ICMP). Addresses
-are (host, port) pairs for both families. An IPv4 host is "192.0.2.1" even on a dual-stack socket. A link-local IPv6
-host includes its zone, "fe80::1%2".
+``server.listeners`` opens one for LPRP and passes what arrives to the hub. No network error raises: an ICMP error, a
+missing route and a full kernel buffer are only counted (LPRP-ICMP). Addresses are (host, port) pairs for both families.
+An IPv4 host is "192.0.2.1" even on a dual-stack socket. A link-local IPv6 host includes its zone, "fe80::1%2".
 
 A port on every address of this machine hands over a ``ReturnAddress``: what is sent to that object leaves from the
 address of ours that was asked (NODE-PKTINFO). That needs Linux; elsewhere routing selects the address.

@@ -1,8 +1,8 @@
 """Splits a byte stream into WebSocket frames with the picows parser, for servers and clients, with bounded memory.
 
-picows never shrinks its read buffer, so one large message would occupy its size for the life of the connection. After a
-large message a new ``Cutter`` with a small buffer replaces the old one. picows requires a handshake first, so the new
-cutter gets a simulated one that is never sent.
+The WebSocket dialler and site put one below each pipe. picows never shrinks its read buffer, so one large message would
+occupy its size for the life of the connection. After a large message a new ``Cutter`` with a small buffer replaces the
+old one. picows requires a handshake first, so the new cutter gets a simulated one that is never sent.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Pings silent WebSockets and closes dead ones, with one timer for all connections.
 
-Silence alone does not end a connection. A peer that still reads our data is alive, because its pong follows all of that
-data. While we do not read from a peer, its silence is ignored.
+Every WebSocket pipe joins it while it is open. Silence alone does not end a connection. A peer that still reads our
+data is alive, because its pong follows all of that data. While we do not read from a peer, its silence is ignored.
 
 A large message that is never completed occupies memory. All incomplete messages together may use ``UNREAD_BYTES_MAX``.
 Beyond that, the connection whose message has made no progress for the longest time is cut.

@@ -1,8 +1,8 @@
 """One WebSocket as a pipe of messages: frames are assembled into whole messages, and many messages share one write.
 
-One ``received`` call has one whole message. Each chunk written becomes one unfragmented frame, and all chunks of a call
-are one system call. picows parses the frames. This module handles fragments, limits, control frames and the closing
-handshake.
+``websocket.site`` makes one for an upgraded connection, ``websocket.dial`` for a dialled one. One ``received`` call has
+one whole message. Each chunk written becomes one unfragmented frame, and all chunks of a call are one system call.
+picows parses the frames. This module handles fragments, limits, control frames and the closing handshake.
 
 Spec: RFC 6455 5 and 7.
 """

@@ -7,6 +7,7 @@ import pytest
 
 from tests.sdk.bhumi.pairing.hostile import Eve, HostileRelay
 from tests.sdk.build import QUICK, RunningDevice, sender
+from tests.server.build import eventually
 from waystation.core.errors import RemoteError
 from waystation.protocols.bhumi import messages
 from waystation.protocols.bhumi.client.base import commit_of
@@ -15,9 +16,9 @@ from waystation.protocols.bhumi.payload.contents import ContentType, DeviceMessa
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.sdk.bhumi import BhumiState, Denied, Dialect, Handled, PeerJoined, Trouble
 from waystation.sdk.bhumi.answers import KEPT_VALID_MAX
-from waystation.sdk.bhumi.channel import Channel
 from waystation.sdk.bhumi.dialect import dialect_of, read_request, write_request
-from waystation.sdk.bhumi.retry import Timeouts, Verdict
+from waystation.sdk.bhumi.sending.channel import Channel
+from waystation.sdk.bhumi.sending.retry import Timeouts, Verdict
 from waystation.transport.dial import RelayUrl
 
 EVE = Eve()
@@ -61,6 +62,7 @@ async def stage(tmp_path, *, pairs=True, extra=None, timeouts=QUICK):
         await alice.listening()
         if pairs:
             await bob.accept(token, alias="alice")
+            await eventually(lambda: state.find_peer("alice").rights == 3, "spares")
         yield Stage(relay, alice, bob, state, calls, token, more)
 
 

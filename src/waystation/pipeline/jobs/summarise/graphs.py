@@ -1,4 +1,8 @@
-"""Report queries for the mesh and for Bramble Sync groups."""
+"""Report queries for the mesh and for Bramble Sync groups.
+
+``summarise.whole`` calls them with Spark tables and puts the lists that come out into the ``Summary``. Each list is
+bounded, because the report is one page.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final

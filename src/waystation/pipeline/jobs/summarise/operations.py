@@ -1,4 +1,7 @@
-"""Report queries for capacity, retention, quarantine and pipeline runs."""
+"""Report queries for capacity, retention, quarantine and pipeline runs.
+
+``summarise.whole`` calls them with Spark tables and puts the lists that come out into the ``Summary``.
+"""
 
 import json
 from collections.abc import Mapping

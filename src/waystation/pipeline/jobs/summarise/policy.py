@@ -1,4 +1,7 @@
-"""Report queries for abuse findings and for the policy rules derived from them."""
+"""Report queries for abuse findings and for the policy rules derived from them.
+
+``summarise.whole`` calls them with Spark tables and puts the lists that come out into the ``Summary``.
+"""
 
 import datetime
 from typing import TYPE_CHECKING, Final

@@ -1,6 +1,6 @@
-"""Dataset reader of the report, and column helpers that return times as whole seconds.
+"""Reader of the datasets on the report's dates, and column functions that return times as whole seconds.
 
-Whole seconds avoid a conversion by Python's local time zone.
+The other modules of ``summarise`` use it. Whole seconds avoid a conversion by Python's local time zone.
 """
 
 import datetime

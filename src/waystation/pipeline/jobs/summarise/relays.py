@@ -1,4 +1,7 @@
-"""Report queries for relay states, scores and consistency."""
+"""Report queries for relay states, scores and consistency.
+
+``summarise.whole`` calls them with Spark tables and puts the lists that come out into the ``Summary``.
+"""
 
 from typing import TYPE_CHECKING, Final
 

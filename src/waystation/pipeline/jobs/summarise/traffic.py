@@ -1,4 +1,7 @@
-"""Report queries for deliveries, packets, connections and refusals."""
+"""Report queries for deliveries, packets, connections and refusals.
+
+``summarise.whole`` calls them with Spark tables and puts the lists that come out into the ``Summary``.
+"""
 
 from typing import TYPE_CHECKING, Final
 

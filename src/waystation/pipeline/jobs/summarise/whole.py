@@ -1,4 +1,8 @@
-"""Builds the complete report data from the tables; every result is small, independent of the size of the tables."""
+"""Builds the ``Summary``, the complete data of the report, from the tables.
+
+``pipeline.run`` calls it after the steps and gives the result to ``report.page``. Every list in it is bounded, whatever
+the size of the tables, so that the page can be drawn without Spark.
+"""
 
 import datetime
 from collections.abc import Callable

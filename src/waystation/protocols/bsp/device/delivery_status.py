@@ -1,4 +1,8 @@
-"""Computes the delivery status of one message towards one peer; ``why`` adds the reason in words."""
+"""Computes the delivery status of one message towards one peer; ``why`` adds the reason in words.
+
+``BspDevice`` (``sync``) and ``why`` call it with the group's sharing with that peer, the message's place in the graph,
+and the time. The status is computed and not stored, so it cannot be out of date.
+"""
 
 from typing import NamedTuple
 

@@ -1,7 +1,8 @@
 """Decides which peers a device dials and when: it waits 1 s, doubled up to 60 s with jitter.
 
-A peer that cannot be reached is dialled again within 6 s: the network may be back at any moment (NODE-REDIAL).
-A connected peer is not dialled, whichever side opened the connection. Spec: bsp 11.2; BSP-DIAL.
+The stream machine asks it for the peers that are due and reports each result. A peer that cannot be reached is dialled
+again within 6 s: the network may be back at any moment (NODE-REDIAL). A connected peer is not dialled, whichever side
+opened the connection. Spec: bsp 11.2; BSP-DIAL.
 """
 
 import random

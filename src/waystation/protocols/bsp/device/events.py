@@ -1,4 +1,8 @@
-"""The events that a BSP device reports to its owner: an application, the node, or a test."""
+"""The events that a BSP device reports to its owner: an application, the node, or a test.
+
+``BspDevice`` adds them, the stream machine's ``take_events`` returns them, and the SDK passes them on as news. An event
+about a stored message comes after the commit that stored it.
+"""
 
 from typing import NamedTuple
 

@@ -1,8 +1,9 @@
-"""The synchronisation state of each peer: flags per message, rows of messages still to be sent, and links.
+"""What each peer has of each group: flags per message, rows of messages still to be sent, and links.
 
-A message that a peer holds costs one byte here. Only a message that the peer does not hold, or asks for, has a ``Row``
-with the count and time of its copies. Rows are in two heaps: waiting rows by their next send time, due rows by the age
-of their message. Spec: seed 4.1, 4.3; bsp 2, 3.
+The repository keeps one ``PeerState`` for each peer; ``receiving`` sets flags from records, ``sending`` takes what is
+due. A message that a peer holds costs one byte here. Only a message that the peer does not hold, or asks for, has a
+``Row`` with the count and time of its copies. Rows are in two heaps: waiting rows by their next send time, due rows by
+the age of their message. Spec: seed 4.1, 4.3; bsp 2, 3.
 """
 
 import heapq

@@ -1,4 +1,8 @@
-"""A group, one separate set of synchronised messages, and its identifier. Spec: seed 2.2."""
+"""A group: one separate set of synchronised messages, and its identifier.
+
+All of BSP passes groups around as this value. The identifier is the hash of the application's name (client id) and a
+descriptor, so two devices with the same two have the same group. ``Profile.group`` makes it. Spec: seed 2.2.
+"""
 
 from typing import NamedTuple
 

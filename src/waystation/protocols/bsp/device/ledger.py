@@ -1,9 +1,9 @@
 """Encodes and decodes the rows that survive a restart: messages, their graph state, and what each peer holds.
 
-A message is one row, so storing it costs one write. A later state change is a small second row. A chain of waiting
-messages can thus change at once without its bodies being rewritten. The flags of 256 messages towards one peer are one
-row (BSP-ROWS). Counts and times of copies are stored only if a copy may still arrive after a restart: those in files
-and at relays.
+The repository writes through it with each commit, and reads through it at the start. A message is one row, so storing
+it costs one write. A later state change is a small second row. A chain of waiting messages can thus change at once
+without its bodies being rewritten. The flags of 256 messages towards one peer are one row (BSP-ROWS). Counts and times
+of copies are stored only if a copy may still arrive after a restart: those in files and at relays.
 
 Layouts (integers big-endian): ``bsp_messages`` group 32 + message 32 -> version 1, bits 1 (state 2, shared 4, body
 there 8, refusal follows 16), seq 4, timestamp 8, stored 8 (Unix ms), order 4, size 4, dependencies count 1, 32 each,

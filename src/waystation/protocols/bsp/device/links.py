@@ -1,4 +1,8 @@
-"""The properties of a kind of link to a peer: its delay, and whether copies survive its end. Spec: bsp 3, 5."""
+"""The properties of a kind of link to a peer: its delay, and whether copies survive its end.
+
+Who opens a connection, file or carrier passes one to ``BspDevice.link_up``; the device computes from it when to send a
+message again. Spec: bsp 3, 5.
+"""
 
 from enum import Enum
 from typing import Final, NamedTuple

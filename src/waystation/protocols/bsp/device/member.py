@@ -1,4 +1,7 @@
-"""One group that this device is a member of: its graph, its size, and the peers that share it."""
+"""One group that this device is a member of: its graph, its size, and the peers that share it.
+
+The repository keeps one for each group.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,8 @@
-"""The list of messages that a peer offered and we neither acknowledged nor requested. Spec: seed 4.1; bsp 2, 11.5."""
+"""The identifiers that one peer offered and we neither acknowledged nor requested yet.
+
+``flags`` keeps one for each group shared with a peer; ``receiving`` adds, ``sending`` takes from the front what to
+request. The length is limited, because a peer may offer without end. Spec: seed 4.1; bsp 2, 11.5.
+"""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,7 +1,8 @@
 """Orders: commands that other programs queue for a device in its store, such as the command line beside a running node.
 
-An order is a row. The device looks for orders every second and at its start. It removes the row in the commit that
-executes the order, so each is executed once. An order that cannot be executed is removed and reported.
+The command line and the SDK write them; the relay and ``protocols.bsp.home`` execute them on the device. An order is a
+row. The device looks for orders every second and at its start. It removes the row in the commit that executes the
+order, so each is executed once. An order that cannot be executed is removed and reported.
 
 Layout of a value: number of the kind 1, then each field after its length (4, big-endian); texts in UTF-8, integers in 8
 bytes. The key is the time 8 (Unix ms) and 8 bytes of the value's hash, so orders are read in the order of time.

@@ -1,6 +1,8 @@
-"""Applies a peer's records to the device's state. Spec: seed 4.1, bsp 2; clarifications 4 to 6 and 9 of bsp 11.
+"""Applies a peer's records (OFFER, REQUEST, ACK, MESSAGE) to the state of a BSP device.
 
-A peer gets no answer about a group that is not shared with it: its OFFER or MESSAGE is treated as of an unknown group.
+``BspDevice.receive`` calls it with decoded records; the repository keeps what follows from them. A peer gets no answer
+about a group that is not shared with it: its OFFER or MESSAGE is treated as of an unknown group. Spec: seed 4.1, bsp 2;
+clarifications 4 to 6 and 9 of bsp 11.
 """
 
 from collections.abc import Callable

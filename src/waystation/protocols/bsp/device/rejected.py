@@ -1,7 +1,7 @@
 """Remembers the messages that were rejected last, with their reasons, so that ``why`` can show them.
 
-Their authors resend them, because they are not acknowledged. One row in the store has them too, written at most every
-five seconds, so that a program beside the node can show them (BSP-WHY).
+``receiving`` notes them. Their authors resend them, because they are not acknowledged. One row in the store has them
+too, written at most every five seconds, so that a program beside the node can show them (BSP-WHY).
 
 Layout of the row: per message identifier 32, peer 32, length of the reason 1, reason in ASCII.
 """

@@ -1,6 +1,7 @@
-"""Selects and encodes the records that are due for a peer, as a draft that is marked once it is sent. Spec: bsp 3.
+"""Selects and encodes the records that are due for a peer, as a draft that is marked once it is sent.
 
-The order is ACK, REQUEST, MESSAGE (oldest first), OFFER, so that a cut connection loses the least.
+``BspDevice`` calls ``choose`` with the peer's state and the bytes that there is room for. The order is ACK, REQUEST,
+MESSAGE (oldest first), OFFER, so that a cut connection loses the least. Spec: bsp 3.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
-"""One BSP device: its groups, messages and peers, and the state of each peer. Spec: seed 4 and 5, bsp 2 to 4.
+"""One BSP device: its groups, messages and peers, and what it must send to each peer. Spec: seed 4, 5; bsp 2 to 4.
 
-A device has no connection and no clock of its own. Its owner passes received records to ``receive``. It sends the
-records of ``send_due``, or of ``draft`` and ``sent`` where sending may fail. ``changes`` begins a commit and
-``committed`` ends it, one at a time. Acknowledgements and events of a message are released after the commit that stores
-it.
+The stream machine, the mailbox and the SDK's carriers drive it. A device has no connection and no clock of its own. Its
+owner passes received records to ``receive``. It sends the records of ``send_due``, or of ``draft`` and ``sent`` where
+sending may fail. ``changes`` begins a commit and ``committed`` ends it, one at a time. Acknowledgements and events of a
+message are released after the commit that stores it.
 
 After a restart the owner declares groups, peers and sharing again; messages, graph and flags are read from the store.
 """

@@ -1,7 +1,8 @@
 """Gathers the changes of a device between two commits.
 
-All changes between two commits are in one ``Unsaved`` and are written together. It also keeps what must wait for the
-commit: acknowledgements, events, and the first copies of new messages.
+The repository writes into it, and ``BspDevice.changes`` takes it out. All changes between two commits are in one
+``Unsaved`` and are written together. It also keeps what must wait for the commit: acknowledgements, events, and the
+first copies of new messages.
 """
 
 from collections.abc import Mapping
@@ -67,6 +68,7 @@ class Unsaved:
     def note_message(self, member: Membership, vertex: Vertex) -> None:
         """Note that the row of a message changes."""
         self.vertices[vertex.message_id] = (member, vertex)
+        # A peer waits for the acknowledgement, or the owner for the event.
         self.must = True
 
     def note_body(self, message_id: bytes, body: bytes) -> None:
@@ -82,16 +84,19 @@ class Unsaved:
 
     def follow(self, refused: "Unsaved") -> None:
         """Take over what waits for changes that the store refused, and that are written together with these."""
+        # BSP-REFUSED: the older changes come first, and newer ones of the same key win.
         self.bodies = {**refused.bodies, **self.bodies}
         self.body_bytes += refused.body_bytes
         self.fresh |= refused.fresh
         self.removals = {**refused.removals, **self.removals}
+        # In the order of arrival, as if the refused commit had only taken longer.
         self.acks = [*refused.acks, *self.acks]
         self.rows = {**refused.rows, **self.rows}
         self.events = [*refused.events, *self.events]
 
     def forget(self, member: Membership) -> None:
         """Drop the changes of a group that we leave."""
+        # Leaving removes the rows on disk; a write behind that would bring one back.
         for message_id in [each for each, (owner, _) in self.vertices.items() if owner is member]:
             del self.vertices[message_id]
             self.bodies.pop(message_id, None)
@@ -99,6 +104,7 @@ class Unsaved:
 
     def forget_sharing(self, sharing: Sharing) -> None:
         """Drop the changes of a group and a peer that share it no more."""
+        # Else a flag written later would speak of a peer that no longer shares the group.
         self.chunks = {key: None for key in self.chunks if key[0] is not sharing}
         self.acks = [ack for ack in self.acks if ack[0] is not sharing]
 
@@ -136,6 +142,7 @@ class Writing:
 
     def begin(self, unsaved: Unsaved) -> None:
         """Begin to write these changes, and what was refused with them."""
+        # BSP-REFUSED: what the store refused goes with the next changes, in one commit.
         assert self._unsaved is None or self._is_refused, "one commit at a time"
         if self._unsaved is not None:
             unsaved.follow(self._unsaved)

@@ -1,4 +1,8 @@
-"""Explains why a message is in its state: the flag, missing dependency, group or link that it waits for."""
+"""Explains why a message is in its state: the flag, missing dependency, group or link that it waits for.
+
+The SDK and ``waystation bsp why`` call it with a device and a message's identifier. It only reads, so it is safe on a
+store that a running program uses.
+"""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -78,15 +82,18 @@ def explain(
     """
     graph = device.graph(group_id)
     vertex = graph.vertices.get(message_id)
+    # Seed 5: a message is delivered only after all its dependencies.
     missing = tuple(
         Missing(each, graph.is_known(each)) for each in (graph.missing(vertex) if vertex is not None else ())
     )
     peers = tuple(_peers(device, group_id, message_id, vertex, now, is_running=is_running))
+    # A message that was taken later is in the graph; its old refusal says nothing any more.
     refused = device.refused(message_id) if vertex is None else None
     if refused is not None:
         reason = (
             f"it came from {refused[0].hex()[:8]} and was rejected, so that its author keeps it: {_full(refused[1])}"
         )
+    # Offers are in memory alone, so beside a running program "nobody offered it" would be a guess.
     elif vertex is None and not is_running:
         reason = f"it has not come here; whether it was offered {_ONLY_RUNNING}"
     else:
@@ -103,9 +110,11 @@ def _graph_reason(vertex: Vertex | None, missing: tuple[Missing, ...], peers: tu
         offered = sum(each.status.offered for each in peers)
         who = "1 peer has" if offered == 1 else f"{offered} peers have"
         return f"it has not come here; {who} offered it" if offered else "no peer has offered or sent it"
+    # Seed 5: final, also for what depends on it.
     if vertex.state is State.INVALID:
         return f"it is invalid: {_INVALID.get(vertex.refusal, 'for a reason that was not kept')}"
     if vertex.state is not State.DELIVERED:
+        # Those that came and wait resolve by themselves; one that never came needs somebody who has it.
         never = sum(not each.is_known for each in missing)
         waits = f"it waits for {len(missing)} of its dependencies"
         return f"{waits}, {never} of which have never come here" if never else f"{waits}, which wait in turn"
@@ -127,13 +136,17 @@ def _peer_reason(status: DeliveryStatus, vertex: Vertex | None, *, is_running: b
         return f"whether it has offered it {_ONLY_RUNNING}"
     if vertex is None:
         return "has offered it; we ask for it at the next opportunity" if status.offered else "has not offered it"
+    # Seed 4.1: a message that the peer holds is never sent to it, whatever else is true.
     if status.holds:
         owed = "; we still owe it an acknowledgement" if status.owes_ack else ""
         return f"holds it{owed}"
+    # Seed 4.1 and Briar's third state: visible takes messages and sends none.
     if status.visibility is not Visibility.SHARED:
         return "the group is visible to it, but not shared: we take its messages and send none"
+    # Seed 5: only a shared message goes out, and sharing one shares its dependencies as well.
     if not vertex.shared:
         return "the message is not shared"
+    # A deleted body leaves identifier and dependencies, which cannot be sent as a message.
     if not vertex.body_present:
         return "does not hold it, and never will from us: the body is gone"
     return _waiting_reason(status) if is_running else _kept_reason(status)
@@ -141,6 +154,7 @@ def _peer_reason(status: DeliveryStatus, vertex: Vertex | None, *, is_running: b
 
 def _kept_reason(status: DeliveryStatus) -> str:
     """Return the reason that the disk alone shows for a message that a peer is not known to hold."""
+    # BSP-ROWS: only copies that may still arrive after a restart are on disk.
     if not status.copies:
         return f"is not known to hold it; what is under way {_ONLY_RUNNING}"
     seconds = status.next_in_us // MICROSECONDS_PER_SECOND
@@ -151,6 +165,7 @@ def _kept_reason(status: DeliveryStatus) -> str:
 def _waiting_reason(status: DeliveryStatus) -> str:
     times = "once" if status.copies == 1 else f"{status.copies} times"
     went = f"was offered or sent {times} without an answer" if status.copies else "has not gone out yet"
+    # Asked before the times: without a link nothing goes out, however due it is.
     if status.link is None:
         return f"does not hold it; it {went}, and no link to the peer is up"
     if status.requested and not status.next_in_us:

@@ -1,7 +1,8 @@
 """The interface of an application's message format: it parses dependencies from a body and validates messages.
 
-Two formats are built in: ``Opaque`` has no dependencies, ``DepsV1`` writes them before the content as ``01``, their
-count as two bytes and 32 bytes each.
+The device calls the format of a message's group: a body goes in, dependencies or ``InvalidMessageError`` come out. Two
+formats are built in: ``Opaque`` has no dependencies, ``DepsV1`` writes them before the content as ``01``, their count
+as two bytes and 32 bytes each.
 
 Spec: seed 5, specs/bsp.md 4.
 """

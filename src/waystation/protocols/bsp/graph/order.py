@@ -1,5 +1,7 @@
 """The dependency graph of one group's messages: it decides which are delivered, and in what order.
 
+Each ``Membership`` of a device has one; ``Changes`` come out of every call.
+
 A message may be placed in any order of arrival, once. It waits (PENDING) until all its dependencies are DELIVERED. Then
 it is validated and becomes DELIVERED or INVALID, which is final. INVALID spreads to all messages that depend on it. So
 no delivered message ever depends on an undelivered one::

@@ -1,4 +1,8 @@
-"""Calls the application to validate a message in the context of its dependencies. Spec: seed 5, bsp 4."""
+"""Has the application validate a message whose dependencies were all delivered.
+
+``BspDevice`` calls it when the graph finds a message ready. The bodies of the dependencies are read from the
+repository, since a format may compare with them. Spec: seed 5, bsp 4.
+"""
 
 from functools import partial
 

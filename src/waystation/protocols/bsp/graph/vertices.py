@@ -1,4 +1,8 @@
-"""The vertex of one message in its group's graph, and the changes that a call returns. Spec: seed 5, bsp 4."""
+"""One message's vertex in the dependency graph of its group, and the changes that a call to the graph returns.
+
+``order`` builds the graph of them. Dependencies that are not here are kept as identifiers, because a message may come
+before what it depends on. Spec: seed 5, bsp 4.
+"""
 
 from enum import IntEnum
 

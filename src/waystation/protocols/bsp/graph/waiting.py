@@ -1,4 +1,8 @@
-"""An index of the vertices that wait for an undelivered message, by that message's identifier. Spec: bsp 4."""
+"""An index of the messages that wait for an undelivered message, by that message's identifier.
+
+``order`` adds a vertex for each missing dependency and takes all that wait when it is delivered, so no search over the
+group is needed. Spec: bsp 4.
+"""
 
 from collections.abc import Iterable
 

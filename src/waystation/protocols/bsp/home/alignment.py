@@ -1,4 +1,8 @@
-"""Makes a running BSP device match the tables of its home, and carries out requests that other programs wrote there."""
+"""Makes a running BSP device match the tables of its home, and carries out orders that other programs wrote there.
+
+``BspPeer`` of the SDK calls it every second: the tables (``home.tables``) say which groups and peers the user wants,
+and a command line may change them while the device runs. What cannot be done is reported as an event.
+"""
 
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
@@ -90,12 +94,15 @@ class Tables:
             HostError: The store cannot be read.
         """
         wanted = self._home.groups(), self._home.peers(), self._home.shares()
+        # Called every second; nearly always nothing has changed.
         if wanted == self._done and not self._is_any_free():
             return
         groups, peers, shares = wanted
+        # In this order: a share needs both its group and its peer.
         self._align_groups(groups, now)
         self._align_peers(peers, now)
         self._align_shares(shares, now)
+        # Last: after a failure the next call does everything again.
         self._done = wanted
 
     def dial(self, peer: PublicKey, url: str) -> None:
@@ -121,6 +128,7 @@ class Tables:
     def carry_out(self, order: Order, now: Instant) -> None:
         """Do what another program asked for; raises LocalError when that is impossible."""
         if isinstance(order, AddMessage | DeleteMessage | ShareMessage):
+            # Messages are the device's; everything else is a change of tables, which ``align`` then follows.
             carry_out_on_message(self._device, order, now)
         else:
             self._change_tables(order)
@@ -129,6 +137,7 @@ class Tables:
         home = self._home
         if isinstance(order, Join):
             group = home.profile.group(order.client_id, order.descriptor, order.format)
+            # A group that is hosted for an owner is not joined for the home as well.
             self.check_free(group.group_id)
             records = [home.put_group(order.name, group)]
         elif isinstance(order, Leave):
@@ -142,27 +151,33 @@ class Tables:
                 raise LocalError(f"a group is {', '.join(_VISIBILITIES)}, not {order.visibility!r}")
             records = [home.put_share(order.group_id, PublicKey(order.peer), Visibility(order.visibility))]
         for record in records:
+            # In the device's next commit, which also removes the order: each is executed once.
             self._device.keep(record)
 
     # One table each
 
     def _align_groups(self, groups: list[HomeGroup], now: Instant) -> None:
         wanted = {entry.group.group_id for entry in groups}
+        # Sorted: the order of a set must not reach the disk or a trace.
         for group_id in sorted(self._joined - wanted):
             self._device.leave(group_id)
         self._joined &= wanted
+        # Forgotten with its row, so that it is reported again when it comes back.
         self.left_out = {group_id: left_out for group_id, left_out in self.left_out.items() if group_id in wanted}
         for entry in groups:
+            # A group that was left out is tried each time: what stood in its way may be gone.
             if entry.group.group_id not in self._joined:
                 self._join(entry, now)
 
     def _join(self, entry: HomeGroup, now: Instant) -> None:
         group_id = entry.group.group_id
+        # A member, but not by us: the mailbox has it for an owner.
         if self._device.is_member(group_id):
             self._leave_out(GroupLeftOut(group_id, entry.name, _KEPT, is_others=True))
             return
         try:
             self._device.join(entry.group, now)
+        # Such as a format that this program does not have: the other groups are joined all the same.
         except LocalError as error:
             self._leave_out(GroupLeftOut(group_id, entry.name, str(error)))
         else:
@@ -172,20 +187,24 @@ class Tables:
     def _leave_out(self, left_out: GroupLeftOut) -> None:
         is_new = left_out.group_id not in self.left_out
         self.left_out[left_out.group_id] = left_out
+        # Once for each group, though it is tried again every second.
         if is_new:
             self._on_left_out(left_out)
 
     def _align_peers(self, peers: list[HomePeer], now: Instant) -> None:
         wanted = {entry.key for entry in peers}
+        # Owners and members of hosted groups are peers without a row in the tables.
         others = set(self.others())
         for key in sorted(self._met - wanted):
             self._asked.pop(key, None)
             if key not in others:
+                # Before the device forgets the peer: an open connection must not speak for an unknown one.
                 self._machine.expel(key, now)
                 self._device.part(key)
         self._met = wanted
         for entry in peers:
             self._device.meet(entry.key)
+        # A peer without an address is known and dials us, or comes by a carrier.
         self._dialled = {entry.key: entry.url for entry in peers if entry.url and self._dials}
         self._redial()
 
@@ -194,12 +213,15 @@ class Tables:
         for group_id in sorted(self._joined):
             for peer in self._device.audience(group_id):
                 if (group_id, peer) not in wanted:
+                    # Sharing ends before it begins anew, so that no peer has more than the tables say in between.
                     self._device.share(group_id, peer, now, Visibility.INVISIBLE)
         for (group_id, peer), visibility in wanted.items():
+            # A share may name a group that was left out; it takes effect once that is joined.
             if group_id in self._joined and self._device.knows(peer):
                 self._device.share(group_id, peer, now, visibility)
 
     def _redial(self) -> None:
+        # What the program asked for wins over the table: it may have a newer address.
         wanted = {**self._dialled, **self._asked}
         for key in [key for key in self._machine_dials if key not in wanted]:
             self._machine.undial(key)

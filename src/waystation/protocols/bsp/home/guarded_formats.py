@@ -1,7 +1,7 @@
 """Wraps the message formats of applications, so that an exception in one ends no connection.
 
-A format checks bytes of unknown senders while a device runs. If it raises an unexpected exception, the message counts
-as invalid. The failure is reported once per format.
+``BspPeer`` wraps every format that a program gives it. A format checks bytes of unknown senders while a device runs. If
+it raises an unexpected exception, the message counts as invalid. The failure is reported once per format.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,11 +45,13 @@ class _Guarded:
         try:
             return self._form.validate(context)
         except Exception as error:  # noqa: BLE001 - an application's fault; it is reported
+            # Seed 5: every device must find the same; raising is taken for "invalid" on all.
             self._fail("validate", error)
             return False
 
     def _fail(self, method: str, error: Exception) -> str:
         reason = f"{method} raised {type(error).__name__}: {error}"
+        # Once: a peer could send such messages without end.
         if not self._has_failed:
             self._has_failed = True
             self._report(FormatFailed(self._name, reason))
@@ -67,6 +69,7 @@ def guarded(formats: Mapping[str, ClientFormat], report: Callable[[FormatFailed]
         LocalError: One of them lacks something that the device asks for.
     """
     return {
+        # The built-in formats need no guard; it would cost a call for each message.
         name: form if form is FORMATS.get(name) else _Guarded(name, _checked(name, form), report)
         for name, form in formats.items()
     }
@@ -103,6 +106,7 @@ def check_own(device: BspDevice, form: ClientFormat, group: Group, timestamp: in
         dependencies = tuple(dict.fromkeys(form.parse(body)))
     except InvalidMessageError:
         return
+    # Seed 5: judged once all dependencies are delivered; until then nobody can say.
     if any(look(each) is None for each in dependencies):
         return
     message_id = device.profile.message_id(group.group_id, timestamp, body)

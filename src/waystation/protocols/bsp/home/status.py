@@ -1,4 +1,8 @@
-"""The status objects of a BSP device for programs: messages, groups, peers, and the device as a whole."""
+"""The status objects of a BSP device for programs: messages, groups, peers, and the device as a whole.
+
+``BspPeer`` and the chat return them, ``waystation bsp`` prints them. They are copies: a later change of the device does
+not show in them.
+"""
 
 from typing import NamedTuple
 

@@ -1,7 +1,8 @@
 """The tables of a device's home: its groups, its peers, and which group is shared with which peer.
 
-They are the wanted state of a device, and ``alignment`` makes the device match them. A group or peer is found by its
-name or by the first digits of its identifier. What changes something returns records, for the caller to commit.
+``sdk.bsp.home`` opens them in the device's SQLite file. They are the wanted state of a device, and ``alignment`` makes
+the device match them. A group or peer is found by its name or by the first digits of its identifier. What changes
+something returns records, for the caller to commit.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Joins, shares, suspends and forgets the groups that a mailbox hosts.
 
-``host`` decides which groups are hosted for which owner; this module changes the device and writes both in one commit.
+The mailbox (``host``) calls it with an owner's command. ``host`` decides which groups are hosted for which owner; this
+module changes the device and writes both in one commit.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,8 +1,8 @@
 """The mailbox of a node: it hosts groups for devices that are rarely online together. Spec: bsp 6.
 
-An *owner* is a key of the configuration. It shares a control group with the node, in which the owner writes commands
-and the node answers (``commands``). The node joins the groups that an owner asks it to host, and shares them with the
-members that the owner names. It never writes into them. It sees sizes, times, members, and unencrypted bodies.
+The relay and ``sdk.bsp.hosting`` run it. An *owner* is a key of the configuration. It shares a control group with the
+node, in which it writes commands and the node answers (``commands``). The node joins the groups that an owner asks it
+to host, and shares them with the members that it names. It sees sizes, times, members and bodies, and writes none.
 
 A body is deleted when every member holds the message, or ``keep_ms`` after it arrived (BSP-KEEP). The message stays
 known, so no peer sends it again. A group without members keeps its bodies until ``keep_ms``. A member added later gets

@@ -1,8 +1,8 @@
 """The records of hosted groups and their owners: the rows on disk, and each owner's use of its quota.
 
-Table ``bsp_hosted`` (integers big-endian): owner 32 + group 32 -> version 1, since 8 (Unix ms), the ``host`` command
-that would recreate the group as it is now; owner 32 + 32 zeros -> version 1, left 8 (Unix ms at which the owner was
-first missing in the configuration, 0 while it is configured).
+``host`` and ``groups`` read and write them. Table ``bsp_hosted`` (integers big-endian): owner 32 + group 32 -> version
+1, since 8 (Unix ms), the ``host`` command that would recreate the group as it is now; owner 32 + 32 zeros -> version 1,
+left 8 (Unix ms at which the owner was first missing in the configuration, 0 while it is configured).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """The owner's side of a mailbox: builds the messages of commands, and finds their answers. It sends nothing itself.
 
-An owner keeps its commands in the control group until they are answered. A new command depends on the last unanswered
-one, so the mailbox executes them in order even if they arrive separately. Commands older than a day are ignored for
-this, because a mailbox that lost its store never receives them again (BSP-OWNER).
+``sdk.bsp.mailbox`` sends what it builds. An owner keeps its commands in the control group until they are answered. A
+new command depends on the last unanswered one, so the mailbox executes them in order even if they arrive separately.
+Commands older than a day are ignored for this, because a mailbox that lost its store never receives them again
+(BSP-OWNER).
 """
 
 from collections.abc import Iterable, Sequence

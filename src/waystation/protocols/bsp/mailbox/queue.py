@@ -1,8 +1,8 @@
 """The queue of one owner's commands, with a limit on the rate at which they are executed.
 
-A command is executed as soon as it is delivered. Commands above the rate limit wait in order, so that other owners are
-served (BSP-PACE). They also wait while too many bytes of answers are kept. A queue is never longer than the control
-group's messages.
+The mailbox (``host``) keeps one for each owner. A command is executed as soon as it is delivered. Commands above the
+rate limit wait in order, so that other owners are served (BSP-PACE). They also wait while too many bytes of answers are
+kept. A queue is never longer than the control group's messages.
 """
 
 from collections import deque

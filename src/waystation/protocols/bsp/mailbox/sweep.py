@@ -1,4 +1,8 @@
-"""Visits all kept messages of hosted groups, a few per step, to find bodies that can be deleted."""
+"""Visits all kept messages of hosted groups, a few per step, to find bodies that can be deleted.
+
+The mailbox (``host``) calls ``step`` from its timer; the cost of a step is bounded, so a large mailbox does not hold up
+connections. A body may go once every member has the message or its time is over.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice

@@ -1,7 +1,7 @@
 """Converts a BSP device's events into journal facts: one for each message stored, changed, or held by a peer.
 
-A message that is stored and delivered in the same commit gets one fact for both. Refused messages are counted together,
-so that a flood of them costs few facts.
+The relay calls it with the device's events. A message that is stored and delivered in the same commit gets one fact for
+both. Refused messages are counted together, so that a flood of them costs few facts.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Writes the groups of a node's configuration into its store, for other programs to read.
 
-A program beside the node, such as ``waystation bsp add`` with only the node's home folder, finds the groups there. The
-node rewrites them at every start and never reads them.
+The relay puts the rows into a commit at its start. A program beside the node, such as ``waystation bsp add`` with only
+the node's home folder, finds the groups there. The node rewrites them at every start and never reads them.
 
 Layout of a row of ``bsp_node_groups``: group 32 -> version 1, then profile, client, descriptor, format and name, each
 after its length (4, big-endian), then the keys it is shared with, 32 each.

@@ -1,10 +1,10 @@
 """The BSP relay: the node's own BSP device, which is always on, with its connections and its mailbox (bsp 6).
 
-Groups, peers and sharing come from the node's configuration (bsp 11.2) at every start. Messages and the state of each
-peer are in the node's store. The relay passes its inputs to a ``BspMachine``, which handles the connections. Its
-``Mailbox`` hosts groups for the owners in the configuration. Other programs queue orders through the store
-(``orders``). The node executes those about messages of its own groups, and refuses those that its configuration
-decides.
+``server.bsp.host`` runs it. Groups, peers and sharing come from the node's configuration (bsp 11.2) at every start.
+Messages and the state of each peer are in the node's store. The relay passes its inputs to a ``BspMachine``, which
+handles the connections. Its ``Mailbox`` hosts groups for the owners in the configuration. Other programs queue orders
+through the store (``orders``). The node executes those about messages of its own groups, and refuses those that its
+configuration decides.
 """
 
 import random

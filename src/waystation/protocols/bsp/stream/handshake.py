@@ -1,5 +1,7 @@
 """The three handshake messages that open a connection of bsp+tls and bsp+wss, and their signatures.
 
+``session`` encodes, decodes and checks them.
+
 ::
 
     server  "BSPH" 01 000000 | nonce 32 | server key 32                  72 bytes

@@ -1,9 +1,9 @@
 """The machine that runs a BSP device over byte streams (plain, bsp+tls, bsp+wss), for nodes and applications.
 
-Inputs are connections and their bytes, commits, time, and the owner's commands. The machine authenticates peers, cuts
-their bytes into records for the device, and writes due records. Each peer gets one write of at most ``WRITE_BYTES`` per
-event-loop iteration; the next follows once that has left. The device's changes are one ``Commit`` at a time. Groups,
-messages and send times are the device's concern.
+The relay and the SDK drive it. Inputs are connections and their bytes, commits, time, and the owner's commands. The
+machine authenticates peers, cuts their bytes into records for the device, and writes due records. Each peer gets one
+write of at most ``WRITE_BYTES`` per event-loop iteration; the next follows once that has left. The device's changes are
+one ``Commit`` at a time. Groups, messages and send times are the device's concern.
 
 ``session`` is one connection, ``sessions`` the table of them, ``dials`` the peers to dial. After a command to the
 device its owner calls ``wake``, then ``take``.

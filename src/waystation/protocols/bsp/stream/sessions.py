@@ -1,8 +1,8 @@
 """The table of a device's sessions: how they open, replace each other, and close.
 
-A peer has one connection, the newest. If both sides dialled each other at once, the one dialled by the smaller key
-stays, so both sides close the same one. The number of unauthenticated connections is limited; a new one closes the
-oldest.
+The stream machine calls it; effects such as ``Close`` come out. A peer has one connection, the newest. If both sides
+dialled each other at once, the one dialled by the smaller key stays, so both sides close the same one. The number of
+unauthenticated connections is limited; a new one closes the oldest.
 
 Spec: bsp 5, 11.7; BSP-CROSSED.
 """

@@ -1,7 +1,7 @@
 """The clock of a client's packets: wall-clock time, made strictly increasing.
 
-A host accepts a new address, or a change of a tenant's state, only from a packet newer than all earlier ones. Spec:
-LPRP-D13, LPRP-D14.
+The client stamps every packet with it: the owner's wall clock goes in, Unix milliseconds come out. A host accepts a new
+address, or a change of a tenant's state, only from a packet newer than all earlier ones. Spec: LPRP-D13, LPRP-D14.
 """
 
 from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS

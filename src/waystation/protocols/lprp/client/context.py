@@ -1,4 +1,8 @@
-"""The context that a client's modules share: outgoing packets, events, the packet clock and the key."""
+"""What the parts of one LPRP client share: outgoing packets, events, the packet clock and the key.
+
+``machine`` makes one and gives it to ``tenancy``, ``inbox``, ``outgoing``, ``requests`` and ``whitelist_sync``. One
+outbox keeps the order in which they send.
+"""
 
 from waystation.core.effects import Effect, Peer, Send
 from waystation.core.ids import PublicKey

@@ -1,9 +1,10 @@
 """The inbox of a client: reports each packet once, and confirms it with 802 once the application has stored it.
 
-A host repeats a packet until it gets an 802. A repeat of an unconfirmed packet is ignored. A repeat of a confirmed one
-gets another 802, because the first was lost. The packet has its sender's signature and time, so a host can delay it but
-not forge it. A packet older than a lease plus the mail retention is dropped, and still confirmed, so that the host
-frees its queue. Spec: LPRP-D9, LPRP-D16, LPRP-D19; LPRP-AGE.
+The client machine passes each verified packet for us; the SDK stores it and calls ``confirm``. A host repeats a packet
+until it gets an 802. A repeat of an unconfirmed packet is ignored. A repeat of a confirmed one gets another 802,
+because the first was lost. The packet has its sender's signature and time, so a host can delay it but not forge it. A
+packet older than a lease plus the mail retention is dropped, and still confirmed, so that the host frees its queue.
+Spec: LPRP-D9, LPRP-D16, LPRP-D19; LPRP-AGE.
 """
 
 from collections import OrderedDict

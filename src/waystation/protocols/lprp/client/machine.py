@@ -1,7 +1,7 @@
 """The LPRP client: one key that uses one host as a tenant, as a sender, or as both.
 
-``connect`` sets the path to the host; each ``Send`` and each ``receive`` is one datagram. Datagrams may be lost,
-duplicated or delayed. The machine has five modules:
+``sdk.lprp.connection`` and the simulator drive it. ``connect`` sets the path to the host; each ``Send`` and each
+``receive`` is one datagram. Datagrams may be lost, duplicated or delayed. The machine has five modules:
 
 * ``tenancy``: the lease and its heartbeats
 * ``inbox``: packets from other keys, reported once and confirmed once the owner has stored them

@@ -1,8 +1,9 @@
 """The outgoing packets of a client: sends those that may go now, and queues the others.
 
-A host keeps four challenges per key and forgets the oldest for a fifth. So at most ``CAUTIOUS_MAX`` packets are in
-flight to recipients that may demand work; the fourth challenge is reserved for leases and whitelists. A recipient that
-accepted a packet without work has us on its whitelist, so more packets may be in flight there.
+The client machine passes packets of the application in; each ends in one outcome. A host keeps four challenges per key
+and forgets the oldest for a fifth. So at most ``CAUTIOUS_MAX`` packets are in flight to recipients that may demand
+work; the fourth challenge is reserved for leases and whitelists. A recipient that accepted a packet without work has us
+on its whitelist, so more packets may be in flight there.
 
 Spec: specs/lprp.md 7; LPRP-CAUTION.
 """

@@ -1,5 +1,7 @@
 """The requests of a client, from the first packet to the outcome, with retransmission and proof of work.
 
+The client machine begins a request for a lease, mail or a whitelist, and passes the host's answers.
+
 ::
 
     ASKING      the request is sent again and again     demand for work -> SEARCHING, unanswered -> the end

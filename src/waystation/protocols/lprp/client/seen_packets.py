@@ -1,4 +1,8 @@
-"""Remembers confirmed packets by signature, because a host repeats a packet until it is confirmed. Spec: LPRP-D9."""
+"""Remembers confirmed packets by signature, because a host repeats a packet until it is confirmed.
+
+The client's ``inbox`` asks before it reports a packet. The SDK supplies a durable one (``sdk.lprp.mail``), tests and
+the simulator one in memory. Spec: LPRP-D9.
+"""
 
 from typing import Final, Protocol
 

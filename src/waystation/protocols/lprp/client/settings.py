@@ -1,4 +1,7 @@
-"""Settings of the LPRP client; the defaults work with any host."""
+"""Settings of the LPRP client; the defaults work with any host.
+
+The SDK makes one from the host's address (``sdk.lprp.host``) and gives it to the client machine.
+"""
 
 from dataclasses import dataclass
 from typing import Final

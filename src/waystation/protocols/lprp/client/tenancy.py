@@ -1,5 +1,7 @@
 """The tenancy of a client: requests a lease, renews it, and keeps it active by heartbeats.
 
+The client machine asks it what to send (104 asks for a lease) and passes answers in.
+
 ::
 
     OFF       nothing is wanted

@@ -1,8 +1,9 @@
 """Synchronises the host's whitelist with the one that the owner wants.
 
-An update toggles keys, so the client must know the host's current set. That set is unknown after a lost answer, a
-refused update, or a new lease. The client then compares the likely sets one by one; a comparison changes nothing and
-costs no work. If none matches, it clears the whitelist and builds it anew.
+The client machine sends the steps that it plans (108 toggles or compares, 808 clears). An update toggles keys, so the
+client must know the host's current set. That set is unknown after a lost answer, a refused update, or a new lease. The
+client then compares the likely sets one by one; a comparison changes nothing and costs no work. If none matches, it
+clears the whitelist and builds it anew.
 
 One step is in flight at a time. Repeated refusals or silence of the host end in ``WhitelistFailed``.
 

@@ -1,7 +1,8 @@
 """Remembers how many bits of work a host accepted last, for each kind of request.
 
-Only the host knows how many bits it demands. A search starts with the remembered number and adds bits after each
-refusal. Too low a start costs round trips, too high a start costs work. Spec: LPRP-D7B.
+``requests`` asks it with which number of bits to begin. Only the host knows how many bits it demands. A search starts
+with the remembered number and adds bits after each refusal. Too low a start costs round trips, too high a start costs
+work. Spec: LPRP-D7B.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """Splits long messages into fragments and reassembles them: an optional upper layer of LPRP.
 
-A fragment is ``id 16 | index 2 | count 2 | bytes``, big-endian, and is sealed like any other payload. Fragments may
-arrive in any order and more than once. Ids are separate per sender, whom the packet's signature identifies. A false
-index, count or size therefore harms only its sender.
+The SDK cuts messages with it and assembles them; hosts never look inside. A fragment is ``id 16 | index 2 | count 2 |
+bytes``, big-endian, and is sealed like any other payload. Fragments may arrive in any order and more than once. Ids are
+separate per sender, whom the packet's signature identifies. A false index, count or size therefore harms only its
+sender.
 
 ``Reassembly`` keeps incomplete messages in memory only; at its limits it evicts the oldest ones. It suits owners that
 confirm packets only when a message is complete. An owner that confirms fragments earlier must store them on disk.

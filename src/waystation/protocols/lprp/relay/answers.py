@@ -1,8 +1,8 @@
-"""Stores a host's answers, so that repeated packets get the same answer, and the signatures of accepted mail.
+"""Remembers a host's answers, so that a repeated packet gets the same one, and the signatures of accepted mail.
 
-A datagram that arrives twice, byte for byte, gets the same answer and changes nothing (LPRP-D10). A packet is accepted
-from 2**19 ms before its time until 2**19 ms after it. Answers are kept for that whole span, so a later copy fails the
-time check. Spec: lprp 4.4, 6 (LPRP-D10), 7, 10.4.
+The relay asks it before it does anything else with a packet. A datagram that arrives twice, byte for byte, gets the
+same answer and changes nothing (LPRP-D10). A packet is accepted from 2**19 ms before its time until 2**19 ms after it.
+Answers are kept for that whole span, so a later copy fails the time check. Spec: lprp 4.4, 6 (LPRP-D10), 7, 10.4.
 """
 
 from collections import OrderedDict, deque

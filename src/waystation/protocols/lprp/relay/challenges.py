@@ -1,9 +1,9 @@
 """The table of a host's open challenges (demands for proof of work), with four limits and their eviction.
 
-A challenge costs its requester one signed packet and the host half a kilobyte. A key or prefix over its limit evicts
-its own oldest challenge. At the limits of the table and per recipient, the source with the most challenges loses one.
-Expired challenges are evicted first. Until then they are kept for another 2**19 ms, so that a late answer gets a 401
-(LPRP-D6). Spec: lprp 7.
+``commands.work`` adds one for each demand and finds it again when the solution arrives. A challenge costs its requester
+one signed packet and the host half a kilobyte. A key or prefix over its limit evicts its own oldest challenge. At the
+limits of the table and per recipient, the source with the most challenges loses one. Expired challenges are evicted
+first. Until then they are kept for another 2**19 ms, so that a late answer gets a 401 (LPRP-D6). Spec: lprp 7.
 """
 
 from collections import Counter, OrderedDict

@@ -1,8 +1,9 @@
 """Sends queued mail to tenants: at once if there is room, then again after c1 times the number of tries.
 
-Each queued packet has its own timer; the count of tries is per tenant (LPRP-TIMERS). After the last try the tenant gets
-nothing until it sends a packet. Mail is sent only to an address that was active lately. An unproved address gets at
-most the bytes that its own traffic has earned. Spec: lprp 5, LPRP-D18, LPRP-D21; LPRP-C1, LPRP-C2.
+The relay calls it when mail is queued, a tenant is active, or a timer is due. Each queued packet has its own timer; the
+count of tries is per tenant (LPRP-TIMERS). After the last try the tenant gets nothing until it sends a packet. Mail is
+sent only to an address that was active lately. An unproved address gets at most the bytes that its own traffic has
+earned. Spec: lprp 5, LPRP-D18, LPRP-D21; LPRP-C1, LPRP-C2.
 """
 
 from collections.abc import Callable

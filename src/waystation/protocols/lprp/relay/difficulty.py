@@ -1,6 +1,7 @@
 """Computes the difficulty of a challenge in bits, from traffic, occupancy and the requester's prefix.
 
-The demand is the operator's base plus three terms, each a whole number of bits. It is fixed when a challenge is made.
+``commands.work`` asks it; ``sources`` counts with its ``MovingCount``. The demand is the operator's base plus three
+terms, each a whole number of bits. It is fixed when a challenge is made.
 Spec: lprp 8.
 """
 

@@ -1,8 +1,9 @@
 """Checks datagrams before their signature is verified, in the order of cost.
 
-A signature check costs thirty times all these checks together, and anyone can send bytes that fail it. So checks are
-rationed: failed ones per prefix, all of them per prefix and second, and by a queue. In the queue most room is reserved
-for sources whose packets were accepted before (LPRP-RATION). Spec: lprp 4, stages 1 to 5.
+The relay passes every datagram; a ``SignatureCheck`` or a refusal comes out. A signature check costs thirty times all
+these checks together, and anyone can send bytes that fail it. So checks are rationed: failed ones per prefix, all of
+them per prefix and second, and by a queue. In the queue most room is reserved for sources whose packets were accepted
+before (LPRP-RATION). Spec: lprp 4, stages 1 to 5.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """Reads and writes the rows that survive a restart: leases, whitelists, accepted packets, last times.
 
-Changes are gathered until the relay commits them. Each tenant is one row. All packets accepted since the last commit
-form one row, a bundle, because a row costs twenty times its bytes (LPRP-BUNDLE). A bitmap marks the finished packets of
-a bundle. When all are finished, both rows are removed. When few are left, these move into the next bundle, so one slow
-tenant does not keep the mail of others on disk.
+The relay and its commands note changes here. Changes are gathered until the relay commits them. Each tenant is one row.
+All packets accepted since the last commit form one row, a bundle, because a row costs twenty times its bytes
+(LPRP-BUNDLE). A bitmap marks the finished packets of a bundle. When all are finished, both rows are removed. When few
+are left, these move into the next bundle, so one slow tenant does not keep the mail of others on disk.
 
 Layouts (integers big-endian): ``lprp_tenants`` key -> version 1, lease 8, last_ts 8, state_ts 8, whitelist time 8.
 ``lprp_whitelists`` key -> keys of 32 bytes, ascending. ``lprp_packets`` bundle 8 -> version 1, then per packet flags 1,

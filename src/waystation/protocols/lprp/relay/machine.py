@@ -1,8 +1,9 @@
 """The LPRP host: it grants leases, queues mail for tenants and delivers it, over UDP without connections.
 
-A datagram passes the cheap checks, then gets a stored answer or waits for its signature check in a batch. Only verified
-packets change state. All changes of one event-loop iteration form one commit, one commit at a time. An answer is sent
-after the commit that it depends on. While the store refuses, the host keeps what it has and is silent (LPRP-REFUSED).
+``server.lprp.host`` runs it. A datagram passes the cheap checks, then gets a stored answer or waits for its signature
+check in a batch. Only verified packets change state. All changes of one event-loop iteration form one commit, one
+commit at a time. An answer is sent after the commit that it depends on. While the store refuses, the host keeps what it
+has and is silent (LPRP-REFUSED).
 Spec: lprp 4 to 8.
 """
 

@@ -1,6 +1,7 @@
 """The queue of one tenant: accepted packets in their order, until the tenant confirms them.
 
-An accepted packet is never evicted; the limits are checked before acceptance. Spec: lprp 7; LPRP-C9.
+Each ``Tenant`` has one; ``commands.relay`` adds and removes, ``delivery`` sends. An accepted packet is never evicted;
+the limits are checked before acceptance. Spec: lprp 7; LPRP-C9.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,9 @@
-"""The answers that wait for a commit, and the packets whose repeats get the same answer.
+"""Answers that wait until the changes before them are on disk, and which packets get the same answer when repeated.
 
 Spec: lprp 4.4; LPRP-COMMIT.
+
+The relay keeps a ``Promise`` for each answer of a commit under way and sends it when the store confirms. Spec: lprp
+4.4; LPRP-COMMIT.
 """
 
 from waystation.core.effects import Address

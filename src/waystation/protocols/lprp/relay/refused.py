@@ -48,6 +48,7 @@ class RefusedCounts:
 
     def note_reply(self, refusal: Refusal | None, about: Packet) -> None:
         """Count what a signed packet is refused for: its signer met the limit, or the queue of its recipient did."""
+        # NODE-NAMED: a full queue is its owner's; naming the sender would tie the two together.
         if refusal in _OF_RECIPIENTS:
             self._note_named(refusal, about.recipient, "")
         elif refusal is not None and refusal.command in _OF_SIGNERS:
@@ -57,6 +58,7 @@ class RefusedCounts:
 
     def note_silence(self, command: Command, prefix: str) -> None:
         """Count a refusing answer that is not sent, since its network had its share."""
+        # NODE-NAMED: a refused 102 is about a recipient, so not even the sender's network is named.
         self._note_named(Refusal.REFUSAL_RATE, None, "" if command is Command.RELAY_REFUSED else prefix)
 
     def take(self) -> list[Effect]:
@@ -73,6 +75,7 @@ class RefusedCounts:
 
     def _note_named(self, refusal: Refusal, key: bytes | None, prefix: str) -> None:
         name = (refusal, key, prefix)
+        # Addresses and keys are free to invent; beyond the limit the count alone is kept.
         if name in self._by_name or len(self._by_name) < NAMED_MAX:
             self._by_name[name] = self._by_name.get(name, 0) + 1
         else:

@@ -1,4 +1,8 @@
-"""The possible results of a command: an answer, a demand for work, or a silent refusal."""
+"""The possible results of a command: an answer, a demand for work, or a silent refusal.
+
+The modules of ``commands`` return one for each packet, and the relay sends it. Most refusals are silent, because an
+answer to a forged address would reach a victim.
+"""
 
 from typing import NamedTuple
 

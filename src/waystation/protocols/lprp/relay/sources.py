@@ -1,6 +1,7 @@
 """Accounts for the source addresses of datagrams: credit, proof and score per address, limits per network.
 
-Source addresses can be spoofed, so an address is trusted only as far as evidence supports it:
+``intake`` counts each datagram here; the relay and ``commands.work`` ask what may be sent. Source addresses can be
+spoofed, so an address is trusted only as far as evidence supports it:
 
 - a *prefix* (IPv4 /24, IPv6 /56) has credit: bytes received minus bytes sent to visitors, never below zero. So this
   host sends no network more than arrived in its name (LPRP-D17). It limits signature checks and refusals;

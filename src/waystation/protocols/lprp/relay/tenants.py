@@ -1,7 +1,8 @@
-"""The tenants of a host: their leases, addresses, whitelists and queues.
+"""The tenants of a host (keys that have a queue here): their leases, addresses, whitelists and queues.
 
-Lease times are wall-clock milliseconds, because a lease survives a restart. A tenant's address does not: the tenant is
-inactive until it sends a packet. Spec: lprp 5, LPRP-D13, LPRP-D14, LPRP-D19; LPRP-C6, LPRP-C7.
+The relay's commands find a ``Tenant`` by its key and change it, ``delivery`` sends to its address. Lease times are
+wall-clock milliseconds, because a lease survives a restart. A tenant's address does not: the tenant is inactive until
+it sends a packet. Spec: lprp 5, LPRP-D13, LPRP-D14, LPRP-D19; LPRP-C6, LPRP-C7.
 """
 
 from collections import OrderedDict

@@ -1,7 +1,7 @@
 """Which addresses of relays a MERK client takes, from its user and from other relays.
 
-Rejected are plain ``ws`` addresses from an encrypted connection, and addresses of the local machine or network from a
-remote relay. Spec: specs/merk.md 4, 8.
+``sdk.merk.servers`` asks before it stores one. Rejected are plain ``ws`` addresses from an encrypted connection, and
+addresses of the local machine or network from a remote relay. Spec: specs/merk.md 4, 8.
 """
 
 import ipaddress

@@ -1,5 +1,7 @@
 """The MERK client: it proves its key to a relay, sends frames, and opens received ones.
 
+``sdk.merk.relays`` and the simulator drive it.
+
 One machine is one connection::
 
     state           legal                                        goes on with

@@ -1,6 +1,7 @@
 """Detects repeated messages by sender and payload hash, for ten minutes.
 
-This protocol's signatures cover no time, so any relay could deliver a frame again. Spec: specs/merk.md 8.
+The client machine asks for every message that passed its checks. This protocol's signatures cover no time, so any relay
+could deliver a frame again. Spec: specs/merk.md 8.
 """
 
 from collections import OrderedDict

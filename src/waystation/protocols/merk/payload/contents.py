@@ -1,8 +1,8 @@
 """Encodes and decodes message contents: raw bytes, text, JSON, a file, and our own extended form.
 
-A content is a type byte and a body. ``Extended`` is our addition: it adds a time and an id to a content, so receivers
-can detect replays. It also carries the parts of files that are too large for one frame. Clients of the reference
-implementation show it as raw bytes.
+``sealing`` puts the bytes into frames; the SDK makes and reads the values. A content is a type byte and a body.
+``Extended`` is our addition: it adds a time and an id to a content, so receivers can detect replays. It also carries
+the parts of files that are too large for one frame. Clients of the reference implementation show it as raw bytes.
 
 ``encode_signed_content`` and ``decode_signed_content`` are the form inside SIGNED_DATA, where raw bytes have no type
 byte. Raw bytes could then be mistaken for typed content or for the answer to a relay's 32-byte challenge. Such bytes
@@ -180,6 +180,7 @@ def is_signable(data: bytes) -> bool:
     Not those that receivers would take for a typed content, for an answer to a challenge (32 bytes) or for one of the
     statements that begin with ``merk-`` (specs/merk.md 7).
     """
+    # Spec 2: the handshake signs 32 bytes that a relay chose, so content of that length could be an answer to it.
     return data[:1] not in _TYPED and len(data) != CHALLENGE_BYTES and not data.startswith(_CONTEXTS)
 
 
@@ -191,6 +192,7 @@ def decode_content(data: bytes) -> Content:
     """
     if not data:
         raise _bad("empty")
+    # Spec 3: 0x10 alone has a layout around the inner content.
     if data[0] == ContentType.EXTENDED:
         return _extended(data)
     return _plain(data[0], data, 1)
@@ -204,6 +206,7 @@ def decode_signed_content(data: bytes) -> Content:
     Raises:
         MalformedError: BAD_CONTENT.
     """
+    # Spec 3: inside SIGNED_DATA RAW has no type byte.
     if data[:1] not in _TYPED:
         return Raw(data)
     if data[0] != ContentType.EXTENDED:
@@ -221,6 +224,7 @@ def _parts(content: Content) -> tuple[bytes, ...]:
     if not 0 <= content.time_ms <= _U64_MAX:
         raise LocalError(f"no time in milliseconds: {content.time_ms}")
     inner = content.content
+    # Spec 3: kind 4 exists only inside EXTENDED, whose id marks a repetition.
     parts = _file_part_parts(inner) if isinstance(inner, FilePart) else _plain_parts(inner)
     return _EXTENDED.pack(ContentType.EXTENDED, content.time_ms, content.message_id), *parts
 
@@ -251,6 +255,7 @@ def _file_part_parts(part: FilePart) -> tuple[bytes, ...]:
 
 
 def _extended(data: bytes) -> Extended:
+    # Spec 3: type, time, id and at least the byte of the kind.
     if len(data) <= _EXTENDED.size:
         raise _bad(f"extended content of {len(data)} bytes")
     _, time_ms, message_id = _EXTENDED.unpack_from(data)
@@ -269,6 +274,7 @@ def _plain(kind: int, data: bytes, at: int) -> Plain:
         text = _decode_text(data[at:])
         _parse_json(text)
         return Json(text)
+    # Spec 3: ``u8 name length, name, data``; the data reach to the end of the frame.
     if kind == ContentType.FILE:
         name, data_at = _decode_name(data, at)
         return File(name, data[data_at:])
@@ -282,12 +288,14 @@ def _file_part(data: bytes) -> FilePart:
     _, transfer_id, digest, index, count, total_bytes = _PART.unpack_from(data, _EXTENDED.size)
     name, data_at = _decode_name(data, name_at)
     part = FilePart(transfer_id, digest, index, count, total_bytes, name, data[data_at:])
+    # The numbers are the sender's: a receiver reserves room by them, so they are checked here once.
     if not _is_sensible(part):
         raise _bad(f"part {index} of {count} of a file of {total_bytes} bytes")
     return part
 
 
 def _is_sensible(part: FilePart) -> bool:
+    # Spec 3 and 10.11: indexes count from 0, and no part is larger than its file.
     return 0 <= part.index < part.count and len(part.data) <= part.total_bytes <= FILE_BYTES_MAX
 
 

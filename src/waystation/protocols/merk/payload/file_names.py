@@ -1,4 +1,7 @@
-"""Names of files that others have chosen."""
+"""Makes a safe file name from one that another person chose.
+
+``sdk.merk.message`` saves received files under it. A name such as ``../../x`` could otherwise write outside the folder.
+"""
 
 import unicodedata
 from typing import Final

@@ -1,8 +1,8 @@
 """Decodes frames that a reference relay has altered, as far as possible.
 
-The reference relay removes the recipient from every frame, changes its type to DATA and erases the header's signature.
-A SIGNED_DATA can still be verified, and an ENCRYPTED_DATA decrypted, but the sender is lost. Only clients behind such a
-relay enable this.
+The client machine calls it where the user enabled that. The reference relay removes the recipient from every frame,
+changes its type to DATA and erases the header's signature. A SIGNED_DATA can still be verified, and an ENCRYPTED_DATA
+decrypted, but the sender is lost. Only clients behind such a relay enable this.
 
 Spec: specs/merk.md 0.2, 3 "Salvage mode".
 """

@@ -1,9 +1,10 @@
 """Makes signed and encrypted frames from contents, and opens such frames.
 
-There are three modes: DATA proves nothing, SIGNED_DATA proves its author, ENCRYPTED_DATA is also hidden from relays.
-Each opened content has an ``Auth``, which states what its signature proves. Signed frames of the reference
-implementation do not cover the recipient, so they can be redirected; its handshake signs 32 bytes that a server chose.
-Our frames of all modes have a header signature that covers the recipient.
+The client machine and the SDK call it; relays never do, they see only headers. There are three modes: DATA proves
+nothing, SIGNED_DATA proves its author, ENCRYPTED_DATA is also hidden from relays. Each opened content has an ``Auth``,
+which states what its signature proves. Signed frames of the reference implementation do not cover the recipient, so
+they can be redirected; its handshake signs 32 bytes that a server chose. Our frames of all modes have a header
+signature that covers the recipient.
 
 Encryption: X25519 with a fresh key, AES-256-GCM under SHA-256 of the shared secret, no associated data, tag last.
 

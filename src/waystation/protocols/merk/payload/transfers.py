@@ -1,9 +1,9 @@
 """File transfer in parts: decides which part to send next, and records which parts have arrived.
 
-``OutgoingTransfer`` keeps a window of parts in flight, which begins at one. A part delivered quickly widens the window
-by one, a slow one narrows it by one. A part refused for lack of room halves it and starts a pause.
-``IncomingTransfers`` records the parts that arrived and refuses those beyond its limits. The caller stores the bytes
-and checks the whole file against its SHA-256.
+The SDK's ``files`` sends and ``download_buffer`` stores by it. ``OutgoingTransfer`` keeps a window of parts in flight,
+which begins at one. A part delivered quickly widens the window by one, a slow one narrows it by one. A part refused for
+lack of room halves it and starts a pause. ``IncomingTransfers`` records the parts that arrived and refuses those beyond
+its limits. The caller stores the bytes and checks the whole file against its SHA-256.
 
 All parts of a file but the last have the same length, so a part's offset follows from its index and length.
 

@@ -1,7 +1,8 @@
 """Builds and checks the signed frames of MERK's handshakes: challenges, answers, HELLO and AUTH.
 
-Clients sign our challenge. Nodes exchange HELLO and prove their keys over both nonces, so a proof is valid for one
-connection only. These functions do not change the session; ``handshake`` does.
+``handshake`` calls them: keys and challenges go in, frames or a refusal come out. Clients sign our challenge. Nodes
+exchange HELLO and prove their keys over both nonces, so a proof is valid for one connection only. These functions do
+not change the session; ``handshake`` does.
 
 Spec: specs/merk.md 2, 5, 7, 10.1; MERK-HANDSHAKE.
 """

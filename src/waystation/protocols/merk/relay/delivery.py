@@ -1,7 +1,8 @@
 """Delivers frames to connected clients, and sends notices of the outcome.
 
-A frame is forwarded byte for byte. Frames for a slow reader wait here; beyond twice the largest frame the connection is
-closed, as the specification demands. A frame counts as delivered once it is written to the recipient's connection.
+``routing`` passes it each frame whose recipient is connected here. A frame is forwarded byte for byte. Frames for a
+slow reader wait here; beyond twice the largest frame the connection is closed, as the specification demands. A frame
+counts as delivered once it is written to the recipient's connection.
 
 The sender gets one notice per frame if it asked for notices. The journal gets counts per recipient and second.
 

@@ -1,8 +1,8 @@
 """The fast path: forwards a run of ordinary frames from one read with one effect.
 
-The result is the same as that of ``routing`` frame by frame, at a lower cost. Unusual frames take the slow path: a
-broken header, another sender key, an unknown location, a slow reader, or a spent rate allowance. Every method starts at
-the front of a list and returns how many frames it handled.
+The relay offers it what one read brought. The result is the same as that of ``routing`` frame by frame, at a lower
+cost. Unusual frames take the slow path: a broken header, another sender key, an unknown location, a slow reader, or a
+spent rate allowance. Every method starts at the front of a list and returns how many frames it handled.
 
 Spec: specs/merk.md 3, 5, 6, 7.
 """

@@ -1,8 +1,9 @@
 """The table of frames that were forwarded to other nodes and are not answered yet.
 
-A peer node gets each frame in an envelope with a unique number and answers with a notice. If the notice says that the
-client has left, the frame may be sent to another node. If no notice arrives in time, the frame is not sent again, as it
-may have arrived; the sender gets a time-out. A reference relay gets the bare frame and never answers.
+``routing`` adds a frame and passes the other node's answer in. A peer node gets each frame in an envelope with a unique
+number and answers with a notice. If the notice says that the client has left, the frame may be sent to another node. If
+no notice arrives in time, the frame is not sent again, as it may have arrived; the sender gets a time-out. A reference
+relay gets the bare frame and never answers.
 
 Spec: specs/merk.md 5, 7, 10.3, 10.7; MERK-FORWARD.
 """

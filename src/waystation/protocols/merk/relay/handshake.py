@@ -1,8 +1,9 @@
 """Handshakes: identify a new connection as a client, a peer node, or a reference relay.
 
-An accepted connection signs our challenge and is a client. A HELLO as a node, and a proof over both nonces, make it a
-peer. A connection that we dialled challenges us and must prove itself the same way. If it stays silent, it is a
-reference relay. We sign no challenge that could be read as typed content.
+The relay passes it every frame of a connection that is not identified yet. A reference relay is one of the original
+implementation, without our extensions. An accepted connection signs our challenge and is a client. A HELLO as a node,
+and a proof over both nonces, make it a peer. A connection that we dialled challenges us and must prove itself the same
+way. If it stays silent, it is a reference relay. We sign no challenge that could be read as typed content.
 
 Spec: specs/merk.md 2, 5, 7, 10.1, 10.4; MERK-HANDSHAKE, MERK-ORIGINAL.
 """

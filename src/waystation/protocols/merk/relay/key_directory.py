@@ -63,11 +63,13 @@ class KeyDirectory:
 
         An older one than we hold changes nothing.
         """
+        # A time far ahead would outlast every later advert of the same client.
         if advert.time_ms > wall_ms + AHEAD_MS_MAX:
             return False
         held = self._adverts.pop(advert.key, None)
         for _ in range(surplus(len(self._adverts) + 1, self._limits.now.adverts) if held is None else 0):
             self._adverts.popitem(last=False)
+        # MERK-KEYS: the newest counts; popped and put back, the client's entry is the last to be evicted.
         self._adverts[advert.key] = held if held is not None and held.time_ms > advert.time_ms else advert
         return True
 
@@ -83,9 +85,11 @@ class KeyDirectory:
             new, so that its ``open`` nodes are to be asked.
         """
         question = self._questions.get(key)
+        # Asked twice before the answer: one answer is enough.
         if question is not None and asker in question.askers:
             return True, None
         limits = self._limits.now
+        # One client must not use up the questions of all.
         if asker.key_questions >= limits.key_questions_per_client:
             return False, None
         if question is not None:
@@ -95,8 +99,10 @@ class KeyDirectory:
             return True, None
         if len(self._questions) >= limits.key_questions:
             return False, None
+        # Spec 7: what we hold ourselves is answered only if no node has a newer one.
         question = self._questions[key] = Question(key, self.held(key), after_ms(now, ANSWER_MS))
         self._join(question, asker)
+        # A dict for its order: nodes are asked in the order of their links.
         question.open = dict.fromkeys(nodes)
         return True, question
 
@@ -115,6 +121,7 @@ class KeyDirectory:
         """
         question = self._questions[key]
         del question.open[node]
+        # Spec 7: the newest advert is the answer, whoever has it.
         if advert is not None and (question.best is None or advert.time_ms > question.best.time_ms):
             question.best = advert
         return self._end(question) if not question.open else None
@@ -123,6 +130,7 @@ class KeyDirectory:
         """A connection is over; return the questions that end because it was the last to answer."""
         over = []
         for question in list(self._questions.values()):
+            # A question goes on without its asker: others may wait for the same key.
             question.askers.pop(session, None)
             if session in question.open:
                 del question.open[session]
@@ -134,6 +142,7 @@ class KeyDirectory:
         """End and return the questions whose time is up."""
         over = []
         for question in self._questions.values():
+            # All have the same time limit, so the order of asking is the order of their ends.
             if question.until > now:
                 break
             over.append(question)

@@ -1,4 +1,8 @@
-"""Handles KEY_ADVERT, KEY_QUERY and KEY_UNKNOWN of clients and peers at the relay. Spec: specs/merk.md 7, 10.2."""
+"""Handles the relay's frames about agreement keys: KEY_ADVERT publishes one, KEY_QUERY asks, KEY_UNKNOWN denies.
+
+The relay passes these frames from clients and other nodes; ``key_directory`` stores adverts and open questions. A
+sender needs the recipient's agreement key before it can encrypt. Spec: specs/merk.md 7, 10.2.
+"""
 
 from waystation.core.instant import MICROSECONDS_PER_MS, Instant
 from waystation.protocols.merk import wire

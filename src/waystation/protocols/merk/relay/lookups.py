@@ -1,9 +1,9 @@
 """Look-ups: remembers which node a client is connected to, and manages the searches for unknown clients.
 
-A search asks every linked node once; frames for its target are queued meanwhile. It ends at the first node that has the
-client, when all nodes have denied, or at the time limit. An answer is doubtful from a reference relay, whose key is
-unproven, and from a node that was lately wrong. Doubtful answers count only after all better nodes have answered. Each
-answer counts only on the connection that was asked.
+``routing`` begins a search and passes the answers in. A search asks every linked node once; frames for its target are
+queued meanwhile. It ends at the first node that has the client, when all nodes have denied, or at the time limit. An
+answer is doubtful from a reference relay, whose key is unproven, and from a node that was lately wrong. Doubtful
+answers count only after all better nodes have answered. Each answer counts only on the connection that was asked.
 
 This module sends nothing; ``routing`` sends the questions.
 

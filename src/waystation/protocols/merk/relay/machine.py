@@ -1,7 +1,7 @@
 """The MERK relay: it authenticates clients and nodes, and routes every frame.
 
-Inputs are frames of clients and nodes, ends of connections, and time. Its state is in memory: connections, locations,
-searches and adverts. Only the addresses of other nodes survive a restart. It never reads a frame's contents.
+``server.merk.host`` runs it. Inputs are frames of clients and nodes, ends of connections, and time. Its state is in
+memory; only the addresses of other nodes survive a restart. It never reads a frame's contents.
 
 ``session`` is one connection; ``authentication`` and ``handshake`` prove its key. ``routing`` forwards frames with
 ``delivery``, ``lookups`` and ``forwards``. ``mesh`` manages the links to other nodes, ``key_directory`` the agreement

@@ -1,8 +1,9 @@
 """The mesh: links with other nodes, addresses to dial, and the servers that peers announce.
 
-Addresses come from the operator, from other nodes, and from the table saved before the restart. The operator's are
-dialled for ever and may be private. All others must be public (unless the operator allows more). They are dialled at
-most ``dials_per_minute`` and dropped after ``FAILURES_MAX`` failures. A node learnt with a key must prove that key.
+``handshake`` adds links, ``routing`` sends over them, and the relay turns addresses into ``Dial`` effects. Addresses
+come from the operator, from other nodes, and from the table saved before the restart. The operator's are dialled for
+ever and may be private. All others must be public (unless the operator allows more). They are dialled at most
+``dials_per_minute`` and dropped after ``FAILURES_MAX`` failures. A node learnt with a key must prove that key.
 
 Two nodes keep one link. Of two links in opposite directions, the one dialled by the smaller key stays. Of two in one
 direction, the one with the dialler's smaller nonce stays. So both sides close the same link.

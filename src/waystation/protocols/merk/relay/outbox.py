@@ -1,8 +1,9 @@
 """The outbox: the relay's effects in order, with limits on the bytes that wait to be sent.
 
-A connection accepts frames while no bytes wait for it, and at most twice the largest frame per event-loop iteration.
-When ``buffered_bytes`` wait in total, the connection that has read nothing for longest is closed.
-Our own short replies are always sent; a client that keeps asking without reading them is disconnected.
+All parts of the relay send through it. A connection accepts frames while no bytes wait for it, and at most twice the
+largest frame per event-loop iteration. When ``buffered_bytes`` wait in total, the connection that has read nothing for
+longest is closed. Our own short replies are always sent; a client that keeps asking without reading them is
+disconnected.
 
 Spec: specs/merk.md 8, 10.11; MERK-SLOW.
 """

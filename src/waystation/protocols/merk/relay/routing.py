@@ -1,8 +1,9 @@
 """Routing: sends a frame to a connected client, to the node that has the client, or a notice back.
 
-A frame of our own client may cross one link. A frame that arrived over a link is delivered to a client of ours or
-refused. One exception: a frame from a reference relay that dialled us may be sent to one that we dialled (MERK-BRIDGE).
-A node that is asked for a client asks no other node. Loops are therefore impossible, whatever other nodes claim.
+The relay passes it every frame of an identified connection. A frame of our own client may cross one link. A frame that
+arrived over a link is delivered to a client of ours or refused. One exception: a frame from a reference relay that
+dialled us may be sent to one that we dialled (MERK-BRIDGE). A node that is asked for a client asks no other node. Loops
+are therefore impossible, whatever other nodes claim.
 
 Spec: specs/merk.md 3, 5, 10.3, 10.7.
 """

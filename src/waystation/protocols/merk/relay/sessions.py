@@ -1,6 +1,7 @@
 """The table of the relay's connections: it opens, identifies, penalises and closes them.
 
-Frames that no honest connection sends are counted as strikes; ``MerkLimits.strikes`` of them close the connection.
+The relay, ``handshake`` and ``key_frames`` use it. Frames that no honest connection sends are counted as strikes;
+``MerkLimits.strikes`` of them close the connection.
 
 Spec: specs/merk.md 8, 10.4, 10.8; MERK-STRIKES.
 """

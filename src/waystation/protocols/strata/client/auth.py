@@ -1,8 +1,8 @@
 """Authenticates a client to a relay, and checks the relay's challenge before signing it.
 
-AUTH signs two concatenated texts that the relay chose (D15). A hostile relay could offer bytes of a packet, or the
-challenge of another relay, and misuse the signature. So a challenge must have the form of one, and ``server_id`` must
-be the DID that is known for this relay.
+The client machine passes AUTH_CHALLENGE in and sends the AUTH that comes out. AUTH signs two concatenated texts that
+the relay chose (D15). A hostile relay could offer bytes of a packet, or the challenge of another relay, and misuse the
+signature. So a challenge must have the form of one, and ``server_id`` must be the DID that is known for this relay.
 Spec: RFC-0004 3.7; specs/strata.md 12.
 """
 

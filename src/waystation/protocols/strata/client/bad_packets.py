@@ -1,7 +1,8 @@
 """Remembers the bad packets of one relay, so that each is blamed once and none stops its reader for ever (STRATA-BAD).
 
-A relay whose disk is damaged serves the same bad bytes to everybody who reads that stretch. Its reader leaves once,
-reads on behind the packet, and drops the next ones where they come.
+The client machine asks for each packet that fails its checks. A relay whose disk is damaged serves the same bad bytes
+to everybody who reads that stretch. Its reader leaves once, reads on behind the packet, and drops the next ones where
+they come.
 """
 
 from typing import Final

@@ -1,8 +1,9 @@
 """Bootstrap of a client that knows no relay yet: it checks signed documents that name relays, and advisory snapshots.
 
-A Bootstrap Document is trusted only when enough pinned gatekeepers of enough different kinds have signed it. A snapshot
-is one author's view. It can name relays and scores but no roots, and agreement of two sources counts more. A service
-hint is followed automatically only if its provider signed it and two sources have it.
+The SDK and ``waystation strata`` pass documents in and get the relays they list. A Bootstrap Document is trusted only
+when enough pinned gatekeepers of enough different kinds have signed it. A snapshot is one author's view. It can name
+relays and scores but no roots, and agreement of two sources counts more. A service hint is followed automatically only
+if its provider signed it and two sources have it.
 Spec: RFC-0005 4.1, RFC-0006, RFC-0011; specs/strata.md 17 (D18).
 
 Choice: a gatekeeper's diversity tags are those pinned with it, because the tags beside a signature are not signed.

@@ -1,6 +1,7 @@
 """The identity of a Strata author, as text too, and the signed packets that add, rotate, revoke or recover its keys.
 
-An identity is a DID, the seed of its current signing key, and that key's id. The DID stays the same after a rotation.
+The SDK and commands sign with it. An identity is a DID, the seed of its current signing key, and that key's id. The DID
+stays the same after a rotation.
 Spec: RFC-0001; specs/strata.md 4.1, 9.2.
 """
 
@@ -80,8 +81,10 @@ def parse_exported(text: str) -> Identity:
     """
     words = text.split()
     if len(words) == len(_EXPORTED):
+        # The line carries DID and key id because after a rotation the seed no longer gives either.
         return _identity_of(dict(zip(_EXPORTED, words, strict=True)))
     try:
+        # A key file begins with a brace, which no DID and no seed does.
         if text.startswith("{"):
             return parse_identity(text)
         return Identity.of(KeyPair.from_seed(decode_key_hex(text)))
@@ -117,8 +120,11 @@ def add_key(identity: Identity, public: bytes, fragment: str, now_s: int) -> Pac
 
 def rotate_key(identity: Identity, fresh: KeyPair, fragment: str, now_s: int) -> tuple[Packet, Identity]:
     """Return the KEY_EVENT that replaces the key in use, and the identity to save once a relay has taken it."""
+    # RFC-0001: the DID stays, only key and key id change.
     renewed = Identity(identity.did, fresh, f"{identity.did}#{fragment}")
+    # Spec 4.1: ROTATE must name the key that ends where the new one begins.
     fields = _new_key(fresh.public, now_s) | {"replaces": identity.key_id}
+    # Signed by the old key: the new one is valid only once this event is received.
     return _key_event(identity, "ROTATE", renewed.key_id, now_s, **fields), renewed
 
 
@@ -141,6 +147,7 @@ def approve_recovery(recovery: Identity, target_event: bytes, now_s: int, *, not
         now_s: Unix seconds.
         note: For people.
     """
+    # Spec 4.1: the delay counts from when relays received the event, whatever stands in ``approved_at``.
     content = {"type": "RECOVERY_APPROVAL", "target_event": packet_id_text(target_event)}
     return recovery.packet(content | {"approved_at": now_s, "note": note}, timestamp=now_s)
 
@@ -166,7 +173,9 @@ def make_did_document(
         raise LocalError(f"a threshold of {threshold} needs as many recovery keys")
 
     def method(key_id: str, public: bytes, **fields: str) -> dict[str, Any]:
+        # Spec 4: the members that a verification method must have; the type is the only one.
         shape = {"id": key_id, "type": "Ed25519VerificationKey2020", "controller": identity.did}
+        # Spec 4: ``valid_from`` is required; 0 because the DID has had this key from the start.
         return shape | {"public_key_multibase": encode_key_multibase(public), "valid_from": 0, **fields}
 
     recovery = [
@@ -179,9 +188,11 @@ def make_did_document(
         "authentication": [identity.key_id],
         "assertion": [identity.key_id],
         "created_at": now_s,
+        # Spec 4: null in the first version.
         "prev_did_doc_hash": None,
     }
     if recovery:
+        # Spec 4.1: recovery keys sign key events and approvals only, and need a threshold to act.
         document["recovery_policy"] = {"threshold": threshold, "key_ids": [method["id"] for method in recovery]}
     return document
 
@@ -210,8 +221,10 @@ def sign_attested(
     """
     if not isinstance(body.get("provenance_header"), dict):
         raise LocalError("only a packet with a provenance header can be attested")
+    # The attestation covers the author, so it is set before the application signs.
     whole = {"version": 1, **body, "author_id": identity.did}
     attested = sign_client_attestation(whole, client_id, client_version, client_key_pair, platform_attestation)
+    # The author signs last, over the application's signature too.
     return sign_body(identity.key_pair, attested)
 
 
@@ -220,6 +233,7 @@ def _key_event(identity: Identity, event: str, key_id: str, now_s: int, **fields
 
 
 def _new_key(public: bytes, now_s: int) -> dict[str, Any]:
+    # Spec 4.1: ``valid_until`` 0 leaves the end open.
     return {"public_key_multibase": encode_key_multibase(public), "valid_from": now_s, "valid_until": 0}
 
 
@@ -227,6 +241,7 @@ def _identity_of(body: Any) -> Identity:
     """Return the identity that DID, key id and seed make; raises LocalError, which repeats none of them."""
     try:
         did, key_id, seed = body["did"], body["key_id"], decode_key_hex(body["seed"])
+        # Spec 4.1: a key id is the DID and a fragment; anything else could sign for another author.
         usable = is_did(did) and key_id.startswith(f"{did}#")
     except (KeyError, TypeError, AttributeError, LocalError):
         usable = False

@@ -1,7 +1,8 @@
 """Verifies a packet that a relay sent: its author signed it, and the client asked for it.
 
-Relays are not trusted, so every packet is parsed strictly, its id recomputed and its signature verified. A provenance
-downgrade in the form of ``mutate`` is first undone with the signed header that the relay sends beside the packet.
+The client machine and the SDK's fetch call it: a packet goes in, ``Inspected`` or a ``Fault`` comes out. Relays are not
+trusted, so every packet is parsed strictly, its id recomputed and its signature verified. A provenance downgrade in the
+form of ``mutate`` is first undone with the signed header that the relay sends beside the packet.
 Spec: RFC-0004 7; specs/strata.md 9.1, 18.
 
 Choice: clocks differ, so a packet that expired less than ``CLOCK_SKEW_S`` ago is dropped without blaming the relay.

@@ -1,7 +1,8 @@
 """The keys by which a client verifies authors: the DID itself, the user's pins, and received key events.
 
-A packet does not name its key, and an author may have added keys to the one inside the DID. A client that knew only
-that one would blame honest relays. So the client reads each author's key events in order and stores the keys here.
+``sdk.strata`` passes key events in and gives ``keys_of`` to its client machines. A packet does not name its key, and an
+author may have added keys to the one inside the DID. A client that knew only that one would blame honest relays. So the
+client reads each author's key events in order and stores the keys here.
 Spec: RFC-0001; specs/strata.md 4, 4.1.
 """
 

@@ -1,5 +1,8 @@
 """Computes how long a rate-limited client waits: at least ``retry_after``, with a limited number of tries.
 
+The client machine and ``publishing`` call it when a relay answers RATE_LIMITED. Chance is added, so that clients
+refused together do not return together.
+
 Spec: RFC-0004 6.1; specs/strata.md 14.
 """
 

@@ -1,8 +1,8 @@
 """Publishes packets to a relay: each is numbered, sent, and ends in exactly one outcome.
 
-OK with ACCEPTED is the only success. QUEUED only extends the wait. A rate-limited packet is sent again. ERROR is a
-refusal. Silence and a lost connection end as ``PublishUnknown``. Answers name our ``client_msg_id``; relays that do not
-echo it name the packet's id.
+The client machine passes packets and the relay's answers in. OK with ACCEPTED is the only success. QUEUED only extends
+the wait. A rate-limited packet is sent again. ERROR is a refusal. Silence and a lost connection end as
+``PublishUnknown``. Answers name our ``client_msg_id``; relays that do not echo it name the packet's id.
 Spec: RFC-0004 3.4, 3.5, 6.1; specs/strata.md 10, 14.
 """
 

@@ -1,8 +1,9 @@
 """One subscription of a client: its filters, its cursor, and how it resumes on a new connection.
 
-A page is SUBSCRIBE, its EVENTs, and EOSE if the relay supports it; otherwise a page ends after 2 s without packets. The
-cursor advances only with packets that have one, so live packets never skip unread history. If the relay forgets a
-cursor, reading resumes from a time, which advances only with the cursor.
+The client machine keeps one for each subscription of its application. A page is SUBSCRIBE, its EVENTs, and EOSE if the
+relay supports it; otherwise a page ends after 2 s without packets. The cursor advances only with packets that have one,
+so live packets never skip unread history. If the relay forgets a cursor, reading resumes from a time, which advances
+only with the cursor.
 Spec: specs/strata.md 13, 13.1, 13.2, 15.
 """
 

@@ -1,6 +1,7 @@
 """Decides which of several Strata relays a client publishes to, reads from, probes, tries and forgets.
 
-Each relay has a ``RelayWatch``, which learns from what happens there. The owner connects and asks; nothing here does.
+``sdk.strata.many`` asks it before each act and connects. Each relay has a ``RelayWatch``, which learns from what
+happens there. The owner connects and asks; nothing here does.
 Spec: RFC-0004 7; specs/strata.md 18, 19.
 """
 
@@ -86,7 +87,9 @@ class RelayPool:
         self._profile, self._has_private_path = profile, has_private_path
         listed = bootstrap.relays if bootstrap is not None else ()
         advised = [advice.relay for advice in advise(snapshots)]
+        # Spec 17: only a document that gatekeepers signed pins; a snapshot is one author's advice.
         self._pins = {entry.url: entry.relay_id for entry in listed if entry.relay_id}
+        # Spec 18, ``boot``: the mean score in snapshots.
         self._boot_scores = {entry.url: entry.score for entry in advised if entry.score is not None}
         self._bootstrap = (*bootstrap_urls, *(entry.url for entry in (*listed, *advised)))
         self._on_change, self._rng, self._clock = on_change, rng, clock
@@ -111,6 +114,7 @@ class RelayPool:
     @property
     def privacy(self) -> ProfileChoice:
         """Which privacy profile holds now, and why not the preferred one."""
+        # Spec 19: SHIELDED needs two relays, HARDENED three; a banned one is none.
         usable = [entry for entry in self.entries if entry.standing.state is not State.BLACKLISTED]
         return choose_profile(self._profile, len(usable), self._has_private_path)
 
@@ -124,14 +128,17 @@ class RelayPool:
     def plan_publish(self) -> PublishPlan:
         """Return where to publish a packet of now."""
         privacy = self.privacy
+        # Spec 18: publish to the best 2; a privacy profile may ask for more.
         choice = choose_publish(self._candidates(), max(_RELAYS_MIN, duties_of(privacy.profile).relays_advised))
         notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
         return PublishPlan(choice.relays, tuple(notices), publish_delay_ms(privacy.profile, self._rng))
 
     def choose_reads(self) -> Sequence[str]:
         """Return the relays to read from; each is chosen as often as its score asks for."""
+        # Spec 18: read from the best 2 or 3.
         wanted = min(max(_RELAYS_MIN, duties_of(self.privacy.profile).relays_advised), READS_MAX)
         choice = choose_reads(self._candidates(), self._tally, self._rng, wanted)
+        # Spec 18: relays on probation get at most one read in ten, so reads are counted.
         self._tally = choice.tally
         return choice.relays
 
@@ -142,6 +149,7 @@ class RelayPool:
     def _candidates(self) -> list[Candidate]:
         """Return all relays for a choice; one that the program named is its own choice, unless it is banned."""
         candidates = [entry.candidate for entry in self.entries]
+        # What the user named counts as pinned, or a new relay of theirs would have to wait for its score.
         chosen = self._named.keys() - {each.relay for each in candidates if each.state is State.BLACKLISTED}
         return [each._replace(pinned=each.pinned or each.relay in chosen) for each in candidates]
 
@@ -152,10 +160,12 @@ class RelayPool:
         for watch in self.watches.values():
             watch.evaluate()
         standings = {url: watch.entry.standing for url, watch in self.watches.items()}
+        # Spec 18: a pinned relay is flagged and stays in use.
         return [url for url, each in standings.items() if each.state is State.BLACKLISTED and not each.pinned]
 
     def drop_surplus(self) -> list[str]:
         """Forget the backups that are too many, and return them."""
+        # Spec 18: keep 20 BACKUP.
         surplus = list(surplus_backups([entry.candidate for entry in self.entries]))
         for url in surplus:
             del self.watches[url]
@@ -165,8 +175,10 @@ class RelayPool:
         """Take one relay of the bootstrap lists on probation when it is time, and return it."""
         now_s = int(self._clock())
         active = sum(entry.standing.state is State.ACTIVE for entry in self.entries)
+        # Spec 18: an untried relay every 6 h, sooner with fewer than 2 ACTIVE.
         if not churn_due(self._churned_at, active, now_s):
             return None
+        # Also where none is left to try: the next look is hours away.
         self._churned_at = now_s
         known = {entry.url: entry.candidate for entry in self.entries}
         url = pick_untried(self._bootstrap, known, now_s, self._rng)
@@ -210,6 +222,7 @@ class RelayPool:
     def judge(self, probe: Probe, *, present: bool) -> Verdict:
         """Learn from a relay's answer to a probe, and return what it means."""
         verdict, probe = judge(probe, present, int(self._clock()))
+        # Spec 18: absent twice, 5 minutes apart, is missing.
         self._probe = probe if verdict is Verdict.ASK_AGAIN else None
         if verdict in {Verdict.FOUND, Verdict.MISSING}:
             self.watches[probe.relay].note_probe(found=verdict is Verdict.FOUND)
@@ -219,5 +232,6 @@ class RelayPool:
         """Observe a relay, with what bootstrap data say of it; a DID that is pinned already stays."""
         if entry.url in self._boot_scores:
             entry.window.record_boot([self._boot_scores[entry.url]])
+        # Spec 17: pin the DID met first; no list replaces one.
         entry = replace(entry, relay_id=entry.relay_id or self._pins.get(entry.url))
         self.watches[entry.url] = RelayWatch(entry, self._clock, self._on_change, is_named=entry.url in self._named)

@@ -1,4 +1,7 @@
-"""Remembers delivered packets to drop duplicates; the table is bounded, and the oldest entries are evicted first."""
+"""Remembers delivered packets to drop duplicates; the table is bounded, and the oldest entries are evicted first.
+
+The client machine asks ``is_new`` before it reports a packet: a relay may send one again after a new connection.
+"""
 
 from collections import OrderedDict
 from typing import Final

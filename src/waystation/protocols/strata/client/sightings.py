@@ -1,7 +1,7 @@
 """A bounded memory of recent packets: which relays sent each one, and the earliest ``received_at`` among them.
 
-Several relays send the same packet, and the earliest time counts. Probes ask one relay for packets that others have
-sent. Spec: specs/strata.md 7, 18.
+``sdk.strata.many`` notes each delivery here. Several relays send the same packet, and the earliest time counts. Probes
+ask one relay for packets that others have sent. Spec: specs/strata.md 7, 18.
 """
 
 from collections import OrderedDict
@@ -37,7 +37,9 @@ class Sightings:
     def note(self, packet: Packet, url: str, received_at: int | None) -> int | None:
         """Remember who showed a packet, and return the earliest time named."""
         seen = self._seen.setdefault(packet.packet_id, _Seen(packet))
+        # Spec 18: a probe is for a packet that two other relays showed, so each counts once.
         seen.relays[url] = None
+        # Spec 7: the earliest ``received_at`` is the packet's.
         if received_at is not None and (seen.received_at is None or received_at < seen.received_at):
             seen.received_at = received_at
         if len(self._seen) > SIGHTINGS_MAX:
@@ -61,6 +63,7 @@ class Sightings:
                 packet_id_text(packet_id),
                 seen.packet.timestamp,
                 seen.packet.expires_at,
+                # Types that every relay may store: the absence of another one proves nothing.
                 seen.packet.content_type in _PUBLIC_TYPES,
                 tuple(seen.relays),
             )

@@ -1,9 +1,10 @@
 """Computes the current state of the packets that a reader has seen: corrections applied, attestations merged.
 
-Relays store any signed packet, so readers must check permissions. Only a packet's author may supersede it, and only its
-attestor may withdraw an attestation. Superseded packets are kept, and each query is computed anew, so the order of
-arrival has no effect. Several relays may feed a view; the earliest ``received_at`` counts. Beyond ``packets_max`` the
-oldest packets are dropped. Spec: RFC-0002; specs/strata.md 5.2, 5.3, 7.
+Applications feed it delivered packets and query it. Relays store any signed packet, so readers must check permissions.
+Only a packet's author may supersede it, and only its attestor may withdraw an attestation. Superseded packets are kept,
+and each query is computed anew, so the order of arrival has no effect. Several relays may feed a view; the earliest
+``received_at`` counts. Beyond ``packets_max`` the oldest packets are dropped. Spec: RFC-0002; specs/strata.md 5.2, 5.3,
+7.
 
 Choice: an attestation is identified by target, attestation id *and* attestor, so that no other author can claim its id.
 """
@@ -95,11 +96,13 @@ class View:
         """Remember a packet, or an earlier witness of one; return whether it is new."""
         known = self._packets.get(packet.packet_id)
         if known is not None:
+            # Spec 7: with several relays the earliest time counts.
             if received_at < known[1]:
                 self._packets[packet.packet_id] = (packet, received_at)
             return False
         self._packets[packet.packet_id] = (packet, received_at)
         target = _target_of(packet)
+        # Ours: one packet may be referred to without end; beyond the limit a referrer is kept without effect.
         if target is not None and len(self._about.setdefault(target, [])) < REFERRERS_MAX:
             self._about[target].append(packet.packet_id)
         if len(self._packets) > self._packets_max:
@@ -113,6 +116,7 @@ class View:
             return None
         packet, received_at = known
         correction = self._correction(packet)
+        # Spec 5.2: a correction replaces what is shown and deletes nothing; the original stays at hand.
         content = (correction or packet).body["content"]
         if correction is None:
             fate = Fate.STANDS
@@ -126,15 +130,19 @@ class View:
         found: dict[tuple[str, str], Attestation] = {}
         withdrawn = set()
         for packet, received_at in self._referrers(packet_id):
+            # Spec 5.2: only the attestor withdraws, so the author of the retraction is part of the key.
             if packet.content_type == "ATTESTATION_RETRACTION":
                 withdrawn.add((packet.body["content"].get("attestation_id"), packet.author_id))
             attestation = self._attestation(packet, received_at, packet_id)
             if attestation is None or self._is_retracted(packet):
                 continue
             key = (attestation.attestation_id, attestation.attestor_id)
+            # Spec 5.3: one attestation counts once, as of its first copy.
             if key not in found or received_at < found[key].received_at:
                 found[key] = attestation
+        # At the end, since a retraction may have come before what it withdraws.
         counted = [attestation for key, attestation in found.items() if key not in withdrawn]
+        # A total order: two readers with the same packets show the same list.
         return sorted(counted, key=lambda each: (each.received_at, each.attestor_id, each.attestation_id))
 
     def received_at(self, packet_id: bytes) -> int | None:
@@ -151,9 +159,11 @@ class View:
             (other, received_at)
             for other, received_at in self._referrers(packet.packet_id)
             if other.content_type == "CORRECTION"
+            # Spec 5.2: only the target's author supersedes it; relays store everybody's.
             and other.author_id == packet.author_id
             and other.body["content"].get("action") in ("replace", "retract")
         ]
+        # Spec 5.2: latest ``received_at``, ties to the smallest packet id.
         return min(own, key=lambda each: (-each[1], each[0].packet_id))[0] if own else None
 
     def _is_retracted(self, packet: Packet) -> bool:
@@ -167,6 +177,7 @@ class View:
             return None
         attestation_id, attestor_id = body.get("attestation_id"), body.get("attestor_id")
         confidence = body.get("confidence", 1.0)
+        # Spec 5.3: both name the target, and the attestor is the author; else the inner signature could be reused.
         if body.get("target_packet") != packet_id_text(target) or attestor_id != packet.author_id:
             return None
         if not isinstance(attestation_id, str) or not attestation_id or not _is_share(confidence):
@@ -182,6 +193,7 @@ class View:
         keys = self._keys_of(attestor_id, received_at)
         if signature is None or keys is None:
             return False
+        # Spec 5.3: the signature is over the canonical form without itself.
         bare = canonicalise({name: value for name, value in body.items() if name != "signature"})
         return verify_any(keys, bare, signature) >= 0
 
@@ -189,6 +201,7 @@ class View:
         packet_id, (packet, _) = self._packets.popitem(last=False)
         target = _target_of(packet)
         if target is not None:
+            # The other referrers stay: their target may still be shown.
             about = [each for each in self._about.pop(target, ()) if each != packet_id]
             if about:
                 self._about[target] = about
@@ -206,9 +219,11 @@ def _tier_of(body: dict[str, Any]) -> Tier:
     said = body.get("attestation_tier")
     if said is None:
         attestor_type = body.get("attestor_type")
+        # Spec 5.3: without a tier the type decides; all that are not named there count as COMMUNITY.
         return _TIERS.get(attestor_type, Tier.COMMUNITY) if isinstance(attestor_type, str) else Tier.COMMUNITY
     return Tier(said) if isinstance(said, str) and said in Tier.__members__ else Tier.COMMUNITY
 
 
 def _is_share(value: object) -> bool:
+    # JSON's true is an int in Python, and no share.
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

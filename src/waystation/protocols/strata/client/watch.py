@@ -1,8 +1,8 @@
 """Updates one relay's entry in the table of scores from what the client observes.
 
-Every event of a relay's client goes through ``note``, which records it as a journal's observations are recorded.
-``evaluate`` updates the state every minute. Only violations defined in specs/strata.md 18 count as such: rate limits,
-missing packets and unknown authors do not.
+``RelayPool`` has one for each relay. Every event of a relay's client goes through ``note``, which records it as a
+journal's observations are recorded. ``evaluate`` updates the state every minute. Only violations defined in
+specs/strata.md 18 count as such: rate limits, missing packets and unknown authors do not.
 """
 
 from collections.abc import Callable
@@ -74,34 +74,43 @@ class RelayWatch:
         self.answered = self.answered or not isinstance(event, _BY_ANYBODY)
         if isinstance(event, Connected | Disconnected):
             self._note_connection(event)
+        # Spec 18, ``ms``: the answer times of requests that succeeded.
         elif isinstance(event, Authenticated | Published):
             self._see(Probe.RTT, latency_us=event.latency_us)
         elif isinstance(event, Pinged):  # says nothing about requests, so it ends no row of failures
             self.entry.window.record_latency(event.latency_ms, int(self._clock()))
         elif isinstance(event, PublishUnknown):
+            # Spec 18: a request without an answer is a failure; it may have succeeded all the same.
             self._note_silence()
         elif isinstance(event, Violation):
+            # Spec 18, V: wrong id or signature, expired, or outside the filter.
             self._see(Probe.VALIDITY, FAILED, incident=INCIDENTS[event.reason])
         elif isinstance(event, Limited):
+            # Spec 18, ``limited``: counts for as long as ``retry_after`` runs.
             self._see(Probe.LIMITED, duration_us=event.retry_after_s * MICROSECONDS_PER_SECOND)
         elif isinstance(event, RelayError | ProtocolFault | AuthFailed | ChallengeRefused):
+            # Spec 18, ``error``: no violation, since an honest relay may fail.
             self._see(Probe.ERROR)
         elif isinstance(event, ServerNamed):
+            # RFC-0009: the DID is pinned at first use.
             self.entry = replace(self.entry, relay_id=event.server_id)
 
     def note_probe(self, *, found: bool) -> None:
         """Learn the verdict of a consistency probe."""
+        # Spec 18, ``found`` and ``missing``.
         self._see(Probe.KNOWN_HASH, OK if found else MISSING)
 
     def want(self) -> None:
         """From now on the client wants to be connected."""
         now_s = int(self._clock())
+        # Spec 18, ``want``: only time in which a connection is wanted counts against a relay.
         self._wanted_from = now_s
         self.entry = replace(self.entry, last_tried_s=now_s)
 
     def evaluate(self) -> None:
         """Count the time since the last look, and move the state; due every 60 s."""
         now_s = int(self._clock())
+        # Spec 18: looked at every 60 s; the time up to now belongs to the state before.
         self._count_time(now_s)
         current = score(observations(self.entry.window, now_s))
         self.entry = replace(self.entry, score=current)
@@ -120,9 +129,11 @@ class RelayWatch:
         if isinstance(event, Connected):
             self._see(Probe.CONNECT)
             if self._was_connected:
+                # Spec 18, ``reconn``: the first connection of a run is none.
                 self._see(Probe.RECONNECT)
             self._was_connected = True
             return
+        # An established connection that ended is no failure to connect; ``up`` falls by itself.
         if event.up_s is None:
             self._see(Probe.CONNECT, FAILED)
         self.entry = replace(self.entry, last_tried_s=now_s)
@@ -130,6 +141,7 @@ class RelayWatch:
     def _note_silence(self) -> None:
         """Count one failure for all packets that one silence or one lost connection has left unanswered."""
         now_s = int(self._clock())
+        # ``abs``: after the clock was set back, silence counts again.
         if self._silent_s is None or abs(now_s - self._silent_s) >= _SILENCE_S:
             self._silent_s = now_s
             self._see(Probe.RTT, FAILED)

@@ -1,6 +1,7 @@
 """The client's wire format: encodes the messages that it sends, and reads single fields of a relay's messages.
 
-A reader returns None for a field that is absent, null, of another type or too long, so a bad field is only ignored.
+The client machine and its parts call it. A reader returns None for a field that is absent, null, of another type or too
+long, so a bad field is only ignored.
 Spec: RFC-0004 3; specs/strata.md 10.
 """
 

@@ -1,6 +1,7 @@
 """Verifies issuer chains: from a device or a model, over its issuers, to a root that the operator trusts.
 
-An entry names ``subject`` and ``issuer`` and has a ``certificate`` in base64url: DER X.509, or the JSON form
+``provenance`` calls it with the chain of a media claim. An entry names ``subject`` and ``issuer`` and has a
+``certificate`` in base64url: DER X.509, or the JSON form
 
     {format "strata-cert-v1", subject, issuer, subject_public_key, valid_from, valid_until, signature}
 

@@ -1,7 +1,7 @@
 """Replays an author's key events and returns the author's keyring.
 
-Events are applied in the order ``(received_at, seq)``, so the same events always give the same ring. Each gets one
-``EventStatus``:
+The relay's directory calls it with the stored events. Events are applied in the order ``(received_at, seq)``, so the
+same events always give the same ring. Each gets one ``EventStatus``:
 
 - signed by an ordinary key that was valid when it was received: in force at once;
 - signed by a recovery key: pending, until ``threshold`` recovery keys have approved **and** 24 h have passed since it

@@ -1,7 +1,7 @@
 """The keys of an author, and the check whether a key may sign a given packet.
 
-A ``Keyring`` starts from the author's document, or from its DID alone. ``chain.replay`` makes a new one from it and the
-author's key events. Keyrings are immutable.
+The relay's intake and clients check signers with it. A ``Keyring`` starts from the author's document, or from its DID
+alone. ``chain.replay`` makes a new one from it and the author's key events. Keyrings are immutable.
 
 Packets do not name their key: the caller tries ``candidates`` and passes the one that verified to ``check_signer``.
 

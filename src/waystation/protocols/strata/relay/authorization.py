@@ -1,6 +1,7 @@
-"""Authorises an AUTH: checks its challenge and signature, then grants capabilities by policy.
+"""Authorises an AUTH, a client's signed answer to the relay's challenge: which capabilities it gets by policy.
 
-Spec: RFC-0004 3.7; specs/strata.md 12; D15.
+The relay calls it with the session and the answer; granted capabilities or ``Rejected`` come out. The keys of the
+author come from ``authors``. Spec: RFC-0004 3.7; specs/strata.md 12; D15.
 """
 
 from collections import deque

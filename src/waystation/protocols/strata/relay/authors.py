@@ -1,8 +1,9 @@
 """Supplies the relay with the keys of an author, from stored and pending key events.
 
-The directory resolves a DID to keys. This module passes it the author's key events, each with the key that signed it,
-which is stored beside the packet. Accepted but uncommitted events are included, so the packet after a KEY_EVENT is
-checked by it. Undone events are hidden from readers but used here, because the keys that they added must stay known.
+Intake, AUTH and retention ask it for a keyring. The directory resolves a DID to keys. This module passes it the
+author's key events, each with the key that signed it, which is stored beside the packet. Accepted but uncommitted
+events are included, so the packet after a KEY_EVENT is checked by it. Undone events are hidden from readers but used
+here, because the keys that they added must stay known.
 Spec: specs/strata.md 4.1; decision STRATA-SIGNERS.
 """
 

@@ -1,6 +1,7 @@
-"""Writes what retention and replication change: one commit at a time, behind the packets (STRATA-REFUSED).
+"""Commits of the relay that no packet waits for: what retention and replication change (STRATA-REFUSED).
 
-What the store refuses is asked for again with what is newer. Until then retention rests, so that little gathers.
+The relay calls it behind the packets of a turn; one commit is under way at a time. What the store refuses is asked for
+again with what is newer. Until then retention rests, so that little gathers.
 """
 
 from waystation.core.commits import Commits
@@ -26,6 +27,7 @@ class Chores:
         if not self._commits.may_begin:
             return None
         changes = [*self._retention.changes(), *self._replication.changes()]
+        # STRATA-REFUSED: after a refusal also without news, or the old changes would wait for some.
         return self._commits.begin(changes, ticket) if changes or self._commits.is_refused else None
 
     def committed(self, ticket: int) -> bool:
@@ -45,6 +47,7 @@ class Chores:
     def wake(self, now: Instant, wall_s: int) -> None:
         """Run the retention that is due."""
         self._commits.wake(now)
+        # Retention would gather more changes in memory for a store that takes none.
         if not self._commits.is_refused:
             self._retention.wake(now, wall_s)
 

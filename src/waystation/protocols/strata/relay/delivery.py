@@ -1,8 +1,8 @@
 """Delivers packets to subscriptions: live to those that are current, from pages of the store to all others.
 
-Live matching does not visit every subscription. It finds those with authors by author, and those with only types by
-type. Only those without both are visited for every packet. Spec: RFC-0004 3.1, 3.3; specs/strata.md 13; decision
-STRATA-TAIL.
+The relay passes committed packets in; EVENT messages come out. Live matching does not visit every subscription. It
+finds those with authors by author, and those with only types by type. Only those without both are visited for every
+packet. Spec: RFC-0004 3.1, 3.3; specs/strata.md 13; decision STRATA-TAIL.
 """
 
 from collections.abc import Callable, Iterator, Sequence

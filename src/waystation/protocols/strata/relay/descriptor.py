@@ -1,5 +1,6 @@
-"""Makes the relay's signed descriptor packet, and renews it before it expires.
+"""Makes the packet in which the relay describes itself (RELAY_DESCRIPTOR), and renews it before it expires.
 
+The relay puts it through its own intake, so it is stored and served like any other packet; ``pages`` shows it too.
 Spec: RFC-0007 RELAY_DESCRIPTOR; specs/strata.md 15.
 """
 

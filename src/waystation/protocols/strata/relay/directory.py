@@ -1,7 +1,8 @@
 """The directory of a relay: it resolves a DID to the keys that sign for it.
 
-It tries the operator's static map, then documents (the operator's, and those fetched by a hash), then a DID that is
-itself a key. The author's key events are applied to the result.
+``authors`` asks it; clients' ``KeyBook`` uses one of its own. It tries the operator's static map, then documents (the
+operator's, and those fetched by a hash), then a DID that is itself a key. The author's key events are applied to the
+result.
 
 Documents are unsigned, so a fetched one counts only if its hash was wanted (``wanted``). A hash is wanted when a
 pointer or the next version of the document names it. Otherwise anyone could add a key to any DID.

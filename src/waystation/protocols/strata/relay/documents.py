@@ -1,8 +1,8 @@
 """Reads DID Documents, which list an author's keys, and orders the versions of one DID.
 
-Versions form a chain by ``prev_did_doc_hash``; the newest lists the keys. A document is unsigned. It counts if the
-operator placed it or a trusted source named its hash. For a DID that is a key, the first version must also list that
-key. ``directory`` checks this.
+``directory`` calls it with JSON values. Versions form a chain by ``prev_did_doc_hash``; the newest lists the keys. A
+document is unsigned. It counts if the operator placed it or a trusted source named its hash. For a DID that is a key,
+the first version must also list that key. ``directory`` checks this.
 
 Times are whole Unix seconds. Spec: RFC-0001 3; specs/strata.md 4 (D5), 24 (7).
 """

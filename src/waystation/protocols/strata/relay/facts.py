@@ -1,4 +1,7 @@
-"""Makes the relay's journal facts about packets: one per verdict, one per stored packet."""
+"""Makes the relay's journal facts about packets: one per verdict, one per stored packet.
+
+The relay calls it with each candidate and its verdict; the node's recorder turns the facts into journal events.
+"""
 
 from typing import Any, Final
 

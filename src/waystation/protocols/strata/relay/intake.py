@@ -1,10 +1,10 @@
 """The intake: validates packets of PUBLISH, replication and import, and turns accepted ones into durable rows.
 
-``offer`` does the cheap checks and returns a verdict, or None for a packet that must wait for its signature. ``checks``
-returns the waiting signatures as one ``Verify``; ``answered`` takes the answers in order of arrival. ``rows`` returns
-accepted packets as one ``Commit``; ``committed`` or ``not_committed`` then returns their verdicts. The first failed
-check decides, in the order of specs/strata.md 6. At most two ``Verify`` are in flight, so batches grow when the node is
-busy.
+The relay drives it for all three ways in. ``offer`` does the cheap checks and returns a verdict, or None for a packet
+that must wait for its signature. ``checks`` returns the waiting signatures as one ``Verify``; ``answered`` takes the
+answers in order of arrival. ``rows`` returns accepted packets as one ``Commit``; ``committed`` or ``not_committed``
+then returns their verdicts. The first failed check decides, in the order of specs/strata.md 6. At most two ``Verify``
+are in flight, so batches grow when the node is busy.
 
 A packet that waits for its commit counts as known: its copies wait for the same commit and are then duplicates.
 

@@ -1,8 +1,9 @@
 """Rate limits per minute, for each authenticated identity, or for the address of an anonymous client.
 
-Each has one token bucket per kind of request, which stores one minute's allowance and refills evenly. An authenticated
-client uses its own, larger buckets. Identities are free to create, so the bytes of all clients of one address are also
-counted together. Spec: RFC-0004 6.1; specs/strata.md 8, 14, clarification 9.
+A session asks before it counts a request; ``pages`` asks for GETs. Each has one token bucket per kind of request, which
+stores one minute's allowance and refills evenly. An authenticated client uses its own, larger buckets. Identities are
+free to create, so the bytes of all clients of one address are also counted together. Spec: RFC-0004 6.1;
+specs/strata.md 8, 14, clarification 9.
 """
 
 from collections import OrderedDict

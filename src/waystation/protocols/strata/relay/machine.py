@@ -1,9 +1,9 @@
 """The Strata relay: a state machine that validates packets, stores them and serves them to subscribers.
 
-Its inputs are messages of clients, results of the disk and of signature checks, and time. Its memory has only
-connections, read positions and rate limits. A packet is in the store before its OK is sent (specs/strata.md 6).
-``intake`` validates packets, ``delivery`` and ``subscription`` serve readers, ``outbox`` limits unconfirmed bytes.
-``retention`` deletes and hides, ``pages`` answers plain HTTP, ``replication`` reads other relays.
+``server.strata.host`` runs it. Its inputs are messages of clients, results of the disk and of signature checks, and
+time. Its memory has only connections, read positions and rate limits. A packet is in the store before its OK is sent
+(specs/strata.md 6). ``intake`` validates packets, ``delivery`` and ``subscription`` serve readers, ``outbox`` limits
+unconfirmed bytes. ``retention`` deletes and hides, ``pages`` answers plain HTTP, ``replication`` reads other relays.
 
 Spec: RFC-0004 2, 3, 6, 8, 9; specs/strata.md 10 to 14.
 """

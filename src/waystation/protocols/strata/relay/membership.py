@@ -1,7 +1,7 @@
-"""Whom the operator lets use this relay: identities by their DID, and clients that prove none.
+"""Asks the operator's lists who may use this relay: identities by their DID, and clients that prove none.
 
-A list of identities in ``[access] allow`` takes every capability from anonymous clients, and the packets from plain
-HTTP, because neither proves who asks (NODE-ACCESS).
+The relay asks when a session begins and after each AUTH. A list of identities in ``[access] allow`` takes every
+capability from anonymous clients, and the packets from plain HTTP, because neither proves who asks (NODE-ACCESS).
 """
 
 from collections.abc import Callable, Iterable

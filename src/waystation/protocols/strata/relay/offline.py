@@ -1,6 +1,7 @@
-"""The importer: passes packets from a file of JSON lines through the full intake into the store, without connections.
+"""Imports packets from a file of JSON lines: each passes the full intake into the store, without connections.
 
-Spec: specs/strata.md 6, 7 (the replication and backfill path).
+``waystation strata import`` drives it while the node is stopped. A file is trusted no more than another relay. Spec:
+specs/strata.md 6, 7 (the replication and backfill path).
 """
 
 import random

@@ -1,8 +1,8 @@
 """The outbox of a relay: its effects in order, with a limit on the unconfirmed bytes of each connection.
 
-Sent bytes are unconfirmed until the server reports that they have left its buffers. History waits for that after each
-page. Live packets may exceed it by ``ahead_bytes``; beyond that the reader counts as slow. Replies are never
-dropped: the relay stops reading from a client that does not read them.
+The relay and ``delivery`` send through it. Sent bytes are unconfirmed until the server reports that they have left its
+buffers. History waits for that after each page. Live packets may exceed it by ``ahead_bytes``; beyond that the reader
+counts as slow. Replies are never dropped: the relay stops reading from a client that does not read them.
 
 Spec: specs/strata.md 13.3, 14; decision STRATA-CREDIT.
 """

@@ -1,7 +1,8 @@
 """Answers the relay's HTTP GET requests: packets by id, documents by hash, manifest and descriptor.
 
-Only the packets are signed, so the other pages serve discovery and must not be trusted. Answers are JSON, and other
-sites may read them (CORS). Spec: RFC-0004 4; RFC-0007 manifest; specs/strata.md 15, 16, clarifications 8 and 11.
+The relay passes path and store; an ``HttpAnswer`` comes out. Only the packets are signed, so the other pages serve
+discovery and must not be trusted. Answers are JSON, and other sites may read them (CORS). Spec: RFC-0004 4; RFC-0007
+manifest; specs/strata.md 15, 16, clarifications 8 and 11.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """The operator's block lists: authors, packets and media that are refused and no longer served.
 
-``Throttle`` applies published rate rules to an identity that sends too much, with the wire code for rate limits.
+Intake and delivery ask it for each packet. ``Throttle`` applies published rate rules to an identity that sends too
+much, with the wire code for rate limits.
 
 Spec: RFC-0004 2, 6; specs/strata.md 6 (step 5).
 """

@@ -1,4 +1,8 @@
-"""Small bounded reads of the packet store, for queries that return few packets."""
+"""Small bounded reads of the packet store, for queries that return few packets.
+
+``pages``, ``trust`` and ``software_keys`` call it. A query of the store looks at a bounded number of rows, so one
+answer may take several; this repeats it.
+"""
 
 from typing import Final
 

@@ -1,10 +1,10 @@
 """Replication: reads packets from other relays (upstreams) and passes them through the same intake as a client's.
 
-Each upstream has one ``StrataClient``, which authenticates, subscribes to everything, turns pages and resumes. Its
-packets become candidates of the intake, with the upstream's time as witness. A cursor is stored only when every packet
-before it has its verdict, in the same commit as the last of them or later. So a crash can repeat packets but never skip
-one. A packet that no honest relay sends lowers the upstream's score and ends the connection. Repetition bans the
-upstream.
+The relay passes it what upstream connections bring. Each upstream has one ``StrataClient``, which authenticates,
+subscribes to everything, turns pages and resumes. Its packets become candidates of the intake, with the upstream's time
+as witness. A cursor is stored only when every packet before it has its verdict, in the same commit as the last of them
+or later. So a crash can repeat packets but never skip one. A packet that no honest relay sends lowers the upstream's
+score and ends the connection. Repetition bans the upstream.
 
 If the upstream has forgotten a cursor, a time replaces it: everything that we could still accept is read again. That
 ``since`` is stored with the new cursor, because a cursor is valid for its filter only.
@@ -147,11 +147,13 @@ class Replica:
         self.peer = peer
         self.auth_by = after_ms(now, AUTH_WITHIN_MS)
         self.upstream_score.connected(wall_s)
+        # The client resumes by itself on later connections; subscribing anew would lose its position.
         if not self._subscribed:
             self._subscribed = True
             kept = self._kept
             self.client.subscribe(
                 SUBSCRIPTION,
+                # Spec 15: everything; ``since`` stands there only after a lost cursor.
                 Filters(since=kept.since),
                 now,
                 cursor=kept.cursor,
@@ -170,6 +172,7 @@ class Replica:
         self.held = False
         self.identified = False
         self.upstream_score.disconnected(wall_s)
+        # Spec 18, ``fail``: a connection counts with its handshake.
         if self.auth_by is not None:
             self.auth_by = None
             self.upstream_score.failed(wall_s)
@@ -187,6 +190,7 @@ class Replica:
 
     def rewind(self) -> None:
         """Read on the next connection everything again that has no verdict, because a packet could not be stored."""
+        # STRATA-REFUSED: those behind the refused packet may be stored; read again, they are duplicates.
         self.places.clear()
         self.bytes_under_way = 0
         self._subscribed = False
@@ -195,6 +199,7 @@ class Replica:
     def lose_cursor(self) -> None:
         """Read by time from the next connection on: everything that may have come since, and would be accepted."""
         kept = self._kept
+        # Spec 13.1: as far back as a packet could still be accepted, and the clocks may differ.
         reaches_back_s = self._backfill_s + SKEW_S
         kept.since = max(0, kept.received_at - reaches_back_s) if kept.received_at is not None else None
         kept.cursor = None
@@ -211,6 +216,7 @@ class Replica:
     def decided(self, place: Place) -> None:
         """Note that a packet has its verdict, and move the cursor as far as that allows."""
         place.decided = True
+        # STRATA-REPLICA: the cursor stands for everything before it, so it moves only from the front.
         while self.places and self.places[0].decided:
             first = self.places.popleft()
             self.bytes_under_way -= first.size_bytes
@@ -234,6 +240,7 @@ class Replica:
     def may_resume(self) -> bool:
         """Return whether little enough is under way to read on."""
         limits = self._limits.now
+        # At half, or a busy upstream would be stopped and resumed with every packet.
         return len(self.places) <= limits.upstream_packets // 2 and self.bytes_under_way <= limits.upstream_bytes // 2
 
     def note(self) -> None:
@@ -300,6 +307,7 @@ class Replication:
     def rest_s(self, relay_id: str, wall_s: int) -> int:
         """Return for how many seconds this upstream must not be dialled."""
         standing = self._replicas[relay_id].upstream_score.standing
+        # Spec 15: three violations in a day ban the upstream.
         return max(0, standing.banned_until_s - wall_s) if standing.state is State.BLACKLISTED else 0
 
     def views(self, wall_s: int) -> dict[str, UpstreamView]:
@@ -400,12 +408,14 @@ class Replication:
     def _carry_out(self, replica: Replica, now: Instant, wall_s: int) -> None:
         effects, events = replica.client.take(), replica.client.take_events()
         if replica.peer is not None:
+            # Without the client's Close: ``_close`` makes the one that is sent, with our status.
             self._effects += [effect for effect in effects if not isinstance(effect, Close)]
         for event in events:
             peer = replica.peer
             if isinstance(event, PacketArrived):
                 self._take_in(replica, event, now, wall_s)
             elif isinstance(event, HistoryEnded):
+                # Spec 13.1: the cursor of EOSE waits its turn like a packet's.
                 replica.decided(replica.expect(event.cursor, None, 0))
             elif isinstance(event, Authenticated):
                 replica.authenticated(event.latency_us, wall_s)

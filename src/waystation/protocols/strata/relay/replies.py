@@ -1,6 +1,6 @@
-"""The relay's answers to one packet, and the journal facts of what it refuses a connection.
+"""Builds the relay's answer to one published packet, and the journal facts about refusals and ends of connections.
 
-Spec: specs/strata.md 10, 11.
+The relay calls it with a candidate and its verdict, or with a session. Spec: specs/strata.md 10, 11.
 """
 
 from typing import Final

@@ -1,9 +1,10 @@
 """Deletes stored packets by age, expiry and space, and hides packets that a revoked key signed.
 
-Each step deletes at most ``DROPS_PER_STEP_MAX`` packets. Key events are kept for ever; ids are remembered as long as
-the packet may be offered again. A back-dated REVOKE starts a scan over its author's packets. Packets do not name their
-key, so the scan tries each signature with the revoked key, a few per step. Its position is on disk and survives a
-restart. A pending recovery event keeps its author's scan open, because it may become such a REVOKE.
+The relay calls ``wake``; its changes go to the store through ``chores``. Each step deletes at most
+``DROPS_PER_STEP_MAX`` packets. Key events are kept for ever; ids are remembered as long as the packet may be offered
+again. A back-dated REVOKE starts a scan over its author's packets. Packets do not name their key, so the scan tries
+each signature with the revoked key, a few per step. Its position is on disk and survives a restart. A pending recovery
+event keeps its author's scan open, because it may become such a REVOKE.
 
 Spec: specs/strata.md 4.1 (D6), 7, clarification 8; decisions STRATA-RETENTION, STRATA-HIDE.
 """

@@ -1,6 +1,7 @@
-"""Finds the keys of client software: those of its newest manifest, or its DID's own key without one.
+"""Finds the keys of the client software that made a packet: those of its newest manifest, or its DID's own key.
 
-Spec: RFC-0002 11; specs/strata.md 9.2, clarification 10 (D14).
+The intake gives a ``ClientLookup`` to ``provenance``, which checks the software's attestation. Manifests are stored
+packets, so the keys are looked up as of one second. Spec: RFC-0002 11; specs/strata.md 9.2, clarification 10 (D14).
 """
 
 from collections import OrderedDict

@@ -1,8 +1,9 @@
 """One subscription at the relay: it reads history from the store, then gets new packets live.
 
-There is no queue of live packets. A subscription is a position in the store and reads pages while its connection
-accepts them. At the newest packet it becomes ``live`` and gets packets as they are committed. When its connection is
-congested it stops being live and later reads on from its position. So a slow reader costs the relay no memory.
+``delivery`` keeps one for each SUBSCRIBE. There is no queue of live packets. A subscription is a position in the store
+and reads pages while its connection accepts them. At the newest packet it becomes ``live`` and gets packets as they are
+committed. When its connection is congested it stops being live and later reads on from its position. So a slow reader
+costs the relay no memory.
 
 History is at most ``limit`` packets in two parts: A (``seq <= h`` and K beyond ``k``, in history order) and B (``s <
 seq <= newest``, in order of arrival; late replicas of old packets are there). The tail follows, in order of arrival,

@@ -1,8 +1,8 @@
-"""The limit on an author's trust edges in any 24 hours.
+"""The limit on how many trust edges (statements that one author trusts another) an author may publish in 24 hours.
 
-Strong edges (strength above 0.5) and weak ones are counted separately. A revocation counts as a weak edge and restores
-no allowance, so repeated adding and revoking is limited too. The time is when the relay received the edge. A replica
-has an older time and counts in the 24 hours before it was first received.
+The intake asks it for each such packet. Strong edges (strength above 0.5) and weak ones are counted separately. A
+revocation counts as a weak edge and restores no allowance, so repeated adding and revoking is limited too. The time is
+when the relay received the edge. A replica has an older time and counts in the 24 hours before it was first received.
 Spec: RFC-0005 5.2 through specs/strata.md 8; decision STRATA-TRUST.
 """
 

@@ -1,6 +1,7 @@
 """The score and state of one upstream relay, computed by the same rules as a client's view of a relay.
 
-Every observation is also reported as a fact, so that the same score can be recomputed from the journal.
+``replication`` notes each observation of an upstream here and asks whether it is banned. Every observation is also
+reported as a fact, so that the same score can be recomputed from the journal.
 
 Spec: specs/strata.md 15 (peers that send malformed packets), 18.
 """

@@ -1,4 +1,8 @@
-"""Handles lease requests (104), and ends leases in time. Spec: lprp 3 to 6, LPRP-D8, LPRP-D14, LPRP-D19."""
+"""Grants and ends leases: 104 asks to be a tenant, whose queue the host keeps for the time of the lease.
+
+The relay passes 104 packets, ``work`` those whose proof of work is good; a ``Reply`` or a ``Demand`` for work comes
+out. Leases end by wall-clock time, because they survive a restart. Spec: lprp 3 to 6, LPRP-D8, LPRP-D14, LPRP-D19.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,8 @@
-"""The mail commands: 102 queues a packet, 802 confirms it. Spec: lprp 4 and 7, LPRP-D9, LPRP-D10, LPRP-D23."""
+"""Mail commands of the host: 102 puts a packet into a tenant's queue, 802 confirms that the tenant has it.
+
+The relay passes verified packets, ``work`` those whose proof of work is good; a ``Reply`` or a ``Demand`` for work
+comes out. A sender on the tenant's whitelist needs no work. Spec: lprp 4 and 7, LPRP-D9, LPRP-D10, LPRP-D23.
+"""
 
 from collections.abc import Callable
 from typing import Final

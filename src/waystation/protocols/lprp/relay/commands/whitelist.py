@@ -1,4 +1,9 @@
-"""The whitelist commands: 108 toggles or compares, 808 clears. Spec: lprp 4, LPRP-D11, LPRP-D12, LPRP-D14; LPRP-C6."""
+"""Whitelist commands of the host: 108 adds and removes keys or compares the set, 808 clears it.
+
+The relay passes verified packets of a tenant, ``work`` those whose proof of work is good; a ``Reply`` or a ``Demand``
+comes out. Only a newer packet than the last change is taken, since datagrams may be reordered. Spec: lprp 4, LPRP-D11,
+LPRP-D12, LPRP-D14; LPRP-C6.
+"""
 
 from typing import Final
 

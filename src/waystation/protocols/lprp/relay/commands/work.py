@@ -1,4 +1,9 @@
-"""Issues challenges and checks their solutions (101). Spec: lprp 4 (101), 6 (LPRP-D6, LPRP-D7, LPRP-D18), 8."""
+"""Issues challenges (demands for proof of work) and checks their solutions, which command 101 brings.
+
+The relay passes each ``Demand`` of the other commands and each 101. With enough work the command that demanded it is
+carried out by ``lease``, ``relay`` or ``whitelist``. The signature of a challenge lets the host check that it was its
+own. Spec: lprp 4 (101), 6 (LPRP-D6, LPRP-D7, LPRP-D18), 8.
+"""
 
 from collections.abc import Callable
 from typing import Final

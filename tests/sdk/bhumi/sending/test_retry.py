@@ -3,7 +3,7 @@ import random
 import pytest
 
 from waystation.protocols.bhumi.messages import Status
-from waystation.sdk.bhumi.retry import Retry, Timeouts, Verdict, verdict_of_status
+from waystation.sdk.bhumi.sending.retry import Retry, Timeouts, Verdict, verdict_of_status
 
 TIMEOUTS = Timeouts(wait_s=10, doubt_s=60, settle_s=2)
 
@@ -19,7 +19,7 @@ def retry(**options):
         (Status.NOT_CONNECTED, Verdict.OFFLINE),
         (Status.BAD_PREIMAGE, Verdict.SPENT),
         (Status.TIMEOUT, Verdict.UNCERTAIN),
-        (Status.GONE, Verdict.UNCERTAIN),
+        (Status.GONE, Verdict.GONE),
         (5, Verdict.UNCERTAIN),
         (255, Verdict.UNCERTAIN),
     ],
@@ -39,6 +39,8 @@ def test_status_means(status, outcome):
         (Verdict.UNREACHABLE, 10, Verdict.UNREACHABLE),
         (Verdict.UNCERTAIN, 59.9, None),
         (Verdict.UNCERTAIN, 60, Verdict.UNCERTAIN),
+        (Verdict.GONE, 59.9, None),
+        (Verdict.GONE, 60, Verdict.UNCERTAIN),
         (Verdict.SPENT, 0, None),
     ],
 )
@@ -109,7 +111,7 @@ def test_relay_that_is_back_is_asked_soon():
 def test_no_pause_goes_beyond_the_end(before, outcome, elapsed_s, left_s):
     """The last try comes when the time is over, not a whole pause later: those behind it wait for its end."""
     for seed in range(20):
-        tries = Retry(TIMEOUTS, random.Random(seed), in_doubt=True)
+        tries = Retry(TIMEOUTS, random.Random(seed), in_doubt=before is Verdict.UNREACHABLE)
         for _ in range(9):
             tries.after(before, 20)
 

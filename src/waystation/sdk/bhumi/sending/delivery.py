@@ -2,7 +2,8 @@
 
 Every relay gets the same preimage (the 32-byte secret that permits one request) and the same bytes. So an answer that
 any relay has cached is valid for all tries. Tries rotate over the relays at which the peer is known. Other relays are
-asked for the peer's location only after each known relay reported it absent or was unreachable (BHUMI-PLACES).
+asked for the peer's location only after each known relay reported it absent or was unreachable (BHUMI-PLACES). A relay
+is believed in nothing but an answer that opens.
 """
 
 import asyncio
@@ -16,20 +17,52 @@ from typing import Final
 
 from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
-from waystation.sdk.bhumi.channel import Channel
+from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.finder import Finder
-from waystation.sdk.bhumi.retry import Retry, Timeouts, Verdict
+from waystation.sdk.bhumi.sending.channel import Channel
+from waystation.sdk.bhumi.sending.channels import Channels
+from waystation.sdk.bhumi.sending.reading import Opened
+from waystation.sdk.bhumi.sending.retry import DOUBTS, Retry, Timeouts, Verdict
+from waystation.sdk.bhumi.sending.watching import Watching
 from waystation.sdk.bhumi.state import BhumiState, Pending
+from waystation.sdk.errors import AnswerError
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import TlsContext
 
-__all__ = ["CHANNELS_MAX", "PLACES_MAX", "Deliveries", "Ended", "Route"]
+__all__ = ["PLACES_MAX", "Deliveries", "Delivery", "Ended", "Route"]
 
-CHANNELS_MAX: Final = 64
-"""Connections kept to relays that were found; above it the one used longest ago is closed."""
 PLACES_MAX: Final = 16
 """Relays that one request is tried at."""
+_AWAY: Final = frozenset({Verdict.OFFLINE, Verdict.GONE})
+_ABSENT: Final = _AWAY | {Verdict.UNREACHABLE}
 _LOOK_AGAIN_S: Final = 2.0  # ours: a presence travels through the relays within a round of theirs
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One request while it is being delivered."""
+
+    pending: Pending
+    timeouts: Timeouts
+    in_doubt: bool = False
+    """Whether it may have been delivered, by what is known of its tries so far."""
+    repeatable: bool = False
+    """Whether its content may arrive twice."""
+    is_out: bool = False
+    """Whether a try has left and has no result yet."""
+    was_out: bool = False
+    """Whether a try has ever left."""
+    last: Verdict | None = None
+    """What the last try came to."""
+
+    @property
+    def may_have_arrived(self) -> bool:
+        """Whether the peer may have it, or may get it yet."""
+        return self.in_doubt or self.is_out
+
+    def leave(self) -> None:
+        """Note that a try leaves."""
+        self.is_out = self.was_out = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +70,8 @@ class Ended:
     """How a request ended."""
 
     verdict: Verdict
-    answer: bytes
+    answer: Opened | None
+    """The peer's; None unless the verdict is ANSWERED."""
     reason: str
     latency_s: float
     tries_count: int
@@ -54,6 +88,8 @@ class Route:
         """Begin at the first of ``places``, of which there is at least one."""
         self.places = list(dict.fromkeys(places))
         self._next = 0
+        self.verdicts: set[Verdict] = set()
+        """Of the tries of this round."""
 
     def take(self) -> RelayUrl:
         """Return the next relay to try."""
@@ -87,10 +123,12 @@ class Deliveries:
         tls: TlsContext | None,
         connect_timeout_s: float,
         only_public: AbstractSet[RelayUrl] = frozenset(),
+        note_peer: Callable[[PublicKey, bool], None] = lambda _peer, _is_online: None,
     ) -> None:
         """Describe what there is; the arguments are those of ``Sender``, and ``note`` is that of ``Channel``.
 
         ``only_public`` are those of ``relays`` that others named: they lead to the open internet or nowhere.
+        ``note_peer`` gets peers with whether they are online, as requests find them.
         """
         self._state = state
         self._relays = list(dict.fromkeys(relays))
@@ -99,40 +137,46 @@ class Deliveries:
         self._rng = rng
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
-        self._named = {
-            relay: Channel(relay, tls, connect_timeout_s, only_public=relay in only_public, note=self._note)
-            for relay in self._relays
-        }
-        self._found: dict[RelayUrl, Channel] = {}
+        self._only_public = only_public
+        self._note_peer = note_peer
+        self.channels = Channels(self._channel)
+        self.watching = Watching(
+            self._places_of, note_peer, self._tls, connect_timeout_s, rng, only_public=self._is_far
+        )
 
     async def close(self) -> None:
         """End all connections."""
-        channels = [*self._named.values(), *self._found.values()]
-        await asyncio.gather(*(channel.close() for channel in channels))
+        await asyncio.gather(self.channels.close(), self.watching.close())
 
-    async def deliver(self, pending: Pending, timeouts: Timeouts, *, in_doubt: bool) -> Ended:
+    async def deliver(self, delivery: Delivery, read: Callable[[Pending, bytes], Opened]) -> Ended:
         """Try until the request has an outcome or time runs out.
 
         Args:
-            pending: What is sent.
-            timeouts: How long to go on.
-            in_doubt: It may have been delivered before.
+            delivery: What is sent and for how long; kept up to date.
+            read: Opens an answer; raises AnswerError when it is none of the peer's to this request.
 
         Raises:
             LocalError: The payload is larger than a relay takes.
         """
+        pending = delivery.pending
         route = self._route_to(pending.peer)
         known = list(route.places)
         first = known[0]
-        retry = Retry(timeouts, self._rng, relays_count=len(known), in_doubt=in_doubt)
+        retry = Retry(
+            delivery.timeouts,
+            self._rng,
+            relays_count=len(known),
+            in_doubt=delivery.in_doubt,
+            repeatable=delivery.repeatable,
+        )
         refused: list[str] = []
         unreachable: set[RelayUrl] = set()
         began = time.monotonic()
         looked_s = -_LOOK_AGAIN_S
         while True:
             relay = route.take()
-            channel = await self._channel_to(relay)
-            verdict, answer, reason = await channel.ask(pending.peer, pending.preimage, pending.payload)
+            verdict, answer, reason = await self._try(relay, delivery, read)
+            self._note_absence(pending.peer, route, verdict)
             (unreachable.add if verdict is Verdict.UNREACHABLE else unreachable.discard)(relay)
             elapsed_s = time.monotonic() - began
             fresh_count = 0
@@ -142,7 +186,7 @@ class Deliveries:
                         self._state.remember_place(pending.peer, str(relay))
             elif (
                 self._finder is not None
-                and verdict in {Verdict.OFFLINE, Verdict.UNREACHABLE}
+                and verdict in _ABSENT  # it may have moved, with the request or before it
                 and route.is_round
                 and elapsed_s - looked_s >= _LOOK_AGAIN_S
             ):
@@ -152,34 +196,64 @@ class Deliveries:
                 fresh_count = route.add(findings.places)
                 retry.widen(fresh_count)
             then = retry.after(verdict, time.monotonic() - began)
+            delivery.in_doubt = retry.in_doubt
             if isinstance(then, Verdict):
                 places = _places(route, unreachable, refused)
                 return Ended(then, answer, reason, elapsed_s, retry.tries_count, retry.in_doubt, places)
             await asyncio.sleep(0 if fresh_count else then)
 
+    async def _try(
+        self, relay: RelayUrl, delivery: Delivery, read: Callable[[Pending, bytes], Opened]
+    ) -> tuple[Verdict, Opened | None, str]:
+        """Try at one relay once, and return what came of it, the answer, and a reason for people."""
+        pending = delivery.pending
+        with self.channels.lease(relay, pending.peer) as channel:
+            verdict, data, reason = await channel.ask(pending.peer, pending.preimage, pending.payload, delivery.leave)
+        opened = None
+        if verdict is Verdict.ANSWERED:
+            try:
+                opened = read(pending, data)
+            except AnswerError as error:
+                verdict, reason = Verdict.UNREADABLE, str(error)
+        delivery.in_doubt = delivery.in_doubt or verdict in DOUBTS
+        delivery.is_out = False
+        delivery.last = verdict
+        return verdict, opened, reason
+
+    def _note_absence(self, peer: PublicKey, route: Route, verdict: Verdict) -> None:
+        """Note that a peer is online, or that in a whole round one relay at least has not got it and none has."""
+        route.verdicts.add(verdict)
+        if verdict is Verdict.ANSWERED:
+            self._note_peer(peer, True)
+        elif route.is_round:
+            if route.verdicts & _AWAY and route.verdicts <= _ABSENT:
+                self._note_peer(peer, False)
+            route.verdicts.clear()
+
     def _route_to(self, peer: PublicKey) -> Route:
+        return Route(self._places_of(peer))
+
+    def _places_of(self, peer: PublicKey) -> list[RelayUrl]:
         """Return where a peer may be: where it was last, then where the user sends it, then where it says it is."""
         record = self._state.peer(peer)
         places = list(self._relays)
         if self._finder is not None:
             last = self._finder.judge(self._state.place_of(peer))
-            named = self._finder.judge(record.url) if record is not None else None
+            # An original node writes host:port and has no TLS.
+            scheme = "tcp" if record is not None and record.dialect is Dialect.NONE else "tls"
+            named = self._finder.judge(record.url, scheme) if record is not None else None
             places = [place for place in (last, *places, named) if place is not None]
-        return Route(places)
+        return places
 
-    async def _channel_to(self, relay: RelayUrl) -> Channel:
-        """Return the connection to a relay; one that others have named leads to the open internet or nowhere."""
-        if relay in self._named:
-            return self._named[relay]
-        channel = self._found.pop(relay, None)
-        if channel is None:
-            if len(self._found) >= CHANNELS_MAX:
-                idle = next((each for each in self._found if self._found[each].is_idle), next(iter(self._found)))
-                await self._found.pop(idle).close()
-            only_public = self._finder is not None and not self._finder.dials_private
-            channel = Channel(relay, self._tls, self._connect_timeout_s, only_public=only_public, note=self._note)
-        self._found[relay] = channel
-        return channel
+    def _channel(self, relay: RelayUrl, gate: asyncio.Semaphore) -> Channel:
+        only_public = self._is_far(relay)
+        return Channel(relay, self._tls, self._connect_timeout_s, only_public=only_public, note=self._note, gate=gate)
+
+    def _is_far(self, relay: RelayUrl) -> bool:
+        """Return whether others have named a relay, so that it leads to the open internet or nowhere."""
+        if relay in self._relays:
+            return relay in self._only_public
+        return self._finder is not None and not self._finder.dials_private
 
 
 def _places(route: Route, unreachable: AbstractSet[RelayUrl], refused: Sequence[str]) -> str:

@@ -6,8 +6,8 @@ from tests.sdk.build import ScriptedRelay
 from waystation.core.errors import LocalError
 from waystation.protocols.bhumi import messages
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.sdk.bhumi.channel import Channel
-from waystation.sdk.bhumi.retry import Verdict
+from waystation.sdk.bhumi.sending.channel import Channel
+from waystation.sdk.bhumi.sending.retry import Verdict
 from waystation.transport.dial import RelayUrl
 
 RECIPIENT, PREIMAGE = bytes(32), bytes([1]) * 32
@@ -104,3 +104,39 @@ def test_too_large():
             return await used.ask(RECIPIENT, PREIMAGE, b"1234")
 
     assert asyncio.run(scenario())[1] == b"ok"
+
+
+def test_cancelled_callers_leave_no_gap():
+    """Sixteen calls that were cut have no result yet; when the results come, the next request takes its turn (B4)."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay:
+            used = channel(relay)
+            asking = [asyncio.create_task(used.ask(RECIPIENT, PREIMAGE, bytes([number]))) for number in range(16)]
+            await relay.wait_for(FrameType.SEND, 16)
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+            late = asyncio.create_task(used.ask(RECIPIENT, PREIMAGE, b"late"))
+            await asyncio.sleep(0)
+            for number in range(16):
+                relay.send(1, messages.SendResult(0, bytes([number])))
+            await relay.wait_for(FrameType.SEND, 17)
+            relay.send(1, messages.SendResult(0, b"yes"))
+            return await late, used.is_idle
+
+    assert asyncio.run(scenario()) == ((Verdict.ANSWERED, b"yes", "the relay answered with status 0"), True)
+
+
+def test_closing_tells_who_waits():
+    """A request that waits when the channel is closed may have been delivered."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay:
+            used = channel(relay)
+            asking = asyncio.create_task(used.ask(RECIPIENT, PREIMAGE, b"x"))
+            await relay.wait_for(FrameType.SEND)
+            await used.close()
+            return (await asking)[0]
+
+    assert asyncio.run(scenario()) is Verdict.UNCERTAIN
