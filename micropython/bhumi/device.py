@@ -15,7 +15,7 @@ import select
 from . import frames, keys, names
 from .answers import Answers, Request, reason_of
 from .payloads import BINARY, COMMAND, TEXT, command_request
-from .port import SetupError, const, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s
+from .port import SetupError, const, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s, unload
 from .relays import Relays, whole_relay
 from .tls import UnreachableError
 
@@ -179,7 +179,7 @@ class Device:
     def revoke(self, preimages: list) -> None:
         """Have the relay forget preimages of a peer that was unpaired."""
         if self._link is not None and self._nonce and preimages:
-            self._link.write(frames.revoke_commits([frames.commit_of(each) for each in preimages]))
+            self._link.write(self._seldom("revoke_commits", [frames.commit_of(each) for each in preimages]))
 
     def close(self) -> None:
         """End the connection, before deep sleep; everything is in the state's file already."""
@@ -324,7 +324,7 @@ class Device:
         elif kind == frames.BIND:
             self._prove(payload)
         elif kind == frames.AUTHORITY:
-            self._on_authority(frames.authority_of(payload))
+            self._on_authority(self._seldom("authority_of", payload))
         elif kind == frames.HELLO:
             self._nonce, self._answers.relay_bytes_max = frames.hello_of(payload)
             self._answers.relay = self._relay
@@ -338,6 +338,14 @@ class Device:
         if self._relay.startswith("tls:"):
             wanted |= frames.WITH_AUTHORITY
         return wanted | frames.WITH_PRESENCE if self._relay in self._relay_ids else wanted
+
+    def _seldom(self, name: str, *words: object) -> bytes:
+        """Return what a function of ``extensions`` gives, which is in memory only meanwhile."""
+        from . import extensions
+
+        given = getattr(extensions, name)(*words)
+        unload("extensions")
+        return given
 
     def _sign(self, message: bytes) -> bytes:
         return keys.sign(self._state.seed, self._state.identity, message, self._feed)
@@ -359,7 +367,8 @@ class Device:
         expected = self._relay_ids.get(self._relay)
         if expected is not None and challenge[:32] != expected:
             raise UnreachableError("%s has another key than the one that is known" % self._relay)
-        self._link.write(frames.bind(self._state.identity, challenge, self._sign) + frames.frame(frames.KEEPALIVE))
+        self._link.write(self._seldom("bind", self._state.identity, challenge, self._sign))
+        self._link.write(frames.frame(frames.KEEPALIVE))
         self._echoes_count += 1
 
     def _on_authority(self, ca: bytes) -> None:
@@ -407,7 +416,8 @@ class Device:
         # Of two within one second the relays would keep the first (BHUMI-FINDABLE).
         self._presence_date = issued_at = max(clock, self._presence_date + 1)
         relay_id = self._relay_ids[self._relay]
-        self._link.write(frames.presence(self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign))
+        words = (self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign)
+        self._link.write(self._seldom("presence", *words))
 
     def _hint(self) -> str:
         """Return what may be wrong with a relay that has not taken us; nothing about one that has."""
