@@ -231,15 +231,14 @@ def test_listening_makes_way(make, relay):
     """Where two connections do not fit, the one that listens ends, everything is told, and it comes back."""
     board = make('tell("alarm")', patches=NO_ROOM_FOR_TWO)
     asker = begun(board, relay)
-    relay.accept()
-    relay.say(FrameType.HELLO, struct.pack(">BII", 1, 8, 65_536))
-    send = relay.until(FrameType.SEND)
-    relay.say(FrameType.SEND_RESULT, asker.reply(send, b"noted"))
-    spares(relay, asker)
-    relay.ends()
+    with relay.another() as alone:
+        relay.ends()
+        send = alone.until(FrameType.SEND)
+        alone.say(FrameType.SEND_RESULT, asker.reply(send, b"noted"))
+        spares(alone, asker)
+        alone.ends()
     relay.accept()
     relay.welcome()
 
     board.until("listening")
     assert any(line.startswith("outcome answered noted") for line in board.lines)
-    assert decode_command(b'{"cmd":"x","args":null}') == Command("x")
