@@ -113,6 +113,14 @@ PROMISES = {
             ],
         ),
         (
+            "the device reports once how many cannot reach it",
+            ["sdk/bhumi/test_crowd.py::test_ten_thousand_peers_are_registered_as_far_as_possible"],
+        ),
+        (
+            "when relays have long forgotten it",
+            ["sdk/bhumi/test_holes.py::test_hole_longer_than_relays_remember"],
+        ),
+        (
             "what a living program works on is left to it",
             ["sdk/bhumi/sending/test_recovery.py::test_two_programs_ask_beside_each_other"],
         ),
@@ -197,6 +205,15 @@ PROMISES = {
         (
             "act in its name; with the help of a relay, answer it in theirs: **there is no forward secrecy**",
             ["sdk/bhumi/pairing/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
+        ),
+        (
+            "calls no handler for what no paired peer has sent, and none twice",
+            [
+                "sdk/bhumi/pairing/test_drawn.py::test_no_relay_makes_a_device_act",
+                "sdk/bhumi/pairing/test_drawn.py::test_law_finds_a_sender_that_repeats",
+                "sdk/bhumi/pairing/test_drawn.py::test_law_finds_a_device_that_takes_weaker_forms",
+                "sdk/bhumi/sending/test_handshakes.py::test_call_that_was_given_up_leaves_the_bytes_of_a_later_one",
+            ],
         ),
         (
             "A device takes from a peer nothing weaker than the two were paired in",

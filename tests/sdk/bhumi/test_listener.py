@@ -41,6 +41,9 @@ class Facts:
     def recent_responses(self):
         return list(self.answers)
 
+    def issued_from(self, position):
+        return [each for each in enumerate(self.valid) if each[0] >= position]
+
     def changes(self):
         return (0, self.count)
 

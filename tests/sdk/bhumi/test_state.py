@@ -134,7 +134,7 @@ def test_everything_survives(state):
     again = BhumiState(state.home)
 
     assert again.find_peer("bob").issued == 1
-    assert again.preimages() == [P[2], invite]
+    assert again.preimages() == [invite, P[2]]
     (pending,) = again.pending()
     assert (pending.preimage, pending.peer, pending.kind, pending.payload) == (
         P[1], BOB, PendingKind.MESSAGE, b"exact bytes",
@@ -158,7 +158,7 @@ def test_answer_spends_and_issues(state):
 
     state.answered(P[1], BOB, b"answer", [P[2], P[3]], None)
 
-    assert (state.grant_of(P[1]), state.preimages()) == (None, [P[3], P[2]])
+    assert (state.grant_of(P[1]), state.preimages()) == (None, [P[2], P[3]])
     assert state.response_to(P[1]) == b"answer"
     assert [state.find_by_hint(hint_of(each)) for each in P[1:5]] == [P[1], P[2], P[3], None]
 
@@ -225,7 +225,7 @@ def test_what_was_issued_stays_bounded(state):
         issue(state, BOB, [each])
 
     kept = state.preimages()
-    assert kept == list(reversed(P[40 - bhumi_state.ISSUED_PER_PEER_MAX : 40]))
+    assert kept == P[40 - bhumi_state.ISSUED_PER_PEER_MAX : 40]
 
 
 def test_invites_are_bounded(state, monkeypatch):

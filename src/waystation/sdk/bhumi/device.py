@@ -15,6 +15,7 @@ from typing import Any, Final
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
 from waystation.crypto.certificates import is_authority
+from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.client.base import Greeted
 from waystation.protocols.bhumi.client.device import (
     AuthorityShown,
@@ -132,6 +133,7 @@ class Device:
         self._connection: Listener | None = None
         self._runs = False
         self._failure: Exception | None = None
+        self._is_crowd_reported = False
         self._gives_up = gives_up
         self._was_refused = False
         self._placing = asyncio.Lock()
@@ -261,6 +263,7 @@ class Device:
             current = self._connection
             if current is not None and current.is_open:
                 self._disk.attempt(current.register_new)
+                self._report_crowd(current)
                 current.flush()
                 self._renew_presence(current)
         assert connection is not None
@@ -382,6 +385,21 @@ class Device:
         if presence is not None:
             self._on_event(PresenceAsserted(str(connection.relay), presence.ttl_s))
         return presence
+
+    def _report_crowd(self, connection: Listener) -> None:
+        """Report once that more peers and invites may reach us than a relay takes commits of."""
+        if not connection.is_crowded or self._is_crowd_reported:
+            return
+        invites_count, peers_count = self._state.reach()
+        left_out = invites_count + peers_count - wire.COMMITS_MAX
+        if left_out > 0:
+            self._is_crowd_reported = True
+            self._on_event(
+                Trouble(
+                    f"{left_out} of {peers_count} peers cannot reach this device now: a relay takes {wire.COMMITS_MAX} "
+                    f"commits, and {invites_count} are of open invites; peers that asked lately come first"
+                )
+            )
 
     def _renew_presence(self, connection: Listener) -> None:
         if asyncio.get_running_loop().time() < connection.presence_due_s:

@@ -39,6 +39,8 @@ from waystation.transport.silence import SilencePolicy
 __all__ = ["Introduction", "Listener"]
 
 _NAME_TIMEOUT_S: Final = 2.0  # for the advert of a relay that does not name itself
+_LOOK_S: Final = 60.0  # what time alone changes: an invite's end, an answer that relays have forgotten
+_LOOK_CROWDED_S: Final = 2.0  # ours: ranking 10,000 peers takes some 50 ms
 _ADVERTS_VERIFIED_MAX: Final = 4  # ours: adverts that claim the address we dialled; an honest relay lists one
 
 
@@ -50,10 +52,13 @@ class Introduction(Protocol):
         """Who the device is."""
 
     def preimages(self) -> list[bytes]:
-        """Return every preimage that a peer may still use to reach us."""
+        """Return every preimage that a peer may still use to reach us, the most important first."""
 
     def recent_responses(self) -> list[RecentResponse]:
         """Return the answers a relay may still be asked for."""
+
+    def issued_from(self, position: int) -> list[tuple[int, bytes]]:
+        """Return the preimages issued from a position on, with theirs; the last position is used again when free."""
 
     def changes(self) -> tuple[int, int]:
         """Return a value that differs when any of it has changed."""
@@ -86,7 +91,10 @@ class Listener(RelayConnection):
         """
         self._state = state
         self._changes = state.changes()
-        preimages = state.preimages()
+        self.is_crowded = False
+        """Whether there are more preimages than a relay takes commits of."""
+        self._issued_at = 0
+        preimages = self._valid()
         self.machine = DeviceClient(
             state.key_pair,
             [commit_of(preimage) for preimage in preimages],
@@ -99,6 +107,7 @@ class Listener(RelayConnection):
         super().__init__(self.machine, relay, partial(on_event, self), clock=clock, silence=silence)
         self._known_to_relay = set(preimages)
         self._used_up: set[bytes] = set()
+        self._look_at = self._loop.time() + self._look_every_s
         self._adverts_arrived = asyncio.Event()
         self._registered_s = math.inf
         self.presence_due_s = math.inf
@@ -154,24 +163,50 @@ class Listener(RelayConnection):
     def register_new(self) -> None:
         """Register every preimage that the relay does not know yet, and revoke those that are withdrawn.
 
-        The dead ones are swept when the relay's room ends.
+        Of more than a relay takes, the most important ones are registered; which these are is looked at now and then,
+        and what was issued meanwhile is registered as far as there is room.
         """
+        is_due = self._loop.time() >= self._look_at
         changes = self._state.changes()
-        if changes == self._changes:
+        if not is_due and (changes == self._changes or self.is_crowded):
+            if changes != self._changes:
+                self._register_issued()
             return
         self._changes = changes
-        preimages = self._state.preimages()
+        preimages = self._valid()
+        self._look_at = self._loop.time() + self._look_every_s
         if not self._revoke_all_but(set(preimages)):
             self.refresh()
             return
         new = [preimage for preimage in preimages if preimage not in self._known_to_relay]
-        if not new:
-            return
-        if len(self._known_to_relay) + len(new) > wire.COMMITS_MAX:
+        if len(self._known_to_relay) + len(new) > wire.COMMITS_MAX:  # of a relay that takes no REVOKE_COMMITS
             self.refresh()
             return
-        self._known_to_relay.update(new)
-        self.machine.add_commits(commit_of(preimage) for preimage in new)
+        self._add(new)
+
+    def _valid(self) -> list[bytes]:
+        """Return the preimages to be registered, as many as a relay takes."""
+        preimages = self._state.preimages()
+        self.is_crowded = len(preimages) > wire.COMMITS_MAX
+        self._issued_at = max((position for position, _ in self._state.issued_from(self._issued_at)), default=0)
+        return preimages[: wire.COMMITS_MAX]
+
+    @property
+    def _look_every_s(self) -> float:
+        return _LOOK_CROWDED_S if self.is_crowded else _LOOK_S
+
+    def _register_issued(self) -> None:
+        """Register what was issued since the last look, as far as the relay has room: each request has made some."""
+        issued = [each for each in self._state.issued_from(self._issued_at) if each[1] not in self._known_to_relay]
+        room = wire.COMMITS_MAX - len(self._known_to_relay - self._used_up)
+        if issued and room > 0:
+            self._issued_at = issued[:room][-1][0]
+            self._add([preimage for _, preimage in issued[:room]])
+
+    def _add(self, preimages: Sequence[bytes]) -> None:
+        if preimages:
+            self._known_to_relay.update(preimages)
+            self.machine.add_commits(commit_of(preimage) for preimage in preimages)
 
     def register_again(self, preimage: bytes) -> None:
         """Register a preimage once more that a delivery has used up at the relay, and that is still valid."""
@@ -197,7 +232,7 @@ class Listener(RelayConnection):
         Commits can be withdrawn, and answers handed over, in no other way (BHUMI-8).
         """
         self._changes = self._state.changes()
-        preimages = self._state.preimages()
+        preimages = self._valid()
         self._known_to_relay = set(preimages)
         self._used_up.clear()
         self.machine.replace([commit_of(each) for each in preimages], self._state.recent_responses())

@@ -135,6 +135,11 @@ class _ThrowAway:
         self._carried = [_old_answer(relay, rng) for _ in range(rng.randint(0, _CARRIED_MAX))]
         self._changes_count = 0
 
+    def issued_from(self, position: int) -> list[tuple[int, bytes]]:
+        """Return nothing: there are never more preimages than a relay takes."""
+        del position
+        return []
+
     def preimages(self) -> list[bytes]:
         """Return those that can be used now."""
         return list(self._valid)

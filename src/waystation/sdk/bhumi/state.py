@@ -21,7 +21,7 @@ from waystation.protocols.bhumi.payload.envelope import hint_of
 from waystation.protocols.bhumi.payload.suites import suite_hint_of
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.migration import migrate
-from waystation.sdk.bhumi.pairing.admission import Admission, role_of, role_text
+from waystation.sdk.bhumi.pairing.admission import RESPONSE_TTL_S, Admission, role_of, role_text
 from waystation.sdk.bhumi.pairing.relay_authorities import AUTHORITIES_SCHEMA
 from waystation.sdk.errors import UnknownPeerError
 from waystation.sdk.identity import read_or_make_key
@@ -38,7 +38,6 @@ __all__ = [
     "PendingKind",
 ]
 
-RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, BHUMI-L
 ISSUED_PER_PEER_MAX: Final = 16  # ours: what a peer lost must not pile up for ever; it spends the oldest first
 SPENT_PER_PEER_MAX: Final = 4_096  # ours: far more requests than a relay keeps answers of for 300 s
 _PEER_QUERY: Final = """
@@ -55,9 +54,11 @@ CREATE TABLE IF NOT EXISTS issued (
     position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, hint BLOB NOT NULL, peer BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS issued_by_hint ON issued (hint);
+CREATE INDEX IF NOT EXISTS issued_by_peer ON issued (peer);
 CREATE TABLE IF NOT EXISTS theirs (
     position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, peer BLOB NOT NULL
 );
+CREATE INDEX IF NOT EXISTS theirs_by_peer ON theirs (peer);
 CREATE TABLE IF NOT EXISTS spent (
     position INTEGER PRIMARY KEY, preimage BLOB NOT NULL UNIQUE, peer BLOB NOT NULL
 );
@@ -218,6 +219,12 @@ class BhumiState(Admission):
             joined: What the peer said of itself, when the request was its handshake.
         """
         with self.transaction():
+            # A sender spends the oldest first, so those before this one have most likely not reached it.
+            self.run(
+                "UPDATE issued SET passed = 1 WHERE peer = ? AND position <"
+                " (SELECT position FROM issued WHERE preimage = ?)",
+                peer, preimage,
+            )  # fmt: skip
             self.run("DELETE FROM issued WHERE preimage = ?", preimage)
             self.run("DELETE FROM invites WHERE preimage = ?", preimage)
             self.run(
@@ -419,7 +426,7 @@ class BhumiState(Admission):
             )  # fmt: skip
         self.run(
             "DELETE FROM issued WHERE peer = ? AND position NOT IN"
-            " (SELECT position FROM issued WHERE peer = ? ORDER BY position DESC LIMIT ?)",
+            " (SELECT position FROM issued WHERE peer = ? ORDER BY passed, position DESC LIMIT ?)",
             peer, peer, ISSUED_PER_PEER_MAX,
         )  # fmt: skip
 

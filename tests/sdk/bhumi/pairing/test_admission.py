@@ -139,7 +139,7 @@ def test_blocked_peer_keeps_its_permissions(state):
     state.unblock(BOB.public)
 
     assert blocked == ([], None, True)
-    assert state.preimages() == [P[2], P[1]]
+    assert state.preimages() == [P[1], P[2]]
     assert state.grant_of(P[1]).peer == BOB.public
 
 

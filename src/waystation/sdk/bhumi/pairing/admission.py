@@ -14,6 +14,7 @@ from typing import Final
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey, encode_id52
 from waystation.crypto.hashing import sha256
+from waystation.protocols.bhumi import wire
 from waystation.protocols.bhumi.messages import PREIMAGE_BYTES
 from waystation.protocols.bhumi.payload.envelope import hint_of
 from waystation.protocols.bhumi.payload.invite import Invite
@@ -26,6 +27,7 @@ __all__ = [
     "ALLOW_CHARS_MAX",
     "INVITES_MAX",
     "INVITE_DAYS",
+    "RESPONSE_TTL_S",
     "Admission",
     "Grant",
     "OpenInvite",
@@ -37,7 +39,12 @@ INVITES_MAX: Final = 1_024  # a quarter of the commits a relay takes for one ide
 INVITE_DAYS: Final = 7
 """How long an invite is good by default."""
 ALLOW_CHARS_MAX: Final = 1_024  # ours: dozens of commands
+RESPONSE_TTL_S: Final = 300.0  # as long as relays keep an answer, BHUMI-L
 _NEVER: Final = 0
+_RANKED: Final = """
+SELECT preimage, row_number() OVER (PARTITION BY peer ORDER BY passed, position) AS rank,
+    max(position) OVER (PARTITION BY peer) AS latest
+FROM issued WHERE peer NOT IN (SELECT id FROM peers WHERE blocked) ORDER BY rank, latest DESC"""
 _AUTHORITIES_MAX: Final = 64  # ours: one a relay, and few have more than a handful of relays
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS invites (
@@ -53,7 +60,17 @@ CREATE TABLE IF NOT EXISTS authorities (
     fingerprint BLOB PRIMARY KEY, der BLOB NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
 """
-_TABLES_OF_A_PEER: Final = ("issued", "theirs", "pending", "spent", "last_response", "places", "peer_relays")
+_TABLES_OF_A_PEER: Final = (
+    "issued",
+    "theirs",
+    "pending",
+    "spent",
+    "last_response",
+    "places",
+    "peer_relays",
+    "heads",
+    "outcomes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +156,15 @@ class Admission(PrivateDatabase):
         secret = b"" if suite is None else secrets.token_bytes(PAIRING_SECRET_BYTES)
         with self.transaction():
             self.run("DELETE FROM invites WHERE expires != 0 AND expires <= ?", int(now_s))
-            (count,) = self.first("SELECT count(*) FROM invites")
+            count, peers_count = self.reach()
             if count >= INVITES_MAX:
                 raise LocalError(
                     f"{count} invites wait to be used already; that is the limit. `waystation bhumi invites` lists them"
+                )
+            if count + peers_count >= wire.COMMITS_MAX:
+                raise LocalError(
+                    f"{peers_count} peers and {count} invites can reach this identity; a relay takes "
+                    f"{wire.COMMITS_MAX}, so a further one could not. `waystation bhumi unpair` makes room"
                 )
             self.run(
                 "INSERT INTO invites (preimage, hint, alias, created, suite_hint, secret, expires, allow)"
@@ -197,14 +219,37 @@ class Admission(PrivateDatabase):
         return Grant(preimage, None, row[0], row[1] or b"", allow, 0 < row[3] <= self._clock())
 
     def preimages(self) -> list[bytes]:
-        """Return every preimage that a peer may still use to reach us: issued ones first, newest first."""
-        rows = self.all(
-            "SELECT preimage FROM issued WHERE peer NOT IN (SELECT id FROM peers WHERE blocked) ORDER BY position DESC"
+        """Return every preimage that may still be used to reach us, the most important first.
+
+        A relay takes ``COMMITS_MAX`` of them. Invites come first, then one for each peer: the one that it will use
+        next, peers that asked lately first. Then the last answered one of each peer, once relays have forgotten the
+        answer: whoever missed it gets it from us. Then all others.
+        """
+        now_s = self._clock()
+        invites = self.all(
+            "SELECT preimage FROM invites WHERE expires = 0 OR expires > ? ORDER BY created DESC", int(now_s)
         )
-        rows += self.all(
-            "SELECT preimage FROM invites WHERE expires = 0 OR expires > ? ORDER BY created DESC", int(self._clock())
+        issued = self.all(_RANKED)
+        first = [row for row in issued if row[1] == 1]
+        answered = self.all(
+            "SELECT preimage FROM last_response WHERE created <= ?"
+            " AND peer NOT IN (SELECT id FROM peers WHERE blocked) ORDER BY created DESC",
+            now_s - RESPONSE_TTL_S,
         )
-        return [row[0] for row in rows]
+        return [bytes(row[0]) for row in (*invites, *first, *answered, *issued[len(first) :])]
+
+    def issued_from(self, position: int) -> list[tuple[int, bytes]]:
+        """Return the preimages issued from a position on, in the order of issuing, with theirs; 0 is before all."""
+        rows = self.all("SELECT position, preimage FROM issued WHERE position >= ? ORDER BY position", position)
+        return [(row[0], bytes(row[1])) for row in rows]
+
+    def reach(self) -> tuple[int, int]:
+        """Return how many invites and how many peers may reach us."""
+        (invites,) = self.first("SELECT count(*) FROM invites WHERE expires = 0 OR expires > ?", int(self._clock()))
+        (peers,) = self.first(
+            "SELECT count(DISTINCT peer) FROM issued WHERE peer NOT IN (SELECT id FROM peers WHERE blocked)"
+        )
+        return invites, peers
 
     # Peers
 
