@@ -17,7 +17,13 @@ from bhumi import aio, device
 from bhumi.state import State
 
 device._RETRY_MS = device._RETRY_MAX_MS = 20
-free = asyncio.Event()
+free, there = asyncio.Event(), asyncio.Event()
+
+
+def told(kind, text):
+    print(kind, text)
+    if kind == "listening":
+        there.set()
 
 
 async def answer(request):
@@ -31,13 +37,12 @@ async def answer(request):
     return "heard " + request.text
 
 
-one = aio.Device(State("bhumi.state"), settings.RELAYS, answer)
+one = aio.Device(State("bhumi.state"), settings.RELAYS, answer, on_event=told)
 
 
 async def main():
     running = asyncio.create_task(one.run())
-    while not one.listening:
-        await asyncio.sleep(0.01)
+    await there.wait()
     PROGRAM
     await running
 
