@@ -207,6 +207,15 @@ PROMISES = {
             ["sdk/bhumi/pairing/test_hostile.py::test_thief_of_a_home_has_its_own_pairings_only"],
         ),
         (
+            "calls no handler for what no paired peer has sent, and none twice",
+            [
+                "sdk/bhumi/pairing/test_drawn.py::test_no_relay_makes_a_device_act",
+                "sdk/bhumi/pairing/test_drawn.py::test_law_finds_a_sender_that_repeats",
+                "sdk/bhumi/pairing/test_drawn.py::test_law_finds_a_device_that_takes_weaker_forms",
+                "sdk/bhumi/sending/test_handshakes.py::test_call_that_was_given_up_leaves_the_bytes_of_a_later_one",
+            ],
+        ),
+        (
             "A device takes from a peer nothing weaker than the two were paired in",
             ["sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_downgrade"],
         ),

@@ -84,6 +84,30 @@ def test_another_program_that_writes_in_order_is_no_fault(tmp_path):
         assert store.get("t", b"2") == b"value"
 
 
+@pytest.mark.parametrize("part", [0.01, 0.3, 0.6, 0.99])
+@pytest.mark.parametrize("first", [True, False])
+def test_fold_that_the_disk_ended_in_its_middle_is_no_fault(tmp_path, part, first):
+    """Whatever part of the pages is in the file: with the log nothing is lost, and the store goes on (NODE-GONE)."""
+    path, whole = tmp_path / "store.sqlite", tmp_path / "whole.sqlite"
+    store, _ = folded(path)
+    with closing(store):
+        for number in range(2, 400):
+            put(store, number)
+        whole.write_bytes(path.read_bytes())
+        log_path(whole).write_bytes(log_path(path).read_bytes())
+        with closing(sqlite3.connect(whole)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        new, old = whole.read_bytes(), path.read_bytes()
+        cut = max(1, int(part * len(new) / 4_096)) * 4_096
+        overwrite(path, new[:cut] + old[cut:] if first else old[:cut] + new[cut:])
+        put(store, 400)
+        store.fold()
+        values = [store.get("t", b"%d" % number) for number in range(1, 401)]
+
+    assert len(new) > 4 * 4_096
+    assert values == [b"value"] * 400
+
+
 def test_same_bytes_again_are_no_fault(tmp_path):
     """A file that is touched, or written over with what it has, is the same store."""
     path = tmp_path / "store.sqlite"

@@ -3,6 +3,9 @@
 A file that is written over in place keeps its place, and SQLite goes on with pages of both. Without the log a file only
 grows older by that: whoever writes to it in SQLite's way leaves the store's id and a generation that is no smaller. So
 both are compared whenever the file's time has changed, which a node's own commits do not do: they go to the log.
+
+A fold that the disk ended in its middle leaves pages of two states, which cannot be read without the log and lose
+nothing with it. So a file that still begins as a store, and cannot be read alone, is not taken for a foreign one.
 """
 
 import time
@@ -18,6 +21,8 @@ __all__ = ["FileContent"]
 LOOKS: Final = 4
 LOOK_S: Final = 0.1
 """Between two looks: another program may be folding the log in at the moment of the first."""
+
+_MAGIC: Final = b"SQLite format 3\0"  # the first bytes of every store; a fold never changes them
 
 _Times = tuple[int, int, int]
 
@@ -63,7 +68,16 @@ class FileContent:
         known = self._known
         if known is None:  # nobody knows what it was without its log
             return True
-        return found is not None and found.store_id == known.store_id and found.generation >= known.generation
+        if found is None:
+            return self._begins_as_store()
+        return found.store_id == known.store_id and found.generation >= known.generation
+
+    def _begins_as_store(self) -> bool:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(len(_MAGIC)) == _MAGIC
+        except OSError:
+            return True  # the next write says what is wrong
 
     def _look(self) -> _Times | None:
         try:

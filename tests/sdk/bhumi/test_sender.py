@@ -300,11 +300,11 @@ def test_invite_works_once(tmp_path):
             async with Sender(state, relay.url, timeouts=QUICK) as carol:
                 with pytest.raises(InviteRefusedError):
                     await carol.accept(token)
-            known = state.peers(), state.preimages(), state.pending()
+            known = state.peers(), state.pending()
             state.close()
             return known
 
-    assert asyncio.run(scenario()) == ([], [], [])
+    assert asyncio.run(scenario()) == ([], [])
 
 
 def test_offline_inviter_leaves_the_token_good(tmp_path):
@@ -317,12 +317,12 @@ def test_offline_inviter_leaves_the_token_good(tmp_path):
             alice.close()
             with pytest.raises(OfflineError):
                 await bob.accept(token)
-            left = state.pending(), state.preimages()
+            left = state.pending()
             async with RunningDevice(tmp_path / "alice", relay.url, echo) as device:
                 await device.listening()
                 return left, (await bob.accept(token)).rights
 
-    assert asyncio.run(scenario()) == (([], []), 1)
+    assert asyncio.run(scenario()) == ([], 1)
 
 
 def test_own_invite_is_refused(tmp_path):

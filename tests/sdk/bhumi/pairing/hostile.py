@@ -26,9 +26,9 @@ from waystation.protocols.bhumi.payload.contents import (
 from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.sdk.bhumi.dialect import write_answer, write_request
 
-_HEADER = struct.Struct(">HI")
+HEADER = struct.Struct(">HI")
 """Type and size of a frame; the machine sends whole ones."""
-_OWN_NUMBERS = 1 << 31
+OWN_NUMBERS = 1 << 31
 """Where the numbers of its own deliveries begin, so that the machine never sees their ACKs."""
 
 
@@ -45,7 +45,7 @@ class HostileRelay(LoopbackRelay):
         """Returns the SEND_RESULT that a sender gets in place of the machine's; None drops it."""
         self._waiting = defaultdict(deque)
         self._own = {}
-        self._numbers_used = _OWN_NUMBERS
+        self._numbers_used = OWN_NUMBERS
 
     def preimages(self):
         """Return every preimage that passed through, in its order, once."""
@@ -87,7 +87,7 @@ class HostileRelay(LoopbackRelay):
             if (own := self._own.pop(ack.message_id, None)) is not None:
                 own.set_result(ack.payload)
                 return []
-        return [_frame(frame_type, payload)]
+        return [frame_of(frame_type, payload)]
 
     def _pump(self):
         for effect in self._machine.take():
@@ -103,7 +103,7 @@ class HostileRelay(LoopbackRelay):
     def _outbound(self, peer, data):
         kept = b""
         while data:
-            frame_type, size = _HEADER.unpack_from(data)
+            frame_type, size = HEADER.unpack_from(data)
             frame, payload, data = data[: 6 + size], data[6 : 6 + size], data[6 + size :]
             if frame_type == FrameType.SEND_RESULT and self._waiting[peer]:
                 result = self.answer(self._waiting[peer].popleft(), wire.decode_send_result(payload))
@@ -112,8 +112,8 @@ class HostileRelay(LoopbackRelay):
         return kept
 
 
-def _frame(frame_type, payload):
-    return _HEADER.pack(frame_type, len(payload)) + payload
+def frame_of(frame_type, payload):
+    return HEADER.pack(frame_type, len(payload)) + payload
 
 
 class Eve:

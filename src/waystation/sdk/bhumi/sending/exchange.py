@@ -212,7 +212,8 @@ class Exchanges:
         if self._outgoing.of_peer(peer.identity):
             return PermissionsInDoubtError(
                 f"every permission to send to {peer.name} waits for the outcome of an earlier request; "
-                f"they are free again when {peer.name} can be reached and has answered"
+                f"they are free again when {peer.name} can be reached and has answered; if that stays so while "
+                f"{peer.name} is connected, ask them for a new invite"
             )
         if self._state.next_right(peer.identity) is not None:
             return self._unknown(peer)

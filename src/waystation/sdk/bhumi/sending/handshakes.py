@@ -69,6 +69,8 @@ class Handshakes:
         self._dialect = dialect
         self._url = url
         self._rng = rng
+        self._resumed: set[bytes] = set()
+        """Invites with which a second call went on: its bytes are those of the first one, and may have left since."""
 
     async def run(self, handshake: Handshake) -> PeerRecord:
         """Use an invite, and return its maker; raises as ``Sender.accept``."""
@@ -78,7 +80,7 @@ class Handshakes:
         try:
             ended = await self._exchanges.deliver(delivery)
         except BaseException:
-            if not delivery.may_have_arrived:
+            if not delivery.may_have_arrived and pending.preimage not in self._resumed:
                 self._undo(pending, back, was_out=delivery.was_out)
             raise
         return self.finish(pending, ended, back, was_out=delivery.was_out)
@@ -95,6 +97,10 @@ class Handshakes:
         if ended.verdict is Verdict.ANSWERED:
             assert ended.answer is not None
             return self._take_answer(pending, ended.answer, back)
+        paired = self._state.inviter_of(pending.preimage)
+        if paired is not None:  # by the answer to a call before this one, which went on behind
+            self._state.withdraw(back)
+            return paired
         if ended.in_doubt and ended.verdict is not Verdict.UNREADABLE:
             raise UncertainError(f"the handshake got no outcome ({ended.reason}); accept the same token again")
         # Undone although it may have arrived: then its answer comes to the next handshake with this token.
@@ -113,6 +119,7 @@ class Handshakes:
         pending = next((each for each in self._state.pending() if each.preimage == invite.preimage), None)
         if pending is not None:
             if self._dialect in {None, dialect_of(pending.preimage, pending.payload)}:
+                self._resumed.add(pending.preimage)
                 return self._outgoing.own(pending, PendingKind.HANDSHAKE), b"", True
             # In another dialect these are other bytes; an invite is good for one pairing, whichever arrives first.
             self._undo(pending, b"", was_out=True)
@@ -130,7 +137,10 @@ class Handshakes:
         answer = opened.answer
         if not isinstance(answer, HandshakeComplete) or answer.status is not ResponseStatus.OK:
             self._undo(pending, back, was_out=False)
-            raise InviteRefusedError(_REFUSED)
+            # BHUMI-MCU: a device that refuses says why in the place of its address.
+            reason = answer.url if isinstance(answer, HandshakeComplete) and answer.url.isprintable() else ""
+            raise InviteRefusedError(f"the inviter refuses: {reason}" if reason else _REFUSED)
+        self._resumed.discard(pending.preimage)
         gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
         facts = HandshakeFacts(pending.alias, answer.url, dialect=opened.dialect, root=pending.root)
         try:
@@ -144,7 +154,10 @@ class Handshakes:
 
     def _undo(self, pending: Pending, back: bytes, *, was_out: bool) -> None:
         with self._state.transaction():
-            self._state.finish(pending.preimage, pending.peer, ())
-            self._state.withdraw(back)
-            if was_out:
+            # By now a later call may have written other bytes for this invite, which may have left: those stay.
+            if any(each.payload == pending.payload for each in self._state.pending()):
+                self._state.finish(pending.preimage, pending.peer, ())
+            if was_out or pending.preimage in self._resumed:  # the inviter may have it, with the permission it brings
                 self._outgoing.keep_head(pending)
+            else:
+                self._state.withdraw(back)
