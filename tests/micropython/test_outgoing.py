@@ -242,3 +242,22 @@ def test_listening_makes_way(make, relay):
 
     board.until("listening")
     assert any(line.startswith("outcome answered noted") for line in board.lines)
+
+
+def test_answer_of_what_left_before(make, relay):
+    """A relay that said 2 and had delivered: the old answer is known by its tag, and the new content leaves anew."""
+    board = make('tell("first")\ntell("second")')
+    asker = begun(board, relay)
+    with relay.another() as anonymous:
+        for _ in range(3):
+            first = anonymous.until(FrameType.SEND)
+            anonymous.say(FrameType.SEND_RESULT, result(2))
+        second = anonymous.until(FrameType.SEND)
+        assert second[32:64] == first[32:64] and asker.told(second)[0].content == b"second"
+        anonymous.say(FrameType.SEND_RESULT, asker.reply(first, b"noted"))
+        third = anonymous.until(FrameType.SEND)
+        anonymous.say(FrameType.SEND_RESULT, asker.reply(third, b"noted, too"))
+        assert "outcome no permission" in board.until("outcome")
+
+        assert "outcome answered noted, too" in board.until("outcome")
+    assert third[32:64] == asker.granted[1] and asker.told(third)[0].content == b"second"
