@@ -41,6 +41,7 @@ SIMULATED = re.compile(r"src/waystation/sim/(bhumi|bsp|lprp|merk|strata)/")
 
 MAY_WAIT = {
     "tests/sdk/bhumi/pairing/law.py": "has handlers that take their time, and an application that tries again",
+    "tests/server/bhumi/test_originals.py": "is idle for ten minutes, which is what is tried",
     "tests/server/build.py": "polls with a deadline what another process does, where no event can be awaited",
     "tests/pipeline/worlds/test_cluster.py": "reads the logs of Spark's own servers with a deadline",
     "tests/pipeline/worlds/test_kills.py": "kills a run at random times, which is what is tried",

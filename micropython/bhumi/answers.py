@@ -8,7 +8,7 @@ answer is kept in the state, with the preimages that it gives out, before it lea
 import os
 
 from . import names, payloads, suites
-from .port import make_room, show, unload
+from .port import const, make_room, show, unload
 from .state import Peer
 
 __all__ = ["RESERVED", "RUNNING_MAX", "Answers", "Done", "Request", "Work", "name_of", "nothing", "reason_of"]
@@ -17,10 +17,10 @@ RESERVED = "bhumi:"
 """Commands whose name begins so are ours and never reach the program."""
 RUNNING_MAX = 4
 WAITING_MAX = 2  # each holds a request in memory
-_JOINED_MAX = 8
-_SPARES_MAX = 8
-_REASON_CHARS_MAX = 256
-_ANSWER_BYTES = 77  # envelope and MESSAGE_RESPONSE around address and content
+_JOINED_MAX = const(8)
+_SPARES_MAX = const(8)
+_REASON_CHARS_MAX = const(256)
+_ANSWER_BYTES = const(77)  # envelope and MESSAGE_RESPONSE around address and content
 _BUSY = "the device is busy; ask again"
 
 
@@ -179,7 +179,11 @@ class Answers:
                 message_id, preimage, "something came for %s in a weaker form than its pairing" % name_of(peer)
             )
         if not whole:
-            return self._too_large(peer, message_id, preimage, sealed)
+            from . import manage  # rare
+
+            done = manage.refuse_unread(self._state, self.relay, peer, message_id, preimage, sealed)
+            unload("manage")
+            return done
         plain = suites.open_sealed(peer.root, preimage, sealed)
         if plain is None:
             return nothing(message_id, preimage, "something came for %s that it did not write" % name_of(peer))
@@ -201,21 +205,6 @@ class Answers:
                 return done
         self._running.append(work)
         return work
-
-    def _too_large(self, peer: Peer, message_id: int, preimage: bytes, sealed: bytes) -> Done:
-        """Refuse what was not read, and therefore not proved to be the peer's: the preimage stays good, too.
-
-        Instead the peer gets another one, the same at every such refusal until it is used.
-        """
-        if peer.reserve == preimage or not (peer.reserve and peer.may_use(peer.reserve)):
-            peer.reserve = os.urandom(32)
-            peer.issued += peer.reserve  # one above the limit, so that no other ends for it
-            self._state.save()
-        answer = payloads.response(True, peer.reserve, self.relay, payloads.command_error("the request is too large"))
-        sealed = suites.seal(peer.root, sealed[8], preimage, os.urandom(12), answer, b"a", suites.tag_of(sealed))
-        done = Done([message_id], sealed, [peer.reserve], "trouble", "%s sent something too large" % name_of(peer))
-        done.again = preimage
-        return done
 
     def _own_command(self, peer: Peer, work: Work) -> Done:
         """Return the answer to a command that is the device's own, or None when it is the program's."""

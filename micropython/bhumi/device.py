@@ -15,7 +15,7 @@ import select
 from . import frames, keys, names
 from .answers import Answers, Request, reason_of
 from .payloads import BINARY, COMMAND, TEXT, command_request
-from .port import SetupError, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s
+from .port import SetupError, const, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s, unload
 from .relays import Relays, whole_relay
 from .tls import UnreachableError
 
@@ -28,10 +28,10 @@ _RETRY_MS = 500
 _RETRY_MAX_MS = 30_000
 _TURN_MS = 1000
 _COMMITS_MAX = 4000  # a relay keeps 4,096; before that a second I_AM sweeps away those that died
-_AGAIN_MAX = 16  # how often a commit that was used up by nobody's request is registered again on one connection
-_AUTHORITIES_MAX = 8  # of one connection; a relay has two, and seldom a new one
-_PRESENCE_TTL_S = 600
-_PRESENCE_MS = 240_000
+_AGAIN_MAX = const(16)  # how often a commit that was used up by nobody's request is registered again on one connection
+_AUTHORITIES_MAX = const(8)  # of one connection; a relay has two, and seldom a new one
+_PRESENCE_TTL_S = const(600)
+_PRESENCE_MS = const(240_000)
 _NO_MEMORY = "out of memory (on a desk: try a larger --heap)"
 
 
@@ -118,7 +118,7 @@ class Device:
             return
         self._wait(min(wait_ms, _TURN_MS))
         outgoing = self._outgoing_if_needed()
-        if outgoing is not None:
+        if outgoing is not None and (outgoing.is_active or self._may_tell()):
             outgoing.home = self._number
             outgoing.step()
         if outgoing is None or not outgoing.lacks_memory:
@@ -179,7 +179,7 @@ class Device:
     def revoke(self, preimages: list) -> None:
         """Have the relay forget preimages of a peer that was unpaired."""
         if self._link is not None and self._nonce and preimages:
-            self._link.write(frames.revoke_commits([frames.commit_of(each) for each in preimages]))
+            self._link.write(self._seldom("revoke_commits", [frames.commit_of(each) for each in preimages]))
 
     def close(self) -> None:
         """End the connection, before deep sleep; everything is in the state's file already."""
@@ -226,6 +226,10 @@ class Device:
             make_room()
             self._outgoing = Outgoing(self._state, self.relays, self._poll, self._feed, self._on_event)
         return self._outgoing
+
+    def _may_tell(self) -> bool:
+        """Whether a second connection may begin: not while the first one is being made, which takes most memory."""
+        return self._listening or (self._link is None and self._turn >= 0)
 
     def _outgoing_if_needed(self) -> object:
         return self._sending() if self._outgoing is not None or self._state.notices else None
@@ -320,7 +324,7 @@ class Device:
         elif kind == frames.BIND:
             self._prove(payload)
         elif kind == frames.AUTHORITY:
-            self._on_authority(frames.authority_of(payload))
+            self._on_authority(self._seldom("authority_of", payload))
         elif kind == frames.HELLO:
             self._nonce, self._answers.relay_bytes_max = frames.hello_of(payload)
             self._answers.relay = self._relay
@@ -334,6 +338,14 @@ class Device:
         if self._relay.startswith("tls:"):
             wanted |= frames.WITH_AUTHORITY
         return wanted | frames.WITH_PRESENCE if self._relay in self._relay_ids else wanted
+
+    def _seldom(self, name: str, *words: object) -> bytes:
+        """Return what a function of ``extensions`` gives, which is in memory only meanwhile."""
+        from . import extensions
+
+        given = getattr(extensions, name)(*words)
+        unload("extensions")
+        return given
 
     def _sign(self, message: bytes) -> bytes:
         return keys.sign(self._state.seed, self._state.identity, message, self._feed)
@@ -355,7 +367,8 @@ class Device:
         expected = self._relay_ids.get(self._relay)
         if expected is not None and challenge[:32] != expected:
             raise UnreachableError("%s has another key than the one that is known" % self._relay)
-        self._link.write(frames.bind(self._state.identity, challenge, self._sign) + frames.frame(frames.KEEPALIVE))
+        self._link.write(self._seldom("bind", self._state.identity, challenge, self._sign))
+        self._link.write(frames.frame(frames.KEEPALIVE))
         self._echoes_count += 1
 
     def _on_authority(self, ca: bytes) -> None:
@@ -403,7 +416,8 @@ class Device:
         # Of two within one second the relays would keep the first (BHUMI-FINDABLE).
         self._presence_date = issued_at = max(clock, self._presence_date + 1)
         relay_id = self._relay_ids[self._relay]
-        self._link.write(frames.presence(self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign))
+        words = (self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign)
+        self._link.write(self._seldom("presence", *words))
 
     def _hint(self) -> str:
         """Return what may be wrong with a relay that has not taken us; nothing about one that has."""

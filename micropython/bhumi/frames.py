@@ -1,21 +1,14 @@
 """The frames of the Bhumi wire, as far as a device has to do with them.
 
 A frame is its type (u16), its length (u32) and so many bytes; integers are big-endian. Every length is checked before
-it is used, and a structure must fill its frame exactly. Spec: Bhumi v2 sections 4 and 5; BHUMI-X for OPTIONS, BIND,
-I_AM_OK and PRESENCE, BHUMI-AUTHORITY.
+it is used, and a structure must fill its frame exactly. Spec: Bhumi v2 sections 4 and 5; BHUMI-X for OPTIONS and
+I_AM_OK; ``extensions`` has what comes seldom.
 """
 
 import struct
 from hashlib import sha256
 
-try:
-    from micropython import const
-except ImportError:  # CPython
-
-    def const(value: int) -> int:
-        """Return the value; MicroPython puts it into the code instead."""
-        return value
-
+from .port import const
 
 __all__ = [
     "ACK",
@@ -38,8 +31,6 @@ __all__ = [
     "MalformedError",
     "Reader",
     "ack",
-    "authority_of",
-    "bind",
     "commit_of",
     "deliver_of",
     "frame",
@@ -48,9 +39,7 @@ __all__ = [
     "i_am_ok_of",
     "options",
     "options_of",
-    "presence",
     "result_of",
-    "revoke_commits",
     "send",
     "update_commits",
 ]
@@ -64,7 +53,6 @@ KEEPALIVE = const(0x06)
 SEND_RESULT = const(0x07)
 UPDATE_COMMITS = const(0x08)
 OPTIONS = const(0x40)
-REVOKE_COMMITS = const(0x41)
 BIND = const(0x42)
 I_AM_OK = const(0x43)
 PRESENCE = const(0x44)
@@ -138,31 +126,15 @@ def update_commits(commits: list) -> bytes:
     return struct.pack(">HIH", UPDATE_COMMITS, 2 + 32 * len(commits), len(commits)) + b"".join(commits)
 
 
-def revoke_commits(commits: list) -> bytes:
-    """Return what takes 32-byte commits out of the relay's set."""
-    return struct.pack(">HIH", REVOKE_COMMITS, 2 + 32 * len(commits), len(commits)) + b"".join(commits)
-
-
 def options(features: int) -> bytes:
     """Return OPTIONS, asking for feature bits."""
     return struct.pack(">HIHI", OPTIONS, 6, 1, features)
-
-
-def bind(identity: bytes, challenge: bytes, sign: object) -> bytes:
-    """Return BIND, the proof of being at this relay; ``challenge`` is the payload of its BIND."""
-    return frame(BIND, sign(b"bhumi-bind/1" + challenge + identity))
 
 
 def send(recipient: bytes, preimage: bytes, payload: bytes) -> bytes:
     """Return SEND: an opaque payload to a 32-byte identity, with the preimage that permits it."""
     head = struct.pack(">HI", SEND, 68 + len(payload))
     return b"".join((head, recipient, preimage, struct.pack(">I", len(payload)), payload))
-
-
-def presence(identity: bytes, relay_id: bytes, issued_at_s: int, ttl_s: int, sign: object) -> bytes:
-    """Return PRESENCE: where its owner can be reached; ``sign`` signs the 32-byte digest."""
-    record = identity + relay_id + struct.pack(">QI", issued_at_s, ttl_s)
-    return frame(PRESENCE, record + sign(sha256(b"bhumi-presence/1" + record).digest()))
 
 
 def hello_of(payload: bytes) -> tuple:
@@ -184,13 +156,6 @@ def i_am_ok_of(payload: bytes) -> tuple:
     if len(payload) != 4:
         raise MalformedError("I_AM_OK of a wrong size")
     return struct.unpack(">HH", payload)
-
-
-def authority_of(payload: bytes) -> bytes:
-    """Return the certificate in AUTHORITY, in DER; raises MalformedError."""
-    if len(payload) < 3 or struct.unpack_from(">H", payload)[0] != len(payload) - 2:
-        raise MalformedError("AUTHORITY lies about its length")
-    return payload[2:]
 
 
 def result_of(payload: bytes, length: int) -> tuple:

@@ -1,14 +1,17 @@
-"""What a peer with the right for it can do to a running device: invite, list and unpair. Spec: BHUMI-MCU.
+"""What happens to a running device rarely: it is managed by a peer, or sent too much. Spec: BHUMI-MCU.
 
-The commands are ``bhumi:invite``, ``bhumi:peers`` and ``bhumi:unpair``; no command of a program begins with ``bhumi:``.
+A peer with the right for it invites, lists and unpairs by the commands ``bhumi:invite``, ``bhumi:peers`` and
+``bhumi:unpair``; no command of a program begins with ``bhumi:``.
 """
 
+import os
 from hashlib import sha256
 
-from . import names
+from . import names, payloads, suites
+from .answers import Done, name_of
 from .port import unix_s
 
-__all__ = ["carry_out"]
+__all__ = ["carry_out", "refuse_unread"]
 
 _HOURS = 24 * 7
 
@@ -58,3 +61,20 @@ def _invite(device: object, state: object, alias: str, hours: object) -> dict:
         "token": names.invitation(state.identity, preimage, secret, relays, fingerprint, expires_s),
         "expires_s": expires_s,
     }
+
+
+def refuse_unread(state: object, relay: str, peer: object, message_id: int, preimage: bytes, sealed: bytes) -> Done:
+    """Refuse what was too large to be read, and so is not proved to be the peer's: the preimage stays good, too.
+
+    Instead the peer gets another one, the same at every such refusal until it is used. Raises OSError or MemoryError
+    when that cannot be kept.
+    """
+    if peer.reserve == preimage or not (peer.reserve and peer.may_use(peer.reserve)):
+        peer.reserve = os.urandom(32)
+        peer.issued += peer.reserve  # one above the limit, so that no other ends for it
+        state.save()
+    answer = payloads.response(True, peer.reserve, relay, payloads.command_error("the request is too large"))
+    sealed = suites.seal(peer.root, sealed[8], preimage, os.urandom(12), answer, b"a", suites.tag_of(sealed))
+    done = Done([message_id], sealed, [peer.reserve], "trouble", "%s sent something too large" % name_of(peer))
+    done.again = preimage
+    return done

@@ -10,20 +10,23 @@ import os
 
 from . import frames, payloads, suites
 from .answers import name_of
-from .port import SetupError, make_room, ticks_diff, ticks_ms
+from .port import SetupError, const, make_room, ticks_diff, ticks_ms
 from .state import NOTICE_BYTES_MAX, NOTICES_MAX, Notice, Peer
 from .tls import UnreachableError
 
 __all__ = ["Outgoing"]
 
-_HELLO_MS = 10_000
-_RESULT_MS = 70_000  # a relay answers after 30 s; who joins an exchange under way waits as long again
-_LINGER_MS = 2000
+_HELLO_MS = const(10_000)
+_RESULT_MS = const(70_000)  # a relay answers after 30 s; who joins an exchange under way waits as long again
+_LINGER_MS = const(2000)
 _DELAY_MS = 2000
-_DELAY_MAX_MS = 300_000
-_DENIALS_MAX = 3
-_SPARES_WANTED = 2
-_OK, _OFFLINE, _DENIED = 0, 1, 2
+_DELAY_MAX_MS = const(300_000)
+_DENIALS_MAX = const(3)
+_SPARES_WANTED = const(2)
+_ANSWER_BYTES_MAX = const(1152)  # what a device of ours answers at most
+_OK = const(0)
+_OFFLINE = const(1)
+_DENIED = const(2)
 
 
 class Outgoing:
@@ -116,8 +119,11 @@ class Outgoing:
             self._broke(error)
         except MemoryError as error:
             make_room()
+            if self.lacks_memory or self._has_left:
+                self._broke(error)
+            else:
+                self.close()  # to begin anew when the other connection has made way
             self.lacks_memory = True
-            self._broke(error)
 
     def close(self) -> None:
         """End the connection."""
@@ -173,11 +179,8 @@ class Outgoing:
         self._is_greeted = self._is_open = False
         self._since = ticks_ms()
         make_room()
-        self._reader = frames.Reader(self._payload_bytes(), frames.SEND_RESULT)
+        self._reader = frames.Reader(_ANSWER_BYTES_MAX, frames.SEND_RESULT)
         self._link = self._relays.connect(self._places[0], self._feed, self._poll)
-
-    def _payload_bytes(self) -> int:
-        return 1536
 
     def _broke(self, error: Exception) -> None:
         """Go on at the next place, or later, after a connection has ended or could not be made."""

@@ -5,6 +5,15 @@ import sys
 import time
 
 try:
+    from micropython import const
+except ImportError:  # CPython
+
+    def const(value: int) -> int:
+        """Return the value; MicroPython puts it into the code instead."""
+        return value
+
+
+try:
     from gc import collect as make_room
     from time import sleep_ms, ticks_diff, ticks_ms
 
@@ -33,6 +42,7 @@ except ImportError:  # CPython
 __all__ = [
     "NATIVE",
     "SetupError",
+    "const",
     "keep",
     "make_room",
     "replace",

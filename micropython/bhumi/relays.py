@@ -1,8 +1,8 @@
 """The relays of ``settings.py``: where they are, and whom their certificates must come from."""
 
 from . import names
-from .port import SetupError, make_room
-from .tls import Link, UntrustedError, add_authority, authorities, is_authority, prefer_second
+from .port import SetupError, make_room, unload
+from .tls import Link, UntrustedError
 
 __all__ = ["Relays"]
 
@@ -24,12 +24,15 @@ class Relays:
         for relay, ca in pairs:
             whole = whole_relay(relay)
             if whole.startswith("tls:"):
-                for certificate in authorities(ca):
-                    if not is_authority(certificate):
+                from . import authorities
+
+                for certificate in authorities.authorities(ca):
+                    if not authorities.is_authority(certificate):
                         raise SetupError("%s is no certificate in DER" % ca)
             self.urls.append(whole)
             self._files.append(ca)
             self._is_second.append(False)
+        unload("authorities")
         make_room()
 
     def connect(self, number: int, feed: object, poll: object) -> Link:
@@ -38,13 +41,13 @@ class Relays:
         scheme, host, port = names.split_relay(relay)
         ca = None
         if scheme == "tls":
-            known = authorities(self._files[number])
+            known = self._authorities(number)
             ca = known[1] if self._is_second[number] and len(known) > 1 else known[0]
         return Link(relay, host, port, ca, feed, poll)
 
     def failed(self, number: int, error: Exception) -> bool:
         """Note why there is no connection; return whether the relay's other authority is to be tried at once."""
-        if not isinstance(error, UntrustedError) or len(authorities(self._files[number])) < 2:
+        if not isinstance(error, UntrustedError) or len(self._authorities(number)) < 2:
             return False
         self._is_second[number] = not self._is_second[number]
         return self._is_second[number]
@@ -52,25 +55,39 @@ class Relays:
     def works(self, number: int) -> None:
         """Note that the connection stands: the authority that vouched for it is the one in use."""
         if self._is_second[number]:
-            prefer_second(self._files[number])
+            from . import authorities
+
+            authorities.prefer_second(self._files[number])
+            unload("authorities")
             self._is_second[number] = False
 
     def add_authority(self, number: int, ca: bytes) -> bool:
-        """Trust one more authority for a relay, see ``tls.add_authority``; raises SetupError or OSError."""
+        """Trust one more authority for a relay, see ``authorities.add_authority``; raises SetupError or OSError."""
         if not self.urls[number].startswith("tls:"):
             raise SetupError("%s has no certificate" % self.urls[number])
-        return add_authority(self._files[number], ca)
+        from . import authorities
+
+        is_new = authorities.add_authority(self._files[number], ca)
+        unload("authorities")
+        return is_new
 
     def authority(self) -> tuple:
         """Return the authority in use of the first relay in DER, or empty, and the addresses that it vouches for."""
         found, relays = b"", []
         for number, relay in enumerate(self.urls):
-            ca = authorities(self._files[number])[0] if relay.startswith("tls:") else b""
+            ca = self._authorities(number)[0] if relay.startswith("tls:") else b""
             if not relays:
                 found = ca
             if ca == found:
                 relays.append(relay)
         return found, relays
+
+    def _authorities(self, number: int) -> list:
+        from . import authorities  # for a moment
+
+        known = authorities.authorities(self._files[number])
+        unload("authorities")
+        return known
 
 
 def whole_relay(relay: str) -> str:

@@ -13,6 +13,7 @@ import struct
 from hashlib import sha256
 
 from . import keys, names, port, suites
+from .port import const
 
 __all__ = [
     "ALIAS_BYTES_MAX",
@@ -36,12 +37,8 @@ NOTICES_MAX = 8
 NOTICE_BYTES_MAX = 512
 ALIAS_BYTES_MAX = 32
 _MAGIC = b"BHU2"
-_MAGIC_1 = b"BHU1"  # no pairing secrets, nothing to send
-_HEAD_BYTES = 12
-_CHECK_BYTES = 8
-_RIGHT_BYTES = 48  # preimage and tag
+_CHECK_BYTES = const(8)
 _NO_TAG = bytes(16)
-_TORN = -1
 
 
 class StateError(port.SetupError):
@@ -154,7 +151,8 @@ class State:
         """
         self._path = path
         self._feed = feed
-        self._sequence = 0
+        self.sequence = 0
+        """How often it was written."""
         self._is_renamed = True
         self.notices = []
         self.whole = False
@@ -163,24 +161,21 @@ class State:
 
     def reload(self) -> None:
         """Forget what was not saved."""
-        chosen, newest, torn = None, _TORN, False
-        for name in (self._path, self._path + ".new"):
-            sequence = _sequence_of(name)
-            if sequence is not None and sequence > newest:
-                chosen, newest = name, sequence
-            torn = torn or sequence == _TORN
+        from . import reading  # in memory only meanwhile
+
+        chosen, is_damaged = reading.newest_of(self._path)
         self.whole = False
         self.invites, self.peers = [], []
-        self._last_number = 0
+        self.last_number = 0
         port.make_room()  # what is read next is as large, and wants the same room in one piece
         if chosen is not None:
             with open(chosen, "rb") as file:
-                self._decode(file)
+                reading.decode(file, self)
+            port.unload("reading")
             self._is_renamed = chosen == self._path
             self.whole = True
             return
-        # A first write that the power cut short leaves a torn .new alone: nothing was promised yet.
-        if torn and _exists(self._path):
+        if is_damaged:
             raise StateError("%s is damaged; restore a copy, or delete it for a new identity" % self._path)
         self.seed = os.urandom(32)
         self.identity = keys.public_of(self.seed, self._feed)
@@ -195,7 +190,7 @@ class State:
         if not self._is_renamed:  # the power went, or a rename failed: the newest state stands where we write
             port.replace(fresh, self._path)
             self._is_renamed = True
-        self._sequence += 1
+        self.sequence += 1
         port.keep(fresh, self._parts())
         self._is_renamed = False
         port.replace(fresh, self._path)
@@ -313,8 +308,8 @@ class State:
 
     def add_notice(self, peer: Peer, kind: int, content: bytes) -> Notice:
         """Put something at the end of the queue; it is not saved yet."""
-        self._last_number += 1
-        notice = Notice(self._last_number, peer.key, kind, content)
+        self.last_number += 1
+        notice = Notice(self.last_number, peer.key, kind, content)
         self.notices.append(notice)
         return notice
 
@@ -333,94 +328,19 @@ class State:
             parts.append((peer.preimage or bytes(32)) + struct.pack(">H", len(peer.response)))
             parts.append(peer.response)
             parts.append(_short(peer.url) + bytes((len(peer.rights),)) + b"".join(peer.rights))
-        parts.append(struct.pack(">IB", self._last_number, len(self.notices)))
+        parts.append(struct.pack(">IB", self.last_number, len(self.notices)))
         for notice in self.notices:
             parts.append(notice.peer + struct.pack(">IBB", notice.number, notice.kind, notice.is_asking))
             parts.append(bytes((len(notice.right),)) + notice.right + struct.pack(">H", len(notice.body)))
             parts.append(notice.body)
-        parts.insert(0, _MAGIC + struct.pack(">II", self._sequence, sum([len(part) for part in parts])))
+        parts.insert(0, _MAGIC + struct.pack(">II", self.sequence, sum([len(part) for part in parts])))
         check = sha256()
         for part in parts:
             check.update(part)
         parts.append(check.digest()[:_CHECK_BYTES])
         return parts
 
-    def _decode(self, file: object) -> None:
-        """Take everything from a file that is whole, in pieces: a board may have no room for it twice."""
-        magic, self._sequence, _ = struct.unpack(">4sII", file.read(_HEAD_BYTES))
-        is_first = magic == _MAGIC_1
-        self.seed, self.identity = file.read(32), file.read(32)
-        for _ in range(file.read(1)[0]):
-            preimage, alias = file.read(32), _read_short(file)
-            secret, expires_s = (b"", 0) if is_first else struct.unpack(">32sI", file.read(36))
-            self.invites.append((preimage, alias, b"" if secret == bytes(32) else secret, expires_s))
-        for number in range(file.read(1)[0]):
-            key, root, suite = file.read(32), file.read(32), file.read(1)[0]
-            manages = number == 0 if is_first else bool(file.read(1)[0])
-            peer = Peer(key, root, suite, _read_short(file))
-            peer.manages = manages
-            peer.issued = file.read(32 * file.read(1)[0])
-            preimage = file.read(32)
-            if preimage != bytes(32):
-                peer.preimage = preimage
-            peer.response = file.read(struct.unpack(">H", file.read(2))[0])
-            if not is_first:
-                peer.url = _read_short(file)
-                peer.rights = [file.read(_RIGHT_BYTES) for _ in range(file.read(1)[0])]
-            self.peers.append(peer)
-        self._decode_notices(file, is_first)
-
-    def _decode_notices(self, file: object, is_first: bool) -> None:
-        """Take the queue; a notice that the program has in its hands stays the same object."""
-        known = {notice.number: notice for notice in self.notices}
-        self.notices = []
-        self._last_number, left = (0, 0) if is_first else struct.unpack(">IB", file.read(5))
-        for _ in range(left):
-            peer = file.read(32)
-            number, kind, is_asking = struct.unpack(">IBB", file.read(6))
-            notice = known.get(number) or Notice(number, peer, kind, b"")
-            notice.is_asking = bool(is_asking)
-            notice.right = file.read(file.read(1)[0])
-            notice.body = file.read(struct.unpack(">H", file.read(2))[0])
-            # What it was sealed for may have left, for all that this file knows.
-            notice.in_doubt = bool(notice.right)
-            self.notices.append(notice)
-
-
-def _sequence_of(path: str) -> int:
-    """Return the number of a file that is whole, ``_TORN`` for one that is not, None for none; raises OSError."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_HEAD_BYTES)
-            if len(head) < _HEAD_BYTES or head[:4] not in (_MAGIC, _MAGIC_1):
-                return _TORN
-            check = sha256(head)
-            sequence, left = struct.unpack_from(">II", head, 4)
-            while left:
-                part = file.read(min(left, 256))
-                if not part:
-                    return _TORN
-                check.update(part)
-                left -= len(part)
-            return sequence if file.read() == check.digest()[:_CHECK_BYTES] else _TORN
-    except OSError as error:
-        if error.errno != errno.ENOENT:  # a file that cannot be read must not become a new identity
-            raise
-    return None
-
-
-def _read_short(file: object) -> str:
-    return file.read(file.read(1)[0]).decode()
-
 
 def _short(text: str) -> bytes:
     data = text.encode()
     return bytes((len(data),)) + data
-
-
-def _exists(path: str) -> bool:
-    try:
-        os.stat(path)
-    except OSError:
-        return False
-    return True

@@ -10,23 +10,16 @@ import select
 import socket
 import ssl
 
-from .port import NATIVE, SetupError, keep, replace, ticks_diff, ticks_ms
+from .port import NATIVE, const, ticks_diff, ticks_ms
 
-__all__ = [
-    "CONNECT_MS",
-    "Link",
-    "UnreachableError",
-    "UntrustedError",
-    "add_authority",
-    "authorities",
-    "is_authority",
-    "prefer_second",
-]
+__all__ = ["CONNECT_MS", "Link", "UnreachableError", "UntrustedError", "context_of"]
 
 CONNECT_MS = 10_000  # for connecting and the handshake together; a name lookup has the system's own limits
-_WRITE_MS = 10_000
-_TURN_MS = 1000  # how long a watchdog is left alone
-_CONNECTING, _SHAKING, _OPEN = 0, 1, 2
+_WRITE_MS = const(10_000)
+_TURN_MS = const(1000)  # how long a watchdog is left alone
+_CONNECTING = const(0)
+_SHAKING = const(1)
+_OPEN = const(2)
 
 _BLOCKED = () if NATIVE else (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -37,59 +30,6 @@ class UnreachableError(Exception):
 
 class UntrustedError(UnreachableError):
     """What listens there shows no certificate of the authority, or one for another name."""
-
-
-def is_authority(ca: bytes) -> bool:
-    """Return whether these bytes are a certificate in DER."""
-    try:
-        _context(ca)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def authorities(path: str) -> list:
-    """Return the one or two certificates in DER of a relay's file, the one in use first; raises SetupError."""
-    data = None
-    for name in (path, path + ".new"):  # on FAT the power may have gone between removing and renaming
-        try:
-            with open(name, "rb") as file:
-                data = file.read()
-                break
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise SetupError("cannot read %s: %s" % (name, error))
-    if data is None:
-        raise SetupError("%s, which settings.py names, is missing" % (path or "the certificate of a tls:// relay"))
-    size = _size_of(data)
-    if not 0 < size < len(data):
-        return [data]
-    return [data[:size], data[size:]]
-
-
-def add_authority(path: str, ca: bytes) -> bool:
-    """Trust one more authority for the relay of this file, and return whether it is new.
-
-    The one in use stays; the other one, if there is one, is replaced. So a relay's next authority is to be told over a
-    connection that the present one vouches for.
-
-    Raises:
-        SetupError: The bytes are no certificate, or the file cannot be read.
-        OSError: The file system fails; what was there before still is.
-    """
-    if not is_authority(ca) or _size_of(ca) != len(ca):
-        raise SetupError("not a certificate in DER")
-    known = authorities(path)
-    if ca in known:
-        return False
-    _keep(path, [known[0], ca])
-    return True
-
-
-def prefer_second(path: str) -> None:
-    """Note that the second authority of a file is the one in use now; raises OSError."""
-    known = authorities(path)
-    _keep(path, known[1:] + known[:1])
 
 
 class Link:
@@ -246,7 +186,7 @@ class Link:
         if self._ca is not None:
             self._stage = _SHAKING
             try:
-                self._socket = _context(self._ca).wrap_socket(
+                self._socket = context_of(self._ca).wrap_socket(
                     self._socket, server_hostname=self._host, do_handshake_on_connect=False
                 )
                 self._socket.setblocking(False)
@@ -271,7 +211,8 @@ class Link:
         self._stage = _OPEN
 
 
-def _context(ca: bytes) -> object:
+def context_of(ca: bytes) -> object:
+    """Return what trusts one authority alone; raises OSError or ValueError when that is no certificate in DER."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=ca)
@@ -290,18 +231,3 @@ def _error_of(relay: str, error: Exception) -> Exception:
     return UnreachableError(
         "%s did not complete the TLS handshake (%s); is it a plain tcp:// listener?" % (relay, text)
     )
-
-
-def _size_of(data: bytes) -> int:
-    """Return how many bytes the first structure of DER data takes, as its head says; 0 when there is none."""
-    if len(data) < 4 or data[0] != 0x30:
-        return 0
-    if data[1] < 0x80:
-        return 2 + data[1]
-    count = data[1] & 0x7F
-    return 2 + count + int.from_bytes(data[2 : 2 + count], "big") if count in (1, 2) else 0
-
-
-def _keep(path: str, certificates: list) -> None:
-    keep(path + ".new", certificates)
-    replace(path + ".new", path)

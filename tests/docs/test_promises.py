@@ -118,7 +118,7 @@ PROMISES = {
         ),
         (
             "when relays have long forgotten it",
-            ["sdk/bhumi/test_holes.py::test_hole_longer_than_relays_remember"],
+            ["sdk/bhumi/sending/test_holes.py::test_hole_longer_than_relays_remember"],
         ),
         (
             "what a living program works on is left to it",

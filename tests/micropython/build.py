@@ -1,5 +1,7 @@
 """What the tests of the microcontroller client share: both interpreters, device folders, and a relay that measures."""
 
+import contextlib
+import copy
 import json
 import queue
 import random
@@ -114,7 +116,10 @@ class Board:
     def until(self, begin):
         """Return the next line that begins so; fails when the program ends without one."""
         while True:
-            line = self._printed.get(timeout=DEADLINE_S)
+            try:
+                line = self._printed.get(timeout=DEADLINE_S)
+            except queue.Empty:
+                raise AssertionError(f"never came to {begin!r}: {self.lines}") from None
             assert line is not None, f"ended without {begin!r}: {self.lines}"
             self.lines.append(line)
             if line.startswith(begin):
@@ -150,10 +155,10 @@ class Board:
 class HandRelay:
     """One TLS connection at a time, on which a test says every byte."""
 
-    def __init__(self, tls_folder, host="127.0.0.1"):
+    def __init__(self, tls_folder, host="127.0.0.1", port=0):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(tls_folder / "cert.pem", tls_folder / "key.pem")
-        self._listener = socket.create_server((host, 0))
+        self._listener = socket.create_server((host, port))
         self._listener.settimeout(DEADLINE_S)
         name = "localhost" if host == "127.0.0.1" else host
         self.url = f"tls://{name}:{self._listener.getsockname()[1]}"
@@ -168,6 +173,19 @@ class HandRelay:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._held = b""
         self.line = self._context.wrap_socket(line, server_side=True) if tls else line
+
+    @contextlib.contextmanager
+    def another(self, *, greets=True):
+        """Give a second connection, which an anonymous sender makes beside the first; it ends with the block."""
+        beside = copy.copy(self)
+        beside.line = None
+        beside.accept()
+        try:
+            if greets:
+                beside.say(FrameType.HELLO, struct.pack(">BII", 1, 8, 65_536))
+            yield beside
+        finally:
+            beside.hang_up()
 
     def frame(self):
         """Return type and payload of the next frame."""

@@ -139,7 +139,7 @@ def test_what_a_device_sends(interpreter, tmp_path):
         ("frames", "i_am", pair.public, signature, len(preimages), preimages, [[preimage, b"answer"]]),
         ("frames", "ack", 77, b"opaque"),
         ("frames", "update_commits", commits),
-        ("frames", "revoke_commits", commits),
+        ("extensions", "revoke_commits", commits),
         ("frames", "send", pair.public, preimage, b"opaque"),
         ("frames", "options", 33),
         ("frames", "frame", 6),

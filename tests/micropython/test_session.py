@@ -16,6 +16,7 @@ from waystation.transport.tls import authority_der
 
 REQUESTS = 200
 ECHOES = 200
+NOTICES = 50
 SIZE = 256
 LEFT_BYTES_MIN = 30 * 1024
 SLOWER_MAX = 3
@@ -37,6 +38,11 @@ def answer(request):
 device = Device(State("bhumi.state"), settings.RELAYS, answer, on_event=lambda kind, text: None)
 while count < {REQUESTS}:
     device.step()
+for number in range({NOTICES}):
+    notice = device.notify("bob", "reading %d" % number)
+    while not notice.is_over:
+        device.step()
+    assert notice.outcome == "answered", notice.reason
 gc.collect()
 left = gc.mem_free()
 print("echoing")
@@ -65,8 +71,8 @@ def session(folder):
     home.ensure()
     relay = HandRelay(home.tls_path)
     board = Board(folder / "device", MICROPYTHON, described(relay, authority_der(home.ca_path)), MAIN, heap=ESP32_HEAP)
-    asker = Asker(board.folder)
-    answers, echoes = [], []
+    asker = Asker(board.folder, listens=True)
+    answers, echoes, said = [], [], []
     with contextlib.closing(relay), board:
         relay.accept()
         introduced = relay.welcome()
@@ -78,6 +84,17 @@ def session(folder):
             answers.append(time.perf_counter() - begun)
             message_id, response = asker.opened(ack)
             assert (message_id, response.status, response.content) == (number, 0, b"x" * 64)
+        with relay.another() as anonymous:
+            while len(said) < NOTICES:
+                send = anonymous.until(FrameType.SEND)
+                told = asker.told(send)[0]
+                if told.content_type is ContentType.TEXT:
+                    said.append(told.content.decode())
+                    anonymous.say(FrameType.SEND_RESULT, asker.reply(send, b"noted"))
+                else:
+                    spares = json.dumps({"ok": True, "data": {"spares": [bytes(32).hex(), bytes(32).hex()]}})
+                    anonymous.say(FrameType.SEND_RESULT, asker.reply(send, spares.encode()))
+        assert said == [f"reading {number}" for number in range(NOTICES)]
         board.until("echoing")  # before that the device reads on, and takes what comes for frames
         for _ in range(ECHOES):
             begun = time.perf_counter()
@@ -92,7 +109,7 @@ def session(folder):
 
 @pytest.mark.micropython
 def test_session_fits_an_esp32(tmp_path):
-    """TLS, I_AM with 16 commits and 200 requests leave 30 KB free."""
+    """TLS, I_AM with 16 commits, 200 requests and 50 notices over a second connection leave 30 KiB free."""
     introduced, left, _, _ = session(tmp_path)
     assert struct.unpack(">H", introduced[96:98]) == (17,)
     assert left >= LEFT_BYTES_MIN

@@ -1,7 +1,9 @@
 """Laws of state: whatever the power does, the device knows what it promised."""
 
 import errno
+import hashlib
 import os
+import struct
 import subprocess
 from pathlib import Path
 
@@ -108,7 +110,7 @@ def test_power_cut(interpreter, cut, tmp_path):
 
 def _identity_kept(path):
     """Return the identity in whichever file is whole, or None before the first."""
-    sequence_of = device_module("state")._sequence_of
+    sequence_of = device_module("reading").sequence_of
     for each in (path, path.with_name(path.name + ".new")):
         if (sequence_of(str(each)) or 0) > 0:
             return each.read_bytes()[44:76]
@@ -199,13 +201,13 @@ def test_half_read_state_is_not_written(place, monkeypatch):
     """When the memory ends while the file is read, what was read of it does not replace the file."""
     state = full(place)
     peers = device_module("state").Peer
-    monkeypatch.setattr(device_module("state"), "Peer", lambda *_: (_ for _ in ()).throw(MemoryError))
+    monkeypatch.setattr(device_module("reading"), "Peer", lambda *_: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(MemoryError):
         state.reload()
 
     with pytest.raises(OSError, match="5"):
         state.save()
-    monkeypatch.setattr(device_module("state"), "Peer", peers)
+    monkeypatch.setattr(device_module("reading"), "Peer", peers)
     state.reload()
     assert (state.whole, len(state.peers)) == (True, 1)
 
@@ -284,3 +286,48 @@ def test_find_by_hint(place):
     assert state.find(hint_of(bytes([11]) * 32)) == bytes([11]) * 32
     assert state.find(hint_of(bytes([9]) * 32)) == bytes([9]) * 32
     assert state.find(hint_of(bytes(32))) is None
+
+
+def test_first_version_is_read(place):
+    """A file of the first version keeps its identity, invites and peers; the first peer may manage from then on."""
+    first = [bytes([1]) * 32, bytes([2]) * 32, b"\1" + bytes([3]) * 32 + b"\4anna", b"\2"]
+    for number in (4, 5):
+        first.append(bytes([number]) * 32 + bytes([6]) * 32 + b"\2\3bob" + b"\2" + bytes([7]) * 64)
+        first.append(bytes([8]) * 32 + b"\0\6answer")
+    body = b"".join(first)
+    data = b"BHU1" + struct.pack(">II", 9, len(body)) + body
+    place.write_bytes(data + hashlib.sha256(data).digest()[:8])
+
+    state = opened(place)
+    state.save()
+    again = opened(place)
+
+    assert place.read_bytes()[:4] == b"BHU2"
+    for each in (state, again):
+        assert (each.seed, each.identity) == (bytes([1]) * 32, bytes([2]) * 32)
+        assert each.invites == [(bytes([3]) * 32, "anna", b"", 0)] and each.notices == []
+        assert [(peer.manages, peer.suite, peer.alias, peer.rights) for peer in each.peers] == [
+            (True, 2, "bob", []), (False, 2, "bob", []),
+        ]  # fmt: skip
+        assert each.peers[0].issued == bytes([7]) * 64 and each.response_to(bytes([8]) * 32) == b"answer"
+
+
+def test_notices_are_kept(place):
+    """What waits to be sent is there after a restart; what is sealed may have arrived, for all that the file knows."""
+    state = full(place)
+    peer = state.peers[0]
+    waiting, sealed = state.add_notice(peer, 0, b"warm"), state.add_notice(peer, 2, b"sealed")
+    sealed.right = bytes(range(48))
+    peer.gains(bytes([77]) * 32)
+    state.save()
+
+    again = opened(place)
+
+    assert [(each.number, each.kind, each.body, each.right, each.in_doubt) for each in again.notices] == [
+        (waiting.number, 0, b"warm", b"", False),
+        (sealed.number, 2, b"sealed", bytes(range(48)), True),
+    ]
+    assert again.peers[0].rights == [bytes([77]) * 32 + bytes(16)]
+    assert again.add_notice(peer, 0, b"").number == sealed.number + 1
+    state.reload()
+    assert state.notices[0] is waiting

@@ -7,13 +7,14 @@ import pytest
 
 from tests.micropython.build import INTERPRETERS, Board, described
 from tests.sdk.bhumi.test_with_node import Node
+from tools.served import ServedNode
 from waystation.cli.mcu.package import device_module
 from waystation.core.ids import decode_id52
 from waystation.crypto.signing import KeyPair
 from waystation.sdk.bhumi import BhumiState, ContentType, Device, Dialect, Listening, Sender, Timeouts
 from waystation.sdk.bhumi.guide import Guide
 from waystation.sdk.errors import InviteRefusedError, UncertainError
-from waystation.transport.tls import authority_der
+from waystation.transport.tls import authority_der, client_context
 
 MAIN = """
 import sys
@@ -273,3 +274,36 @@ def test_device_tells_a_peer(node, tmp_path, teller):
     assert heard[:5] == [f"reading {number}" for number in range(5)] and len(heard) == 6
     rights, left = (int(each) for each in teller.lines[-1].split()[1:])
     assert rights >= 2 and left == 0
+
+
+def test_relay_that_demands_binding(tmp_path):
+    """At a node with require_binding the device proves itself, is taken, and answers."""
+    strict = ServedNode(tmp_path / "strict", "bhumi", bhumi__require_binding=True).start()
+    strict.tls = client_context(strict.home / "tls" / "ca.pem")
+    strict.url = strict.address_of("bhumi")
+    url = strict.url.replace("127.0.0.1", "localhost")
+    authority = authority_der(strict.home / "tls" / "ca.pem")
+    main = MAIN.replace("RELAY_ID", key_of(strict).hex())
+    board = Board(tmp_path / "device", INTERPRETERS[-1], described(url, authority), main)
+
+    async def scenario():
+        async with paired(tmp_path, strict, board) as (bob, _):
+            return (await bob.send("board", "bound")).text
+
+    text = asyncio.run(scenario())
+    board.kill()
+    assert strict.stop() == 0 and text == "bound"
+
+
+def test_ninth_peer_learns_why(node, tmp_path, board):
+    """Whoever is refused for want of room is told so, and not that the invite was used."""
+    state = device_module("state").State(str(board.folder / "bhumi.state"))
+    state.peers = [device_module("state").Peer(bytes([number]) * 32, bytes(32), 2, "") for number in range(8)]
+    state.save()
+
+    async def scenario():
+        async with paired(tmp_path, node, board):
+            raise AssertionError("paired")
+
+    with pytest.raises(InviteRefusedError, match="the inviter refuses: no room for another peer: it has 8"):
+        asyncio.run(scenario())

@@ -20,6 +20,7 @@ def test_every_module_is_compiled(tmp_path):
     assert {path.read_bytes()[:2] for path in made} == {b"M\x06"}
     assert not [path for path in made if str(package_folder()).encode() in path.read_bytes()]
     assert b"bhumi/device.py" in (tmp_path / "bhumi" / "device.mpy").read_bytes()
+    assert [path.name for path in (tmp_path / "bhumi").iterdir() if path.suffix != ".mpy"] == []
 
 
 def test_oldest_micropython_compiles_it(tmp_path, monkeypatch):

@@ -244,3 +244,21 @@ def test_relay_without_presence_is_told_nothing():
             return presence, listener.renew_presence(PRESENCES), relay.of_type(FrameType.PRESENCE)
 
     assert asyncio.run(scenario()) == (None, None, [])
+
+
+@pytest.mark.parametrize("original_relay", [False, True])
+def test_original_relay_is_recognised(original_relay):
+    """A relay that answers no OPTIONS and puts the preimage into DELIVER is asked after by name (interop N2)."""
+
+    async def scenario():
+        async with ScriptedRelay() as relay, listening(relay, original_relay=original_relay) as (listener, _):
+            ((peer, _),) = await relay.wait_for(FrameType.I_AM)
+            relay.send(peer, messages.Deliver(1, b"request", bytes(32)))
+            if original_relay:
+                await eventually(lambda: listener.machine._unanswered, "the delivery")
+                return ""
+            await listener.ended
+            return listener.reason()
+
+    reason = asyncio.run(scenario())
+    assert reason.endswith("then listen with --original-relay") is not original_relay

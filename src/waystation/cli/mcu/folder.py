@@ -236,7 +236,7 @@ def relays_of(folder: Path) -> list[tuple[str, Path | None]]:
 
 def _vouched_for(places: Sequence[tuple[str, Path | None]]) -> tuple[bytes, list[str]]:
     """Return the authority of the first relay in DER, or nothing, and the addresses that it vouches for."""
-    authorities = device_module("tls").authorities
+    authorities = device_module("authorities").authorities
     known = [(url, b"" if path is None else bytes(authorities(str(path))[0])) for url, path in places]
     first = known[0][1]
     return first, [url for url, authority in known if authority == first]

@@ -29,6 +29,7 @@ from waystation.protocols.bhumi.client.device import (
 )
 from waystation.protocols.bhumi.extension_messages import Presence, RelayAd
 from waystation.protocols.bhumi.messages import Feature, RecentResponse
+from waystation.protocols.bhumi.refusals import Refusal
 from waystation.protocols.bhumi.signed_records import is_signed, untimely
 from waystation.sdk.bhumi.connection import RelayConnection
 from waystation.sdk.bhumi.moves import PRESENCE_EVERY_S, Presences
@@ -90,6 +91,7 @@ class Listener(RelayConnection):
             silence: How long the relay may be silent.
         """
         self._state = state
+        self._is_original = original_relay
         self._changes = state.changes()
         self.is_crowded = False
         """Whether there are more preimages than a relay takes commits of."""
@@ -135,6 +137,10 @@ class Listener(RelayConnection):
         """Return why the connection ended, for people."""
         if self.is_refused:
             return f"{self.relay} {NOT_ADMITTED}: it closed the connection as soon as it knew our key"
+        # Lengths that do not fit, from a relay that has answered no OPTIONS: it writes the other layout of DELIVER.
+        is_other_layout = self.ended.done() and self.ended.result().refusal is Refusal.INNER_LENGTH
+        if is_other_layout and not self.machine.can_revoke and not self._is_original:
+            return f"{super().reason()}; is {self.relay} the original relay? then listen with --original-relay"
         return super().reason()
 
     def stood_s(self) -> float:

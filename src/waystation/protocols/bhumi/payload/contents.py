@@ -93,7 +93,7 @@ class HandshakeComplete:
     preimage: bytes = field(default=NO_PREIMAGE, repr=False)
     """32 bytes: the next permission; zero when refused."""
     url: str = ""
-    """Relay where the inviter can be reached; empty when refused."""
+    """Relay where the inviter can be reached; when refused, a sentence that says why, or nothing (BHUMI-MCU)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,9 @@ class Handshakes:
         answer = opened.answer
         if not isinstance(answer, HandshakeComplete) or answer.status is not ResponseStatus.OK:
             self._undo(pending, back, was_out=False)
-            raise InviteRefusedError(_REFUSED)
+            # BHUMI-MCU: a device that refuses says why in the place of its address.
+            reason = answer.url if isinstance(answer, HandshakeComplete) and answer.url.isprintable() else ""
+            raise InviteRefusedError(f"the inviter refuses: {reason}" if reason else _REFUSED)
         self._resumed.discard(pending.preimage)
         gained = () if answer.preimage == NO_PREIMAGE else (answer.preimage,)
         facts = HandshakeFacts(pending.alias, answer.url, dialect=opened.dialect, root=pending.root)

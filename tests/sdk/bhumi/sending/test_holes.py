@@ -9,7 +9,7 @@ import contextlib
 
 import pytest
 
-from tests.sdk.bhumi.build_holes import Stretch
+from tests.sdk.bhumi.sending.build_holes import Stretch
 from tests.sdk.build import LoopbackRelay, RunningDevice, sender
 from tests.server.build import eventually
 from waystation.protocols.bhumi.settings import BhumiSettings
