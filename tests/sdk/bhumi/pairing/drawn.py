@@ -67,7 +67,7 @@ class DrawnRelay(LoopbackRelay):
 
     async def has_again(self, identities):
         """Wait until all of these have said who they are since the relay turned honest."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while {said[:32] for peer, said in self.of_type(FrameType.I_AM) if peer > self._honest_from} < identities:
                 self._arrived.clear()
                 await self._arrived.wait()

@@ -23,7 +23,7 @@ SENDERS = ("bob", "carol")
 DEVICES = ("alice", "dave")
 TIMEOUTS = Timeouts(doubt_s=2.0, settle_s=0.3)
 HONEST_TRIES = 3
-HONEST_S = 15.0
+HONEST_S = 40.0
 """Requests that were in doubt when the relay turned honest may still be on their way when another one is sent."""
 
 
@@ -107,10 +107,10 @@ class Scene:
             if self._relay.is_patient:
                 await asyncio.gather(*(self._accept(sender, device, 10) for sender in SENDERS for device in DEVICES))
                 self._relay.is_patient = False
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(300):
                 await asyncio.gather(*(self._ask(sender, device) for sender in SENDERS for device in DEVICES))
             self._relay.turn_honest()
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(300):
                 await self._end(stack)
         return self.ledger.broken
 
@@ -136,7 +136,7 @@ class Scene:
             self._relay.url,
             timeouts=TIMEOUTS,
             find=self._rng.random() < 1 / 4,
-            connect_timeout_s=2.0,
+            connect_timeout_s=5.0,
         )
         self._senders[name] = await stack.enter_async_context(sender)
 
@@ -236,7 +236,7 @@ class Scene:
     async def _must_work(self, sender, device):
         if not self._is_paired(sender, device):
             for _ in range(HONEST_TRIES):
-                said = await self._accept(sender, device, 10)
+                said = await self._accept(sender, device, 20)
                 if "RelayUnreachable" not in said:
                     break
             self.ledger.note(said == "paired", f"{sender} cannot pair with {device} any more: {said}")
