@@ -82,6 +82,7 @@ class Answers:
         self._feed = feed
         self._running = []
         self._waiting = []
+        self._unkept = []  # what handlers gave for requests whose answer could not be kept, with its preimage
         self.relay = ""
         """Where peers learn that we can be reached."""
         self.relay_bytes_max = 0
@@ -135,6 +136,20 @@ class Answers:
         """
         if work in self._running:
             self._running.remove(work)
+        # Until the answer is kept: when the request comes again, its handler is not called again.
+        self._unkept.append((work.preimage, given, error))
+        del self._unkept[:-RUNNING_MAX]
+        done = self._finish(work, given, error)
+        self._take_unkept(work.preimage)
+        return done
+
+    def _take_unkept(self, preimage: bytes) -> tuple:
+        for index, each in enumerate(self._unkept):
+            if each[0] == preimage:
+                return self._unkept.pop(index)
+        return None
+
+    def _finish(self, work: Work, given: object, error: Exception) -> Done:
         request = work.request
         peer = self._state.peer(request.peer)
         if peer is None or not peer.may_use(work.preimage):
@@ -203,6 +218,9 @@ class Answers:
             done = self._own_command(peer, work)
             if done is not None:
                 return done
+        unkept = self._take_unkept(preimage)
+        if unkept is not None:
+            return self.finish(work, unkept[1], unkept[2])
         self._running.append(work)
         return work
 

@@ -458,16 +458,18 @@ class Device:
         return self._answers.finish(work, given, error)
 
     def _not_kept(self, error: Exception) -> None:
-        """Begin again with what the medium has: the old state or the new one.
+        """Begin again with what the medium has, the old state or the new one, over a new connection.
 
-        Without the promise on the medium there is no answer; the sender sees a timeout and asks again, and the relay is
-        told all commits.
+        Without the promise on the medium there is no answer; the sender asks again. The relay takes the commit anew on
+        another connection only (BHUMI-C9), which begins with a clean heap; a connection that sends makes way as well.
         """
+        if self._outgoing is not None:
+            self._outgoing.make_way()
         make_room()
         self._state.reload()
         self._on_event("trouble", "the state cannot be kept: %s" % reason_of(error))
-        if self._link is not None and self._nonce:
-            self._introduce()
+        if self._link is not None:
+            self._end("the state could not be kept")
 
     def _acknowledge(self, done: object) -> None:
         """Send the new commits and the answer in one write; then the commit that nobody's request has used up."""

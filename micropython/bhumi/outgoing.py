@@ -19,6 +19,7 @@ __all__ = ["Outgoing"]
 _HELLO_MS = const(10_000)
 _RESULT_MS = const(70_000)  # a relay answers after 30 s; who joins an exchange under way waits as long again
 _LINGER_MS = const(2000)
+_YIELD_MS = const(15_000)
 _DELAY_MS = 2000
 _DELAY_MAX_MS = const(300_000)
 _DENIALS_MAX = const(3)
@@ -50,6 +51,7 @@ class Outgoing:
         self.home = 0
         """Number of the relay where the device listens: where a peer is looked for after its own address."""
         self.lacks_memory = False
+        self._yielded_at = None
         """Whether a second connection did not fit, so that the listening one must make way."""
 
     @property
@@ -132,11 +134,21 @@ class Outgoing:
         self._link = self._reader = self._notice = None
         self._has_left = False
 
+    def make_way(self) -> None:
+        """End the connection for what a peer has asked, and send nothing for a while: that needs the memory first."""
+        if self._link is not None:
+            self._broke(MemoryError())
+            self._yielded_at = ticks_ms()
+
     # Which one
 
     def _next(self) -> Notice:
         """Return the notice that is due, or None."""
         now = ticks_ms()
+        if self._yielded_at is not None:
+            if ticks_diff(now, self._yielded_at) < _YIELD_MS:
+                return None
+            self._yielded_at = None
         for notice in self._state.notices:
             peer = self._state.peer(notice.peer)
             if notice.is_passed or not (notice.right or peer.rights):

@@ -103,11 +103,45 @@ def test_rename_that_fails(make, relay):
     relay.say(FrameType.DELIVER, delivered)
     board.until("trouble")
 
-    introduced = wire.decode_i_am(relay.until(FrameType.I_AM))
+    relay.accept()
+    introduced = wire.decode_i_am(relay.welcome())
     relay.say(FrameType.DELIVER, delivered)
     _, answer = asker.opened(relay.until(FrameType.ACK))
 
     assert device_module("frames").commit_of(answer.next_preimage) in introduced.commits
+    assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
+KEEP_FAILS_ONCE = """
+from bhumi import port
+
+kept = port.keep
+
+
+def keep(path, parts):
+    port.keep = kept
+    raise OSError(28)
+
+
+port.keep = keep
+"""
+
+
+def test_answer_that_cannot_be_kept(make, relay):
+    """Its request comes again over a new connection, gets the first answer, and its handler is not called again."""
+    board = make(patches=KEEP_FAILS_ONCE)
+    asker = connected(board, relay)
+    preimage = asker.preimages[0]
+    delivered = asker.delivery(5, b"hello")
+    relay.say(FrameType.DELIVER, delivered)
+    board.until("trouble the state cannot be kept")
+    relay.accept()
+    introduced = wire.decode_i_am(relay.welcome())
+    relay.say(FrameType.DELIVER, delivered)
+    _, answer = asker.opened(relay.until(FrameType.ACK))
+
+    assert device_module("frames").commit_of(preimage) in introduced.commits
+    assert answer.content == b"heard hello"
     assert sum(line.startswith("asked") for line in board.lines) == 1
 
 

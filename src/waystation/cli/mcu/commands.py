@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from waystation.cli.bhumi.pairing import span_seconds
+from waystation.cli.local_node import local_url
 from waystation.cli.mcu.folder import (
     Relay,
     check_folder,
@@ -61,7 +62,11 @@ def new(
     folder: FolderArgument,
     relay: Annotated[
         list[str] | None,
-        typer.Option("--relay", help=f"tls://host:port or tcp://host:port; may repeat. Default {_DEFAULT_RELAY}."),
+        typer.Option(
+            "--relay",
+            help="tls://host:port or tcp://host:port; may repeat. "
+            f"Default: the node of this folder, else {_DEFAULT_RELAY}.",
+        ),
     ] = None,
     ca: Annotated[
         list[Path] | None,
@@ -84,7 +89,7 @@ def new(
     Example: waystation mcu new demo
     """
     check_new(folder)
-    relays = [_relay(text) for text in relay or [_DEFAULT_RELAY]]
+    relays = [_relay(text) for text in relay or [local_url("bhumi", "bhumi_plain") or _DEFAULT_RELAY]]
     authorities = _authorities(relays, ca or [])
     described = [
         Relay(str(url), b"" if path is None else authority_der(path))
