@@ -32,6 +32,9 @@ def test_type_numbers_are_those_of_the_spec():
         "QA_REQUEST": 0x4A,
         "QA_REPORT": 0x4B,
         "GOSSIP": 0x4C,
+        "WATCH": 0x4D,
+        "WATCHED": 0x4E,
+        "AUTHORITY": 0x4F,
     }
 
 

@@ -169,11 +169,11 @@ def test_missing_key_is_refused(tmp_path):
 
 
 def test_certificate_names_what_was_asked_for(home):
-    """The leaf is good for the names given and begins a day before now."""
+    """The leaf is good for the names given, IPv4 addresses as DNS names as well, and begins a day before now."""
     leaf = x509.load_pem_x509_certificate(home.cert_path.read_bytes())
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
-    assert [str(name.value) for name in names] == NAMES
+    assert [str(name.value) for name in names] == [*NAMES, "127.0.0.1"]
     assert leaf.not_valid_before_utc == NOW - datetime.timedelta(days=1)
 
 
