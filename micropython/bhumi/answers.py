@@ -82,7 +82,7 @@ class Answers:
         self._feed = feed
         self._running = []
         self._waiting = []
-        self._unkept = []  # what handlers gave for requests whose answer could not be kept, with its preimage
+        self._unkept = []  # what handlers gave for requests whose answer could not be kept, with its tag
         self.relay = ""
         """Where peers learn that we can be reached."""
         self.relay_bytes_max = 0
@@ -137,15 +137,16 @@ class Answers:
         if work in self._running:
             self._running.remove(work)
         # Until the answer is kept: when the request comes again, its handler is not called again.
-        self._unkept.append((work.preimage, given, error))
+        self._unkept.append((work.tag, given, error))
         del self._unkept[:-RUNNING_MAX]
         done = self._finish(work, given, error)
-        self._take_unkept(work.preimage)
+        self._take_unkept(work.tag)
         return done
 
-    def _take_unkept(self, preimage: bytes) -> tuple:
+    def _take_unkept(self, tag: bytes) -> tuple:
+        """Take out what a handler gave for this very request: another one under its preimage has another tag."""
         for index, each in enumerate(self._unkept):
-            if each[0] == preimage:
+            if each[0] == tag:
                 return self._unkept.pop(index)
         return None
 
@@ -218,7 +219,7 @@ class Answers:
             done = self._own_command(peer, work)
             if done is not None:
                 return done
-        unkept = self._take_unkept(preimage)
+        unkept = self._take_unkept(work.tag)
         if unkept is not None:
             return self.finish(work, unkept[1], unkept[2])
         self._running.append(work)
