@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Emitter } from "../../../src/waystation/console/web/sdk/emitter.js";
-import { PendingOutcomes, PENDING_MAX } from "../../../src/waystation/console/web/sdk/outcomes.js";
+import { PendingOutcomes, PENDING_MAX } from "../../../src/waystation/console/web/sdk/delivery/outcomes.js";
 import { sentenceOf } from "../../../src/waystation/console/web/sdk/state.js";
 import { sdk, TestClock } from "./support.mjs";
 

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { outcomeOf } from "../../../src/waystation/console/web/sdk/outcomes.js";
-import * as transfers from "../../../src/waystation/console/web/sdk/transfers.js";
+import { outcomeOf } from "../../../src/waystation/console/web/sdk/delivery/outcomes.js";
+import * as transfers from "../../../src/waystation/console/web/sdk/delivery/transfers.js";
 import { native, TestClock, until } from "./support.mjs";
 
 const { cut, IncomingTransfers, PART_BYTES, sendParts, WINDOW_PARTS } = transfers;

@@ -41,7 +41,7 @@ export class NoCryptoError extends LocalError {
  * Why bytes of the other side are refused; the same words as on the node (protocols/merk/refusals.py).
  * @typedef {"short" | "bad_magic" | "bad_version" | "bad_length" | "too_big" | "malformed_info" | "hostile_challenge"
  *   | "wrong_server" | "bad_peer_auth" | "misplaced_handshake" | "frame_before_auth" | "auth_timeout" | "not_for_us" | "no_target" | "bad_signature"
- *   | "cannot_decrypt" | "bad_content" | "duplicate" | "unknown_type" | "bad_advert" | "too_large" | "not_reading"
+ *   | "cannot_decrypt" | "bad_content" | "duplicate" | "too_old" | "weaker_form" | "unknown_type" | "bad_advert" | "too_large" | "not_reading"
  *   | "queue_full"} Refusal
  */
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { demandName } from "./arguments.js";
 import { toHex } from "./bytes.js";
 import { LocalError } from "./errors.js";
 import { Keys } from "./keys.js";
@@ -12,7 +13,6 @@ import { Keys } from "./keys.js";
 /** @typedef {{ identity: string, id: string, agreementKey: string, exportable: boolean }} IdentityRecord Keys in hex. */
 
 export const DEFAULT_IDENTITY = "default";
-const NAME_MAX = 64;
 
 /**
  * Gives the identity of this name.
@@ -75,6 +75,6 @@ export async function allIdentities({ storage }) {
  * @param {string} identity
  */
 async function demandFree({ storage }, identity) {
-  if (identity === "" || identity.length > NAME_MAX) throw new LocalError(`An identity's name has 1 to ${NAME_MAX} characters.`);
+  demandName(identity, "An identity's name");
   if ((await storage.get("identities", identity)) !== undefined) throw new LocalError(`There is an identity "${identity}" already; forget it first.`);
 }

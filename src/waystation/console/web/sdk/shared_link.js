@@ -11,11 +11,11 @@ import { toHex } from "./bytes.js";
 import { Emitter } from "./emitter.js";
 import { LocalError } from "./errors.js";
 import { Link } from "./link.js";
-import { outcomeOf } from "./outcomes.js";
+import { outcomeOf } from "./delivery/outcomes.js";
 import { idleState } from "./state.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {import("./outcomes.js").Outcome} Outcome */
+/** @typedef {import("./delivery/outcomes.js").Outcome} Outcome */
 /** @typedef {import("./state.js").State} State */
 
 /**

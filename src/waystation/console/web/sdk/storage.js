@@ -15,12 +15,12 @@
  * @property {() => void} close
  */
 
-/** @typedef {"identities" | "servers" | "adverts" | "settings"} Table */
+/** @typedef {"identities" | "servers" | "adverts" | "settings" | "seen" | "floors"} Table */
 
 /** @type {Table[]} */
-const TABLES = ["identities", "servers", "adverts", "settings"];
+const TABLES = ["identities", "servers", "adverts", "settings", "seen", "floors"];
 const DATABASE = "waystation-merk";
-const DATABASE_VERSION = 1;
+const DATABASE_VERSION = 2;
 
 /** @implements {Storage} */
 export class MemoryStorage {
@@ -90,7 +90,8 @@ export class IndexedDbStorage {
   static async open(factory, name = DATABASE) {
     const request = factory.open(name, DATABASE_VERSION);
     request.onupgradeneeded = () => {
-      for (const table of TABLES) request.result.createObjectStore(table);
+      const { result } = request;
+      for (const table of TABLES) if (!result.objectStoreNames.contains(table)) result.createObjectStore(table);
     };
     return new IndexedDbStorage(await done(request));
   }
