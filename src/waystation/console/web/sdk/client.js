@@ -11,9 +11,8 @@ import { OwedReceipts } from "./delivery/receipts.js";
 import { SeenMessages } from "./delivery/seen.js";
 import { Directory } from "./directory.js";
 import { completeEnvironment } from "./environment.js";
-import { LocalError } from "./errors.js";
+import { droppedSentence, LocalError } from "./errors.js";
 import { DEFAULT_IDENTITY, loadIdentity, makeIdentity } from "./identities.js";
-import { frameHash, MessageType } from "./frames.js";
 import { Inbox } from "./inbox.js";
 import { Feature } from "./info.js";
 import { keyOf, Outbox } from "./outbox.js";
@@ -26,7 +25,6 @@ import { Turns } from "./turns.js";
 
 /** @typedef {import("./environment.js").Environment} Environment */
 /** @typedef {import("./outbox.js").SendOptions} SendOptions */
-/** @typedef {import("./outbox.js").FileOptions} FileOptions */
 /** @typedef {import("./outbox.js").Sent} Sent */
 /** @typedef {import("./servers.js").ServerRecord} ServerRecord */
 /** @typedef {import("./state.js").State} State */
@@ -37,24 +35,22 @@ import { Turns } from "./turns.js";
  * @property {import("./inbox.js").Message} message
  * @property {{ refusal: import("./errors.js").Refusal, sender: string | null, sentence: string }} dropped
  * @property {import("./inbox.js").Transfer} transfer
- * @property {{ peer: string, ids: string[] }} read Messages of ours that the program of `peer` took.
+ * @property {{ sender: string, ids: string[] }} receipt Messages of ours that the program of `sender` took.
  * @property {import("./delivery/mailbox.js").MailboxInfo} mailbox
  * @property {{ servers: ServerRecord[] }} servers
  * @property {{ code: string, sentence: string }} warning
  */
 
-/** @typedef {import("./owner.js").IdentityOptions} IdentityOptions */
 /**
  * Who gets receipts: "auto" every sender of ours, once the `message` event is over; "manual" whom the program names by `confirm`;
  * "never" nobody.
  * @typedef {"auto" | "manual" | "never"} ReceiptRule
  */
 
-/** How long a message waits for a connection that is being made. */
+/** How long a message waits for a connection. */
 export const READY_WITHIN_MS = 30_000;
 const SERVERS_WITHIN_MS = 5_000;
 const EXPIRE_EVERY_MS = 60_000;
-const KIND_AT = 2;
 const CHOSEN = "server";
 const NOT_STORED_WARNING = "Nothing can be stored here, so your keys are gone when this page or program ends.";
 const NOT_REMEMBERED_WARNING = "The storage takes nothing more, so after a restart an old message could come again as a new one.";
@@ -126,7 +122,7 @@ export class MerkClient extends Owner {
 
   /**
    * Opens an identity, making it where there is none of that name.
-   * @param {IdentityOptions & { exportable?: boolean, receipts?: ReceiptRule }} [options] `exportable` counts where it is made.
+   * @param {import("./owner.js").IdentityOptions & { exportable?: boolean, receipts?: ReceiptRule }} [options] `exportable` counts where it is made.
    * @throws {LocalError} There is no cryptography here (`NoCryptoError`), or no WebSocket.
    */
   static async open({ identity = DEFAULT_IDENTITY, exportable = false, receipts = "auto", environment: given } = {}) {
@@ -239,7 +235,7 @@ export class MerkClient extends Owner {
   /**
    * @param {string | Uint8Array} to
    * @param {Blob | import("./arguments.js").BytesLike} file A `File` is a `Blob`.
-   * @param {SendOptions & FileOptions} [options]
+   * @param {SendOptions & import("./outbox.js").FileOptions} [options]
    * @returns {Promise<Sent>}
    */
   async sendFile(to, file, options = {}) {
@@ -407,8 +403,7 @@ export class MerkClient extends Owner {
     if (transfer !== undefined) this.emit("transfer", transfer);
     if (receipt !== undefined) this.#onReceipt(receipt);
     if (message !== undefined) this.#onMessage(message);
-    const isMail = frame[KIND_AT] === MessageType.ENCRYPTED_DATA && this.#isHeard && this.state.tab !== "follower" && this.mailbox.state === "open";
-    if (isMail) this.#mailbox.taken(await frameHash(this.#keys.crypto, frame));
+    if (this.#isHeard) await this.#mailbox.onTaken(frame);
   }
 
   /** @param {import("./inbox.js").Message} message */
@@ -418,11 +413,11 @@ export class MerkClient extends Owner {
     if (this.#receipts === "auto" && this.#isHeard && this.state.tab !== "follower") this.confirm(message);
   }
 
-  /** @param {{ peer: string, ids: string[] }} receipt */
+  /** @param {{ sender: string, ids: string[] }} receipt */
   #onReceipt(receipt) {
-    this.#directory.markAble(receipt.peer);
+    this.#directory.markAble(receipt.sender);
     this.#outbox.onReceipt(receipt);
-    this.emit("read", receipt);
+    this.emit("receipt", receipt);
   }
 
   /**
@@ -481,7 +476,7 @@ export class MerkClient extends Owner {
    * @param {string | null} sender
    */
   #onDropped(refusal, sender) {
-    this.emit("dropped", { refusal, sender, sentence: DROPPED[refusal] ?? `Something was not taken: ${refusal.replaceAll("_", " ")}.` });
+    this.emit("dropped", { refusal, sender, sentence: droppedSentence(refusal) });
   }
 
   /**
@@ -502,17 +497,3 @@ export class MerkClient extends Owner {
     }, EXPIRE_EVERY_MS);
   }
 }
-
-/** @type {Partial<Record<import("./errors.js").Refusal, string>>} */
-const DROPPED = Object.freeze({
-  bad_signature: "A message was not taken: its signature is wrong.",
-  cannot_decrypt: "A message was not taken: it cannot be decrypted with your key.",
-  bad_content: "A message was not taken: its content is damaged.",
-  not_for_us: "A message was not taken: it is meant for somebody else.",
-  duplicate: "A message was not taken: it came before.",
-  too_old: "A message was not taken: it is so old that it could be a repeat.",
-  weaker_form: "A message was not taken: its sender is known to write in a safer form, so somebody else may have made or kept it.",
-  no_target: "A message was not taken: it names no recipient.",
-  queue_full: "A message was not taken: too many came at once.",
-  bad_advert: "A server told an encryption key that its owner did not sign; it was not taken.",
-});

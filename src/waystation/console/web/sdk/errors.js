@@ -58,3 +58,25 @@ export class MalformedError extends Error {
     this.refusal = refusal;
   }
 }
+
+/** @type {Partial<Record<Refusal, string>>} */
+const DROPPED = Object.freeze({
+  bad_signature: "A message was not taken: its signature is wrong.",
+  cannot_decrypt: "A message was not taken: it cannot be decrypted with your key.",
+  bad_content: "A message was not taken: its content is damaged.",
+  not_for_us: "A message was not taken: it is meant for somebody else.",
+  duplicate: "A message was not taken: it came before.",
+  too_old: "A message was not taken: it is so old that it could be a repeat.",
+  weaker_form: "A message was not taken: its sender is known to write in a safer form, so somebody else may have made or kept it.",
+  no_target: "A message was not taken: it names no recipient.",
+  queue_full: "A message was not taken: too many came at once.",
+  bad_advert: "A server told an encryption key that its owner did not sign; it was not taken.",
+});
+
+/**
+ * Says to people that something came and was not taken.
+ * @param {Refusal} refusal
+ */
+export function droppedSentence(refusal) {
+  return DROPPED[refusal] ?? `Something was not taken: ${refusal.replaceAll("_", " ")}.`;
+}

@@ -38,7 +38,7 @@ import { IncomingTransfers } from "./delivery/transfers.js";
 /**
  * What came of a frame.
  * @typedef {{ message?: Message, transfer?: Transfer, dropped?: { refusal: import("./errors.js").Refusal, sender: string | null },
- *   receipt?: { peer: string, ids: string[] }, givenUp?: Transfer[] }} Received
+ *   receipt?: { sender: string, ids: string[] }, givenUp?: Transfer[] }} Received
  */
 
 /** Opens frames for one identity. */
@@ -112,7 +112,7 @@ export class Inbox {
    */
   #onReceipt({ ids }, { mode, auth }, sender) {
     if (mode !== "encrypted" || auth !== "bound") return { dropped: { refusal: "bad_content", sender } };
-    return { receipt: { peer: sender, ids: ids.map(toHex) } };
+    return { receipt: { sender, ids: ids.map(toHex) } };
   }
 
   /**

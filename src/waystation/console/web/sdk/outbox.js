@@ -68,10 +68,10 @@ export class Outbox {
 
   /**
    * Takes a receipt of somebody.
-   * @param {{ peer: string, ids: string[] }} receipt
+   * @param {{ sender: string, ids: string[] }} receipt
    */
-  onReceipt({ peer, ids }) {
-    this.#awaited.take(peer, ids);
+  onReceipt({ sender, ids }) {
+    this.#awaited.take(sender, ids);
   }
 
   /** Nobody waits for receipts any more. */

@@ -10,7 +10,7 @@
 
 import { fromHex } from "../bytes.js";
 import { LocalError } from "../errors.js";
-import { HASH_BYTES } from "../frames.js";
+import { frameHash, MessageType } from "../frames.js";
 import { Feature, PresenceKind, TAKEN_MAX } from "../info.js";
 import { makePresence } from "../proofs.js";
 
@@ -23,6 +23,7 @@ export const KEPT_MS = 30 * 86_400_000;
 export const TAKEN_BATCH_MS = 1_000;
 /** How long a node may take to answer. */
 export const ANSWER_WITHIN_MS = 10_000;
+const KIND_AT = 2;
 /** By number. @type {readonly MailboxInfo["state"][]} */
 const NAMES = ["closed", "open", "refused"];
 
@@ -95,12 +96,13 @@ export class Mailbox {
   }
 
   /**
-   * Says of a frame that the program has it, or that it never will: the node can delete it.
-   * @param {Bytes} frameHash
+   * Takes a frame that the program has, or never will: where the node may keep it, it can delete it.
+   * @param {Bytes} frame
    */
-  taken(frameHash) {
-    if (this.info.state !== "open" || frameHash.length !== HASH_BYTES) return;
-    this.#taken.push(frameHash);
+  async onTaken(frame) {
+    const isMail = frame[KIND_AT] === MessageType.ENCRYPTED_DATA && this.info.state === "open" && this.link.state.tab !== "follower";
+    if (!isMail) return;
+    this.#taken.push(await frameHash(this.keys.crypto, frame));
     if (this.#taken.length >= TAKEN_MAX) this.flush();
     else if (this.#taken.length === 1) this.#timer = this.environment.clock.setTimeout(() => this.flush(), TAKEN_BATCH_MS);
   }
