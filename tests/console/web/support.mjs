@@ -18,8 +18,8 @@ export function keysOf(name, crypto = native) {
 }
 
 /** Waits for a condition; WebCrypto answers from other threads, so turns of the loop cannot be counted. */
-export async function until(condition, what = condition.toString()) {
-  const deadline = Date.now() + 5000;
+export async function until(condition, what = condition.toString(), withinMs = 15_000) {
+  const deadline = Date.now() + withinMs;
   for (;;) {
     const value = await condition();
     if (value) return value;

@@ -168,7 +168,7 @@ export class MerkClient extends Owner {
     const chosen = address === undefined ? await storage.get("settings", CHOSEN) : normalAddress(address, isHttps);
     if (chosen === undefined) throw new LocalError("Choose a server first.");
     await storage.put("settings", CHOSEN, chosen);
-    if (address !== undefined) await this.addServer(chosen);
+    if (!this.servers.some((server) => server.address === chosen)) await this.addServer(chosen);
     await this.#link.start(chosen);
   }
 

@@ -29,4 +29,4 @@ export { SeenMessages } from "./delivery/seen.js";
 export { Session } from "./session.js";
 export { SharedLink } from "./shared_link.js";
 export { nodeInfo } from "./node_info.js";
-export { IndexedDbStorage, MemoryStorage, openStorage } from "./storage.js";
+export { IndexedDbStorage, MemoryStorage, openStorage, TextStorage } from "./storage.js";

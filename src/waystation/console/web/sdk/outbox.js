@@ -45,6 +45,8 @@ const WOULD_BE_WEAKER = "This recipient is known to speak the bound form, so a m
 /** Makes and sends frames for one identity. */
 export class Outbox {
   #awaited = new AwaitedReceipts();
+  /** The end of what was asked for last, by recipient. @type {Map<string, Promise<unknown>>} */
+  #last = new Map();
 
   /**
    * @param {object} options
@@ -100,8 +102,25 @@ export class Outbox {
    * @returns {Promise<Sent>}
    */
   async sendContent(to, content, options) {
-    const way = await this.#wayTo(to, options);
-    return this.#sendFrame(way, await this.#frame(way, content));
+    const recipient = toHex(keyOf(to));
+    const making = this.#wayTo(to, options).then(async (way) => ({ way, made: await this.#frame(way, content) }));
+    const { way, made } = await this.#inOrder(recipient, making);
+    return this.#sendFrame(way, made);
+  }
+
+  /**
+   * What goes to one recipient leaves in the order of the calls, whichever frame is ready first.
+   * @template Made
+   * @param {string} to
+   * @param {Promise<Made>} making
+   * @returns {Promise<Made>}
+   */
+  async #inOrder(to, making) {
+    const turn = Promise.allSettled([this.#last.get(to), making]);
+    this.#last.set(to, turn);
+    await turn;
+    if (this.#last.get(to) === turn) this.#last.delete(to);
+    return making;
   }
 
   /**
@@ -121,7 +140,7 @@ export class Outbox {
     if (data.length > room) throw new LocalError(`This recipient takes files in one piece only, of at most ${room} bytes; this one has ${data.length}.`);
     // A plain frame has no place for a type or a name: only the bytes go.
     const content = way.mode === "plain" ? /** @type {Simple} */ ({ kind: "raw", data }) : /** @type {Simple} */ ({ kind: "file", name, data });
-    const sent = await this.#sendFrame(way, await this.#frame(way, content));
+    const sent = await this.#sendFrame(way, await this.#inOrder(way.to, this.#frame(way, content)));
     sent.outcome.then((outcome) => (outcome.accepted || outcome.name === "untold") && options.onProgress?.({ bytesDone: data.length, bytesTotal: data.length }));
     return sent;
   }

@@ -82,7 +82,8 @@ export class SharedLink extends Emitter {
 
   /** A sentence for people, where two tabs would have one identity and cannot share. */
   get warning() {
-    return this.canShare ? null : NO_LOCKS_WARNING;
+    // A program without a page has no tabs.
+    return this.canShare || this.environment.page === null ? null : NO_LOCKS_WARNING;
   }
 
   /** Becomes owner, follower, or alone. */
