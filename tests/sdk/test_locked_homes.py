@@ -55,7 +55,8 @@ async def ticking(release):
 
     async def tick():
         for _ in range(TICKS):
-            await asyncio.sleep(0.002)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 0.002)
         release()
 
     ticks = asyncio.ensure_future(tick())

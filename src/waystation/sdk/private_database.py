@@ -64,7 +64,7 @@ class PrivateDatabase:
         self.path = path
         self._waiting: list[Callable[[], object]] = []
         self._is_changing = False
-        self._patience_s = _BUSY_TIMEOUT_S
+        self._wait_s = _BUSY_TIMEOUT_S
         self._settling: asyncio.TimerHandle | None = None
         self._is_closed = False
         try:
@@ -111,7 +111,7 @@ class PrivateDatabase:
             yield
             return
         try:
-            self._wait_for_lock(_BUSY_TIMEOUT_S if opens else _patience_s())
+            self._wait_for_lock(_BUSY_TIMEOUT_S if opens else _lock_wait_s())
             self._database.execute("BEGIN IMMEDIATE")
             self._is_changing = True
             try:
@@ -170,11 +170,11 @@ class PrivateDatabase:
         except HostError:
             self._settle_later(min(2 * waited_s, _SETTLE_S[1]))
 
-    def _wait_for_lock(self, patience_s: float) -> None:
+    def _wait_for_lock(self, wait_s: float) -> None:
         """Have what follows wait so long for another program's lock."""
-        if patience_s != self._patience_s:
-            self._database.execute(f"PRAGMA busy_timeout = {int(patience_s * 1_000)}")
-            self._patience_s = patience_s
+        if wait_s != self._wait_s:
+            self._database.execute(f"PRAGMA busy_timeout = {int(wait_s * 1_000)}")
+            self._wait_s = wait_s
 
     def run(self, statement: str, *values: Any) -> int:
         """Change something inside ``transaction``; return how many rows it was."""
@@ -183,7 +183,7 @@ class PrivateDatabase:
     def all(self, query: str, *values: Any) -> list[Any]:
         """Return all rows of a query; raises HostError."""
         try:
-            self._wait_for_lock(_patience_s())
+            self._wait_for_lock(_lock_wait_s())
             return self._database.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise self._refused(error) from error
@@ -234,7 +234,7 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
 
 
-def _patience_s() -> float:
+def _lock_wait_s() -> float:
     return ON_LOOP_S if _on_loop() else _BUSY_TIMEOUT_S
 
 
