@@ -245,8 +245,8 @@ class Person:
 
     def learns(self, *states):
         """Wait until the last message that was sent has one of these states."""
-        marks = ", ".join(f"#log .out:last-child .mark[data-state={state}]" for state in states)
-        self.page.locator(marks).wait_for(timeout=PATIENCE_MS)
+        marks = ", ".join(f".mark[data-state={state}]" for state in states)
+        self.page.locator("#log .out").last.locator(marks).wait_for(timeout=PATIENCE_MS)
 
     def settings(self):
         """Open the settings with everything in them."""

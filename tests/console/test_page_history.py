@@ -264,9 +264,9 @@ def test_own_label_wins_over_what_somebody_says(room, nodes, bob):
     bob.page.fill("#label", "Eve")
     bob.page.locator("#label").blur()
     bob.page.click("#person-close")
-    eve.page.click("#back")
+    eve.page.click("#invite")
     eve.call_self("Ada the second")
-    eve.open(bob.nameless)
+    eve.page.click("#invite-close")
     eve.write("renamed")
 
     bob.sees("renamed")

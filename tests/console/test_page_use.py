@@ -12,6 +12,7 @@ pytestmark = pytest.mark.browser
 
 FOCUS = """() => {
   const at = document.activeElement;
+  if (at === document.body) return null;
   const shown = at.type === "radio" && at.nextElementSibling.textContent.length < 12 ? at.nextElementSibling : at;
   const { outlineStyle, outlineWidth } = getComputedStyle(shown);
   return { id: at.id || at.name || at.textContent.trim(), outline: `${outlineStyle} ${parseFloat(outlineWidth)}` };
@@ -128,9 +129,10 @@ def test_every_control_can_be_reached_and_seen(room, nodes):
         alice.page.evaluate("document.activeElement.blur()")
         wanted = alice.ask(CONTROLS)
         seen = []
-        for _ in range(wanted):
+        for _ in range(wanted + 1):  # once on the way it is the browser's own turn
             alice.page.keyboard.press("Tab")
             seen.append(alice.ask(FOCUS))
+        seen = [step for step in seen if step]
         assert not [step for step in seen if step["outline"] != "solid 3"]
         assert len({step["id"] for step in seen}) == wanted
 

@@ -11,6 +11,7 @@ import { readHash, readRecipient } from "./format.js";
 import { History } from "./history.js";
 import { Invite } from "./invite.js";
 import { Mail } from "./mail.js";
+import { showMailbox } from "./mailbox.js";
 import { showMesh } from "./mesh.js";
 import { askPassphrase } from "./passphrase.js";
 import { People, tameName } from "./people.js";
@@ -36,7 +37,7 @@ function notice(...sentence) {
 async function openClient(sdk, identity) {
   const known = await sdk.MerkClient.listIdentities();
   if (!known.some((one) => one.identity === identity)) await sdk.MerkClient.createIdentity({ identity, exportable: true });
-  return sdk.MerkClient.open({ identity });
+  return sdk.MerkClient.open({ identity, receipts: "manual" }); // mail.js confirms what it has written down
 }
 
 /** Opens the history, asking for its passphrase as often as it takes; "Start afresh" deletes it. */
@@ -102,7 +103,7 @@ class Page {
     await this.settings.takePeople();
     this.renderAll();
     this.show("list");
-    await this.readAddress();
+    void this.readAddress(); // it may ask something, and mail comes meanwhile
     await this.mail.begin();
   }
 
@@ -240,6 +241,7 @@ async function start() {
   const page = new Page(sdk, client, await openHistory(identity), identity);
   await page.begin();
   showMesh(sdk, client);
+  if ("openMailbox" in client) showMailbox(sdk, client, page.history);
   await showServers(sdk, client, node?.address);
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * QR codes of bytes: versions 1 to 40, error correction L and M. Spec: ISO/IEC 18004:2015, model 2, byte mode.
+ * QR codes of bytes: versions 1 to 40, error correction L and M (MERK-PAGE-QR). Spec: ISO/IEC 18004:2015, model 2, byte mode.
  * @module
  */
 
@@ -124,8 +124,7 @@ function remainder(data, divisor) {
 
 class Grid {
   constructor(version, level) {
-    this.version = version;
-    this.level = level;
+    Object.assign(this, { version, level });
     this.size = 4 * version + 17;
     this.rows = Array.from({ length: this.size }, () => new Array(this.size).fill(false));
     this.fixed = Array.from({ length: this.size }, () => new Array(this.size).fill(false));

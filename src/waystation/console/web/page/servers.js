@@ -47,7 +47,7 @@ class Servers {
       await work();
     } catch (problem) {
       if (!(problem instanceof this.sdk.LocalError)) throw problem;
-      byId("server-fold").open = byId("server-details").open = true;
+      byId("server-fold").open = true;
       byId("server-error").textContent = problem.message;
     }
   }
