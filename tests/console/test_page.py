@@ -53,7 +53,10 @@ def tab(chromium):
 
 
 def test_invitation_names_text_and_answer(room, nodes):
-    """Ada's link opens a conversation at Bob's relay; each sees the other's name, text and proof, and the answer finds its way back."""
+    """Ada's link opens a conversation at Bob's relay; each sees the other's name, text and proof.
+
+    And the answer finds its way back.
+    """
     alice, bob = room.person(nodes[0]), room.person(nodes[1])
     alice.call_self("Ada")
     bob.call_self("Bob")
@@ -75,7 +78,10 @@ def test_invitation_names_text_and_answer(room, nodes):
 
 
 def test_link_opened_in_a_browser_begins_the_conversation(room, nodes, alice):
-    """Whoever opens a link has the conversation before them, under the name that the link says, and no key in the address any more."""
+    """Whoever opens a link has the conversation before them, under the name that the link says.
+
+    And no key in the address any more.
+    """
     bob = room.person(nodes[0], fragment=f"#to={alice.key}&name=Ada%20Lovelace")
 
     expect(bob.page.locator("#thread")).to_be_visible()
@@ -98,7 +104,10 @@ def test_proof_and_outcome_are_explained_on_demand(alice, bob):
 
 
 def test_newest_message_is_at_the_bottom_and_in_view(alice, bob):
-    """After more messages than the screen has room for, the last one is seen without scrolling, on a desk and on a phone."""
+    """After more messages than the screen has room for, the last one is seen without scrolling.
+
+    On a desk and on a phone.
+    """
     alice.address(bob.key)
     bob.address(alice.key)
     for number in range(16):
@@ -139,7 +148,10 @@ def test_json_arrives_in_each_protection(alice, bob, mode):
 
 
 def test_plain_message_says_that_it_is_plain(alice, bob):
-    """A plain message is shown as the text that it is, and its mark says that relays can read it; the writer is warned before."""
+    """A plain message is shown as the text that it is, and its mark says that relays can read it.
+
+    The writer is warned before.
+    """
     alice.address(bob.key)
     alice.write("everybody may read this", mode="plain")
     entry = bob.hears_from(alice.nameless, "everybody may read this")

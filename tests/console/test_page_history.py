@@ -25,7 +25,9 @@ READ_ALL = """async () => {
     const database = await finished(indexedDB.open(name));
     for (const store of database.objectStoreNames) {
       for (const row of await finished(database.transaction(store).objectStore(store).getAll())) {
-        for (const part of [row, ...Object.values(row)]) texts.push(ArrayBuffer.isView(part) ? decoder.decode(part) : JSON.stringify(part));
+        for (const part of [row, ...Object.values(row)]) {
+          texts.push(ArrayBuffer.isView(part) ? decoder.decode(part) : JSON.stringify(part));
+        }
       }
     }
     database.close();
@@ -72,7 +74,10 @@ def said(person):
 
 
 def test_reload_keeps_everything(room, nodes, bob):
-    """Names, messages of both ways, their outcomes and files are there after a reload, and nothing is counted as new."""
+    """Names, messages of both ways, their outcomes and files are there after a reload.
+
+    And nothing is counted as new.
+    """
     alice = room.person(nodes[0])
     alice.call_self("Ada")
     alice.address(bob.key)
@@ -96,7 +101,10 @@ def test_reload_keeps_everything(room, nodes, bob):
 
 
 def test_passphrase_keeps_the_history_from_a_thief(room, nodes):
-    """With a passphrase no text, name or file stands readable in the database; the page asks for it, refuses a wrong one, and has all again."""
+    """With a passphrase no text, name or file stands readable in the database; the page asks for it.
+
+    Refuses a wrong one, and has all again.
+    """
     alice = room.person(nodes[0])
     alice.call_self("Ada of the sea")
     alice.address(alice.key)
@@ -126,7 +134,10 @@ def test_passphrase_keeps_the_history_from_a_thief(room, nodes):
 
 
 def test_backup_restores_a_person_in_a_fresh_profile(room, nodes, bob, tmp_path):
-    """A backup opens with its passphrase only, brings key, name and people to another browser, and who writes to the key reaches it there."""
+    """A backup opens with its passphrase only, brings key, name and people to another browser.
+
+    And who writes to the key reaches it there.
+    """
     alice = room.person(nodes[0])
     alice.call_self("Ada")
     alice.address(bob.key)
@@ -160,7 +171,10 @@ def test_backup_restores_a_person_in_a_fresh_profile(room, nodes, bob, tmp_path)
 
 
 def test_second_device_takes_the_identity_by_a_link(room, nodes):
-    """The link of the QR code carries the keys, sealed: the other device asks for the passphrase and is the same person."""
+    """The link of the QR code carries the keys, sealed.
+
+    The other device asks for the passphrase and is the same person.
+    """
     alice = room.person(nodes[0])
     alice.call_self("Ada")
     alice.settings()

@@ -36,6 +36,9 @@ def test_codes_of_every_version_are_those_of_another_encoder(level):
     finished = run("--input-type=module", "-e", DRAW, given=json.dumps(asked))
     assert finished.returncode == 0, finished.stderr
 
-    drawn = [segno.make(one["text"], error=level, mode="byte", boost_error=False, micro=False, mask=one["mask"]) for one in asked]
+    drawn = [
+        segno.make(one["text"], error=level, mode="byte", boost_error=False, micro=False, mask=one["mask"])
+        for one in asked
+    ]
     expected = [[code.version, ["".join("01"[bool(dark)] for dark in row) for row in code.matrix]] for code in drawn]
     assert json.loads(finished.stdout) == expected

@@ -19,13 +19,16 @@ FOCUS = """() => {
 }"""
 CONTROLS = """() => [...document.querySelectorAll("a, button, summary, input, textarea, #scroller")].filter((one) =>
   one.checkVisibility() && !one.disabled && !(one.type === "radio" && !one.checked)).length"""
-SMALL_TARGETS = """() => [...document.querySelectorAll("button, summary, input, textarea, .choices label, .servers label, .check")]
+SMALL_TARGETS = """() => [...document.querySelectorAll(
+  "button, summary, input, textarea, .choices label, .servers label, .check")]
   .filter((one) => one.checkVisibility() && !["radio", "checkbox"].includes(one.type))
   .map((one) => [one.id || one.textContent.trim(), one.getBoundingClientRect(), one.matches(".mark") ? 24 : 43.9])
   .filter(([, box, least]) => box.height < least || box.width < least)
   .map(([name, box]) => `${name}: ${box.width} x ${box.height}`)"""
-WIDER = """() => [...document.querySelectorAll("html, .app, main, #log, #scroller, .settings-inner, .welcome, .side, #compose")]
-  .filter((one) => one.checkVisibility() && (one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > innerWidth + 1))
+WIDER = """() => [...document.querySelectorAll(
+  "html, .app, main, #log, #scroller, .settings-inner, .welcome, .side, #compose")]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > innerWidth + 1)
   .map((one) => one.id || one.className || one.tagName)"""
 SEND_HOSTILE = """async ([to, text, name]) => {
   const { MerkClient } = await import("/sdk/merk.js");
@@ -67,7 +70,10 @@ MARKUP = (
 
 
 def test_keyboard_alone_is_enough(room, nodes, bob):
-    """Someone without a pointer pastes a key, writes, presses the keys that other messengers know, and reads the answer."""
+    """Someone without a pointer pastes a key, writes, presses the keys that other messengers know.
+
+    And reads the answer.
+    """
     alice = room.person(nodes[0])
     press, type_ = alice.page.keyboard.press, alice.page.keyboard.insert_text
     alice.page.focus("#settings-open")
@@ -187,7 +193,7 @@ def measured(person):
 
 
 def test_fingers_hit_what_they_aim_at(room, nodes):
-    """On a phone every control measures at least 44 by 44 pixels, and marks in a message 24 (WCAG 2.2, 2.5.5 and 2.5.8)."""
+    """On a phone every control measures 44 by 44 pixels, a mark in a message 24 (WCAG 2.2, 2.5.5 and 2.5.8)."""
     alice = room.person(nodes[0], viewport=PHONE, has_touch=True, is_mobile=True)
     small = alice.ask(SMALL_TARGETS)
     alice.address(alice.key)
@@ -236,7 +242,10 @@ def test_page_follows_the_light(room, nodes, scheme):
 
 
 def test_hostile_contents_stay_text(room, nodes, bob):
-    """Markup in a name, a text, a file name or a key of JSON is shown as it is, runs nothing, and a name leads to no folder."""
+    """Markup in a name, a text, a file name or a key of JSON is shown as it is, runs nothing.
+
+    And a name leads to no folder.
+    """
     alice = room.person(nodes[0])
     name = "../../.bashrc<img src=x onerror=window.broken=1>\u202egnp.exe"
     outcomes = bob.ask(SEND_HOSTILE, [alice.key, MARKUP, name])
@@ -287,7 +296,10 @@ def test_key_is_taken_in_any_form(nodes, alice, bob, form):
     }
     alice.address(forms[form])
 
-    assert alice.page.locator("#person-key").text_content() == "" or alice.page.locator(".conversation[aria-current]").get_attribute("data-key") == key
+    assert (
+        alice.page.locator("#person-key").text_content() == ""
+        or alice.page.locator(".conversation[aria-current]").get_attribute("data-key") == key
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * A copy of an identity that a passphrase protects: as a file, or as a link and its QR code for another device. It holds the keys, the own
- * name and, in a file, the people; never messages. Layout: vault.js around JSON (MERK-PAGE-BACKUP).
+ * name and, in a file, the people; never messages. Layout: vault.js around JSON (MERK-BACKUP).
  * @module
  */
 

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * What the page remembers: people, messages and files of one identity, in the browser's database, sealed when there is a passphrase
- * (MERK-PAGE-VAULT), within the bounds of MERK-PAGE-BOUNDS.
+ * (MERK-VAULT), within the bounds of MERK-KEPT.
  *
  * Records are plain objects. A row is `{ clear }` or `{ sealed }`; a sealed history reads clear rows, too, and seals them.
  * @module

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Mail while the user is away: the page has the relay keep it unless the user says no (MERK-PAGE-MAIL).
+ * Mail while the user is away: the page has the relay keep it unless the user says no (MERK-AWAY).
  * @module
  */
 

@@ -2,7 +2,7 @@
 /**
  * Who is who: a person is a key, the name that it says of itself, and the user's own label, which wins.
  *
- * MERK-PAGE-NAME: a name travels as a JSON message `{"merk.person": {"name": "Ada"}}`; it proves nothing but that its sender says so.
+ * MERK-NICK: a name travels as a JSON message `{"merk.person": {"name": "Ada"}}`; it proves nothing but that its sender says so.
  * @module
  */
 

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * QR codes of bytes: versions 1 to 40, error correction L and M (MERK-PAGE-QR). Spec: ISO/IEC 18004:2015, model 2, byte mode.
+ * QR codes of bytes: versions 1 to 40, error correction L and M (MERK-QR). Spec: ISO/IEC 18004:2015, model 2, byte mode.
  * @module
  */
 
