@@ -41,7 +41,7 @@ test("a picture is known by its first bytes, never by what it is called", () => 
 });
 
 test("every outcome of the SDK has a state with words, a picture and a tone", () => {
-  const names = ["accepted", "stored", "read", "delivered", "unknown_target", "queue_full", "lookup_timeout", "too_large", "rate", "lost", "untold", "no_notice",
+  const names = ["accepted", "stored", "read", "unknown_target", "queue_full", "lookup_timeout", "too_large", "rate", "lost", "untold", "no_notice",
     "cancelled", "not_connected", "something new"];
   for (const name of names) assert.equal(STATES[stateOf(name)].length, 3, name);
   assert.equal(stateOf("unknown_target"), "failed");

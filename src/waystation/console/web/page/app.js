@@ -241,7 +241,7 @@ async function start() {
   const page = new Page(sdk, client, await openHistory(identity), identity);
   await page.begin();
   showMesh(sdk, client);
-  if ("openMailbox" in client) showMailbox(sdk, client, page.history);
+  showMailbox(sdk, client, page.history);
   await showServers(sdk, client, node?.address);
 }
 

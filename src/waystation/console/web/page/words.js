@@ -20,7 +20,6 @@ export const STATES = {
 
 /** State of a message by the SDK's name of the outcome; what stands nowhere here has failed. @type {Record<string, string>} */
 const STATE_OF = {
-  delivered: "accepted",
   accepted: "accepted",
   stored: "stored",
   read: "read",
