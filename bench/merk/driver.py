@@ -2,8 +2,8 @@
 
 A sender repeats one run of ``BATCH`` frames that differ in their serial numbers. The receiver compares every read with
 the expected bytes of that run. Each frame is thus checked completely at the cost of a memory comparison, and the driver
-uses far less CPU than any server. A receiver says nothing itself, so a relay asks it with a ping after ten seconds; it is
-answered and taken out of what is compared.
+uses far less CPU than any server. A receiver says nothing itself, so a relay asks it with a ping after ten seconds,
+which is answered and taken out of what is compared.
 """
 
 import asyncio
