@@ -308,8 +308,8 @@ class NeverRedials(MerkRelay):
 class _Naive(SeenMessages):
     __slots__ = ()
 
-    def is_new(self, fingerprint, now):
-        return True
+    def refusal_of(self, opened, wall_ms):
+        return None
 
 
 class HandsOnTwice(MerkClient):

@@ -240,6 +240,7 @@ class Client:
     def _connect(self, node: int) -> None:
         context = self._context
         machine = context.make_client(self._keys, self._rng, extensions=self.has_extensions, seen=self._seen)
+        machine.set_wall(context.schedule.now, context.wall_ms() * 1_000)
         held = Connection(context.next_connection(), node)
         self._connections[held.number] = held
         held.driver = Driver(
