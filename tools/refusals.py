@@ -267,7 +267,7 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     ),
     MerkRefusal.UNSIGNED: (
         "A node that `merk.peers` does not name forwards a frame that its sender has not signed.",
-        "DELIVERY 1 to that node.",
+        "DELIVERY 2 to that node.",
     ),
     MerkRefusal.REPLAYED_FORWARD: ("A forwarded frame whose number has been seen.", _STAYS),
     MerkRefusal.PRIVATE_ADDRESS: ("A peer names an address that must not be dialled.", _STAYS),
