@@ -220,14 +220,14 @@ class Mesh:
     def _is_wanted(self, address: Address) -> bool:
         if address.busy or (address.key in self.links and not (address.claimed and address.proved is None)):
             return False
-        return address.configured or address.claimed or self._strangers_count() < self._strangers_max
+        return address.configured or address.claimed or self._unnamed_count() < self._unnamed_max
 
     @property
-    def _strangers_max(self) -> int:
-        """How many strangers may be linked: half of the places."""
+    def _unnamed_max(self) -> int:
+        """How many nodes that the operator has not named may be linked: half of the places."""
         return self._limits.now.nodes // 2
 
-    def _strangers_count(self) -> int:
+    def _unnamed_count(self) -> int:
         return sum(link.is_stranger for link in self.links.values())
 
     def _may_dial_at(self) -> Instant:
@@ -333,15 +333,15 @@ class Mesh:
             address: What the host that came to us is counted under; empty for none.
             contact: Whom we dialled; None for who came.
         """
-        # MERK-ROOM: the operator's peers have a place of their own.
+        # MERK-STRANGERS: the operator's peers have a place of their own.
         if key in self.links or self._is_named_key(key) or (contact is not None and self._is_configured(contact.url)):
             return None
         # Spec 10.1: with `accept_peers = false` a node must be at an address of the operator's, or one that we dialled.
         if not (self._settings.accept_peers or contact is not None):
             return Refusal.PEERS_NOT_ACCEPTED
         same = sum(link.address == address for link in self.links.values() if link.is_stranger and address)
-        crowded = same >= self._limits.now.strangers_per_address
-        return Refusal.PEERS_FULL if crowded or self._strangers_count() >= self._strangers_max else None
+        crowded = same >= self._limits.now.unnamed_nodes_per_address
+        return Refusal.PEERS_FULL if crowded or self._unnamed_count() >= self._unnamed_max else None
 
     def stands(self, session: Session, now: Instant) -> Session | None:
         """A node has proved itself; return the link that must be closed because there are two, if any.
@@ -396,7 +396,7 @@ class Mesh:
         return ServerEntry(session.identity, address) if 0 < len(address.encode()) <= ADDRESS_BYTES_MAX else None
 
     def servers(self, *, for_clients: bool = False) -> tuple[ServerEntry, ...]:
-        """Return the linked nodes whose address is known; for clients, of strangers those that our dial has proved."""
+        """Return the linked nodes whose address is known; for clients, of unnamed ones those that our dial has proved."""
         entries = [(session, self.entry_of(session)) for session in self.nodes() if session.identity is not None]
         return tuple(
             entry
