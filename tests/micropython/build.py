@@ -41,7 +41,7 @@ MICROPYTHON = "micropython"
 INTERPRETERS = [CPYTHON] if micropython() is None else [CPYTHON, MICROPYTHON]
 """tests/conftest.py says in the report when the second one is missing."""
 ESP32_HEAP = "56wK"
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 def words_of(interpreter, heap="4M"):
@@ -124,6 +124,13 @@ class Board:
             self.lines.append(line)
             if line.startswith(begin):
                 return line
+
+    def printed(self, begin):
+        """Return every line so far that begins so; waits for none."""
+        with contextlib.suppress(queue.Empty):
+            while (line := self._printed.get_nowait()) is not None:
+                self.lines.append(line)
+        return [line for line in self.lines if line.startswith(begin)]
 
     def tell(self, line):
         """Write a line that the program reads."""

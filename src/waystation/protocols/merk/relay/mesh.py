@@ -396,7 +396,7 @@ class Mesh:
         return ServerEntry(session.identity, address) if 0 < len(address.encode()) <= ADDRESS_BYTES_MAX else None
 
     def servers(self, *, for_clients: bool = False) -> tuple[ServerEntry, ...]:
-        """Return the linked nodes whose address is known; for clients, of unnamed ones those that our dial has proved."""
+        """Return the linked nodes whose address is known; to clients, unnamed ones once our dial has proved it."""
         entries = [(session, self.entry_of(session)) for session in self.nodes() if session.identity is not None]
         return tuple(
             entry

@@ -101,7 +101,7 @@ class Exchanges:
         began = time.monotonic()
         tries_count = 0
         tried: set[bytes] = set()
-        while (pending := self._take(work, tried)) is not None:
+        while (pending := await self._take(work, tried)) is not None:
             tried.add(pending.preimage)
             delivery = Delivery(pending, work.timeouts, repeatable=work.repeatable)
             work.delivery = delivery
@@ -143,12 +143,13 @@ class Exchanges:
         outcome = Outcome.FAILED if answer.status else Outcome.ANSWERED
         return Reply(outcome, answer.status, answer.content)
 
-    def _take(self, work: Work, tried: set[bytes]) -> Pending | None:
+    async def _take(self, work: Work, tried: set[bytes]) -> Pending | None:
         """Note a request before it leaves; raises HostError when the disk refuses, and UncertainError after a doubt."""
 
         def write(preimage: bytes) -> bytes:
             return self._write(work.peer, preimage, work.message)
 
+        await self._state.unlocked()
         try:
             with nothing_sent():
                 return self._outgoing.take(work.peer.identity, work.kind, write, tried, work.peer.root)
@@ -198,9 +199,13 @@ class Exchanges:
 
     def _doubt(self, peer: PeerRecord, ended: Ended) -> Exception:
         if ended.verdict is Verdict.UNREADABLE:
-            return AnswerError(f"{ended.reason}; {peer.name} may have got the request, and it stays pending")
+            return AnswerError(
+                f"{ended.reason}; {peer.name} may have got the request, and its outcome is asked for again: it stays "
+                "pending"
+            )
         return UncertainError(
-            f"no outcome in time ({ended.reason}): {peer.name} may have got the request; it stays pending"
+            f"no outcome in time ({ended.reason}): {peer.name} may have got the request, or not; it stays pending, and "
+            f"the next request to {peer.name} asks for its outcome first"
         )
 
     def _none_left(self, work: Work) -> Exception:
@@ -223,11 +228,12 @@ class Exchanges:
         known = self._state.peer(peer.identity)
         if known is not None and known.rights:
             return PermissionUnknownError(
-                f"the relay does not know the permission to send to {peer.name} that was used; nothing was delivered"
+                f"nothing was delivered: {peer.name} does not take the permission that was used; send again, and "
+                "another one is used"
             )
         return PermissionUnknownError(
-            f"the relay knows none of the permissions to send to {peer.name}; nothing was delivered; if that stays so "
-            f"while {peer.name} is connected, ask them for a new invite"
+            f"nothing was delivered: by what the relay says, {peer.name} takes none of the permissions that you have. "
+            "It has unpaired or blocked this identity, or lost its state; ask for a new invite"
         )
 
     def _finish(self, pending: Pending, gained: tuple[bytes, ...]) -> None:
