@@ -343,7 +343,7 @@ class Net:
         """Connect as a node that proves itself and that the operator has named."""
         line = self.stranger(node, key, address)
         if line.session is not None:  # there may be a better link already
-            line.session.is_stranger = False
+            line.session.is_unnamed = False
             if line.session.frames_allowance is not None:
                 line.session.give_allowances(node.relay._limits.now, self.now)
         return line
