@@ -4,8 +4,8 @@
 queued meanwhile. It ends at the first node that shows the client's presence, when all nodes have denied, or at the time
 limit. Any other claim waits until all nodes of ours have answered: that of a node which keeps the client's mail, that
 of a node which was lately wrong, and the bare word of a node. The bare word counts for nothing where it comes from an
-unnamed node, or where the client is known as one that signs its presence. Each answer counts only on the connection that
-was asked.
+unnamed node, or where the client is known as one that signs its presence. Each answer counts only on the connection
+that was asked.
 
 This module sends nothing; ``routing`` sends the questions.
 
