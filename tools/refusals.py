@@ -242,10 +242,10 @@ _MERK_ENDS: Final[dict[MerkRefusal, str]] = {
     MerkRefusal.DOUBLE_LINK: "There is another link to this node.",
     MerkRefusal.PEERS_FULL: "A node that `merk.peers` does not name: 32 such are linked, or 4 of its address.",
     MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
+    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
     MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
     MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
     MerkRefusal.STRIKES: "Too many broken rules on one connection (`limits.merk.strikes`).",
-    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
     MerkRefusal.NOT_READING: "It has taken nothing for 60 s, or for 10 s while no memory is left for other readers.",
     MerkRefusal.SHUTDOWN: "The node stops.",
 }
