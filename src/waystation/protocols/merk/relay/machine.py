@@ -53,11 +53,7 @@ from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.routing import CARRIED, SWEEP_MS, Routing
 from waystation.protocols.merk.relay.sessions import Sessions
-from waystation.protocols.merk.session import (
-    NODES,
-    Session,
-    State,
-)
+from waystation.protocols.merk.session import NODES, Session, State
 from waystation.protocols.merk.settings import MerkSettings
 
 __all__ = ["MerkRelay"]
@@ -334,8 +330,8 @@ class MerkRelay:
 
     def mesh(self, now: Instant) -> dict[str, Any]:
         """Return what everybody may know: this node, the nodes it is linked with, and their links among each other."""
-        clients = len(self._routing.clients)
-        return {**self._mesh.view(now), "address": self._settings.public_url, "clients": clients}
+        here = {"address": self._settings.public_url, "clients": len(self._routing.clients)}
+        return {**self._mesh.view(now), **here}
 
     # Frames of those who are known
 
@@ -393,9 +389,13 @@ class MerkRelay:
         except MalformedError as error:
             self._sessions.strike(session, error.refusal, now)
             return
-        if info is not None:
-            # Spec 4: unknown subtypes and an empty payload were decoded as None and are ignored.
-            self._on_info[type(info)](session, info, now)
+        # Spec 4: unknown subtypes and an empty payload were decoded as None and are ignored.
+        if info is None:
+            return
+        if type(info) not in self._on_info:  # of a feature that we did not name
+            self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
+            return
+        self._on_info[type(info)](session, info, now)
 
     def _on_request_servers(self, session: Session, _info: RequestServers, _now: Instant) -> None:
         # Spec 4: answered to every connection that has proved a key.
