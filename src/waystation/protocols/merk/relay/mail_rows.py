@@ -4,8 +4,8 @@
 
 ``merk_mailboxes``: client key[32] -> version 1, u64 when the owner came last, u8 length and text of the network that
 opened it, the owner's presence[145] as in PRESENCE without its subtype.
-``merk_mail``: client key[32], u64 number -> version 1, u64 kept at, u64 until, frame hash[16], u8 length and text of the
-source, the frame.
+``merk_mail``: client key[32], u64 number -> version 1, u64 kept at, u64 until, frame hash[16], u8 length and text of
+the source, the frame.
 
 Times are Unix milliseconds. A row that is damaged is absent (NODE-ROT); one of another layout stops the node, because a
 newer waystation has written it.
