@@ -12,7 +12,6 @@ from tests.protocols.merk.build_relay import (
     UNKNOWN,
     X,
     Y,
-    world,
     world_of_two,
 )
 from tests.protocols.merk.net import Net, data_to, key_of
@@ -24,8 +23,6 @@ from waystation.protocols.merk.messages import (
     Delivery,
     DeliveryCode,
     Forward,
-    MailClose,
-    MailFetch,
     QueryClient,
     ServerEntry,
     Servers,
@@ -290,13 +287,3 @@ def test_a_storm_of_addresses_is_a_trickle_of_dials():
 
     assert at_once == len(node.dials) == 8
     assert node.sizes["addresses"] <= 16
-
-
-def test_mail_at_a_node_without_the_feature_is_a_strike():
-    """What a client says of a feature that the node has not named is turned down, and the connection stays."""
-    _, node, alice = world(peers=0)
-
-    alice.say(MailFetch(), MailClose())
-
-    assert node.refused(Refusal.INFO_NOT_ALLOWED) == 2
-    assert alice.closed is None
