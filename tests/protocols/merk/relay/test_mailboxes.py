@@ -309,7 +309,7 @@ def test_what_was_taken_comes_again_only_if_the_node_dies_before_the_disk_has_it
     assert post.restart().kept(BOB) == []
 
 
-@pytest.mark.parametrize("days", [1, 7, 30])
+@pytest.mark.parametrize("days", [1, 7, 14])
 def test_a_frame_expires(days):
     """After as many days as were in force when it came; a millisecond before, it is there."""
     post = Post(mail_days=days, mailbox_days=30)
@@ -321,8 +321,8 @@ def test_a_frame_expires(days):
     post.boxes.came(BOB.public, last)
     post.settle()
 
-    assert post.boxes.sweep(last) == 0
-    assert post.boxes.sweep(last + 1) == 1
+    assert post.boxes.sweep(last).count == 0
+    assert list(post.boxes.sweep(last + 1).items()) == [(BOB.public, 1, SIZE)]
     post.settle()
     assert post.kept(BOB) == post.restart().kept(BOB) == []
     assert post.sizes() == (1, 0, 0, 0)

@@ -346,17 +346,20 @@ class Mailboxes:
 
     # Time
 
-    def sweep(self, wall_ms: int) -> int:
-        """Delete frames that have expired, and mailboxes whose owner stays away; return how many frames went."""
-        before = sum(len(box.mail) for box in self._boxes.values())
+    def sweep(self, wall_ms: int) -> Shares:
+        """Delete frames that have expired, and mailboxes whose owner stays away; return the frames that went by owner."""
+        gone = Shares()
         while self._expiries and self._expiries[0][0] <= wall_ms:
             _, number, owner, frame_hash = heappop(self._expiries)
             box = self._boxes.get(owner)
             stored = box.mail.get(frame_hash) if box is not None else None
             if box is not None and stored is not None and stored.number == number:
+                gone.add(owner, stored.size)
                 self._drop(box, stored)
         for box in list(self._boxes.values()):
             if self._is_over(box, wall_ms) and not self._is_opening(box.owner):
+                for stored in box.mail.values():
+                    gone.add(box.owner, stored.size)
                 self._end(box)
         # Frames that were taken leave their times behind, which must not grow with all that ever came.
         left = sum(len(box.mail) for box in self._boxes.values())
@@ -365,7 +368,7 @@ class Mailboxes:
             for box in self._boxes.values():
                 for stored in box.mail.values():
                     heappush(self._expiries, (stored.until_ms, stored.number, box.owner, stored.frame_hash))
-        return before - left
+        return gone
 
     def _is_over(self, box: Mailbox, wall_ms: int) -> bool:
         if box.presence is None:

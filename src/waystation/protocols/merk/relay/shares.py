@@ -3,6 +3,8 @@
 ``mailboxes`` keeps one per limit: of the senders and sources in one mailbox, and of networks over all of them.
 """
 
+from collections.abc import Iterator
+
 __all__ = ["Shares"]
 
 
@@ -26,6 +28,11 @@ class Shares:
     def of(self, name: str | bytes) -> tuple[int, int]:
         """Return how many frames and bytes a name has."""
         return self._of.get(name, (0, 0))
+
+    def items(self) -> Iterator[tuple[str | bytes, int, int]]:
+        """Yield every name that has something, its frames and its bytes."""
+        for name, (count, total) in self._of.items():
+            yield name, count, total
 
     def add(self, name: str | bytes, size: int, times: int = 1) -> None:
         """Count a frame in, or out with ``times`` = -1."""
