@@ -159,6 +159,10 @@ CONTENTS: list[tuple[contents.Content, str]] = [
         + "0000010000000000"
         + "016e78",
     ),
+    (
+        contents.Extended(1, ID, contents.Receipt((HASHED, ID))),
+        "100000000000000001" + ID.hex() + "0501" + HASHED.hex() + ID.hex(),
+    ),
 ]
 """One of every content with its type byte, written by hand after specs/merk.md 3 and the layout in ``contents``."""
 
