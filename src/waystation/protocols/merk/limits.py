@@ -200,7 +200,10 @@ class MerkLimits:
         30, "A mailbox whose owner does not come for so long ends, with its mail.", unit="days", at_most=30
     )
     mail_days: int = limit(
-        7, "How long a frame is kept for who is away; clients refuse what is older than 14 days.", unit="days", at_most=14
+        7,
+        "How long a frame is kept for who is away; clients refuse what is older than 14 days.",
+        unit="days",
+        at_most=14,
     )
     mail_frame_bytes: int = limit(
         1_048_576,

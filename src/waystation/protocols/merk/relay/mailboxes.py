@@ -347,7 +347,7 @@ class Mailboxes:
     # Time
 
     def sweep(self, wall_ms: int) -> Shares:
-        """Delete frames that have expired, and mailboxes whose owner stays away; return the frames that went by owner."""
+        """Delete frames that have expired, and mailboxes whose owner stays away; return what went, by owner."""
         gone = Shares()
         while self._expiries and self._expiries[0][0] <= wall_ms:
             _, number, owner, frame_hash = heappop(self._expiries)

@@ -1,8 +1,8 @@
 """Serves mailboxes: takes what clients say about theirs, keeps frames for who is away, and gives them out.
 
-``known_frames`` passes in MAIL of clients, ``routing`` each frame whose recipient is connected nowhere, and the relay the
-answers of the store. A sender hears STORED once its frame is on disk. The owner gets what is kept when it asks, the oldest
-first and as fast as it reads; each frame stays until the owner says that its program took it.
+``known_frames`` passes in MAIL of clients, ``routing`` each frame whose recipient is connected nowhere, and the relay
+the answers of the store. A sender hears STORED once its frame is on disk. The owner gets what is kept when it asks, the
+oldest first and as fast as it reads; each frame stays until the owner says that its program took it.
 
 Spec: specs/merk.md 6, 7, 8; MERK-MAIL.
 """
@@ -15,7 +15,6 @@ from waystation.core.effects import Commit
 from waystation.core.facts import DeliveryFinished, LeaseChanged, Outcome, Refused
 from waystation.core.instant import Instant, after_ms
 from waystation.core.networks import network_of
-from waystation.protocols.merk import wire
 from waystation.protocols.merk.messages import (
     DeliveryCode,
     Feature,
@@ -29,11 +28,12 @@ from waystation.protocols.merk.messages import (
     Presence,
 )
 from waystation.protocols.merk.refusals import Refusal
-from waystation.protocols.merk.relay.delivery import PROTOCOL, Delivery
+from waystation.protocols.merk.relay.delivery import PROTOCOL
 from waystation.protocols.merk.relay.mail import Closed, Kept, NotKept, NotOpened, Opened
 from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.presences import WallClock, is_proof_of_presence
+from waystation.protocols.merk.relay.routing import Routing
 from waystation.protocols.merk.relay.sessions import Sessions
 from waystation.protocols.merk.session import Sending, Session, State
 
@@ -41,6 +41,7 @@ __all__ = ["Mailing"]
 
 FETCH_MS: Final = 10_000  # MERK-MAIL: who asks again sooner goes on where it is
 SWEEP_MS: Final = 60_000
+UNKNOWN_SOURCE: Final = "unknown"
 _COUNT_MAX: Final = 0xFFFF_FFFF  # u32 of STATE
 _SENDER: Final = slice(24, 56)  # spec 1
 
@@ -66,9 +67,8 @@ class Mailing:
         node_key: bytes,
         sessions: Sessions,
         outbox: Outbox,
-        delivery: Delivery,
+        routing: Routing,
         clock: WallClock,
-        holder_of: Callable[[bytes], Session | None],
         *,
         is_on: bool,
         has_shares: bool,
@@ -80,9 +80,8 @@ class Mailing:
             node_key: Our own key.
             sessions: The connections.
             outbox: Where frames go.
-            delivery: Tells senders.
+            routing: Knows who is connected, and brings frames for who is not.
             clock: The wall clock.
-            holder_of: Returns the connection that has a client's key.
             is_on: Whether mailboxes are opened and frames kept; what was kept is given out anyway.
             has_shares: Whether networks and nodes have shares, which are ceilings per address.
         """
@@ -90,9 +89,9 @@ class Mailing:
         self._node_key = node_key
         self._sessions = sessions
         self._outbox = outbox
-        self._delivery = delivery
+        self._delivery = routing.delivery
         self._clock = clock
-        self._holder_of = holder_of
+        self._holder_of: Callable[[bytes], Session | None] = routing.clients.get
         self._is_on = is_on
         self._has_shares = has_shares
         self._readers: dict[Session, _Reader] = {}
@@ -102,6 +101,7 @@ class Mailing:
         """Of the commit under way."""
         self._again_at: Instant | None = None
         self._sweep_at: Instant | None = None
+        routing.mail_word, routing.delivery.keep = self.word_of, self.keep
 
     # What clients say
 
@@ -192,39 +192,37 @@ class Mailing:
 
     # Frames for who is away
 
-    def presence_of(self, target: bytes, now: Instant) -> Presence | None:
+    def word_of(self, target: bytes, now: Instant) -> Presence | None:
         """Return a client's word that we keep its mail, None when we do not."""
         return self.boxes.presence_of(target, self._clock.ms(now)) if self._is_on else None
 
-    def keep(self, sending: Sending, origin: Session | None, now: Instant) -> bool:
-        """Keep a frame for a client that is away; False when that is not for us to do, and nothing was said.
-
-        Args:
-            sending: The frame.
-            origin: The connection that it came by, which may want no notice; None when it is over.
-            now: Monotonic time.
-        """
+    def keep(self, sending: Sending, now: Instant) -> bool:
+        """Keep a frame for a client that is away; False when that is not for us to do, and nothing was said."""
         # Spec 7: only ENCRYPTED frames are kept; a disk must not be read for what was written in clear.
-        if sending.frame[2] != MessageType.ENCRYPTED_DATA or self.presence_of(sending.target, now) is None:
+        if sending.frame[2] != MessageType.ENCRYPTED_DATA or self.word_of(sending.target, now) is None:
             return False
-        refusal = self.boxes.keep(sending, sending.frame[_SENDER], self._source(origin), self._clock.ms(now))
+        sender = sending.frame[_SENDER]
+        refusal = self.boxes.keep(sending, sender, self._source(sending, sender), self._clock.ms(now))
         if refusal is not None:
             code = DeliveryCode.TOO_LARGE if refusal is Refusal.MAIL_TOO_LARGE else DeliveryCode.QUEUE_FULL
             self._refuse(sending, code, refusal, now)
         self.hear(now)
         return True
 
-    def _source(self, origin: Session | None) -> str:
-        if origin is None or not self._has_shares:
+    def _source(self, sending: Sending, sender: bytes) -> str:
+        """Return whose share a frame takes; those of whom nobody knows any more have one together."""
+        # Who wants no notices is not named by its frames; a client's frames have its own key as their sender.
+        origin = sending.session or self._holder_of(sender)
+        if not self._has_shares:
             return ""
+        if origin is None:
+            return UNKNOWN_SOURCE
         if origin.state is State.PEER:
             return f"node:{(origin.identity or b'').hex()}"
         return network_of(origin.address)
 
     def _refuse(self, sending: Sending, code: DeliveryCode, refusal: Refusal, now: Instant) -> None:
-        # Without the sender: beside the delivery's fact it would say who wrote to whom.
-        self._outbox.add(Refused(PROTOCOL, None, refusal.value))
-        self._delivery.finish(sending, code, now, is_noted=True)
+        self._delivery.finish(sending, code, now, refusal)
 
     # Giving out
 
