@@ -1,16 +1,16 @@
 """Keeps a client's mailbox at its relay: opens and renews it, fetches what was kept, and says what the program took.
 
-``MerkRelays`` passes in the connection's events, ``Inbox`` what the program took. The relay keeps a frame until it hears
-TAKEN for it, so that is said once the program has the message, and of what can never be given to it: a message that was
-taken already, or one that cannot be opened. Parts of a file are taken with the file. What the program has not taken when
-the client ends comes again to the next one.
+``MerkClient`` passes in the connection's events and what the program took. The relay keeps a frame until it hears TAKEN
+for it, so that is said once the program has the message, and of what can never be given to it: a message that was taken
+already, or one that cannot be opened. Parts of a file are taken with the file. What the program has not taken when the
+client ends comes again to the next one.
 
 Spec: specs/merk.md 7; MERK-MAIL, MERK-MAILTWICE.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from waystation.crypto.signing import KeyPair
@@ -36,7 +36,7 @@ RENEW_MS: Final = WORD_MS // 2
 """A mailbox whose time ends sooner is renewed when the client connects."""
 RENEW_EVERY_S: Final = 86_400.0
 TAKEN_EVERY_S: Final = 0.5
-"""How long what was taken is gathered: a crash within that time has it given again, and dropped."""
+"""How long what was taken is gathered: what a crash within that time leaves is given again, and dropped."""
 FETCH_AGAIN_S: Final = 11.0
 """How long to wait before asking anew for what was dropped for want of room: a relay begins anew after ten seconds."""
 WAITING_MAX: Final = 65_536
@@ -65,6 +65,7 @@ class Mailbox:
         self,
         signing: KeyPair,
         say: Callable[[Info], bool],
+        established: Callable[[float], Awaitable[object]],
         clock: Callable[[], float],
         report: Callable[[object], None],
         *,
@@ -74,115 +75,147 @@ class Mailbox:
 
         Args:
             signing: Who we are.
-            say: Sends something to the relay; returns False when it has not proved its key or has no mailboxes.
+            say: Says something to the relay; returns False when it has not proved its key or has no mailboxes.
+            established: Returns once there is a connection, within so many seconds.
             clock: Unix seconds.
             report: Gets ``MailboxChanged``.
             wanted: Whether to have one at every relay that takes us.
         """
         self._signing = signing
         self._say = say
+        self._established = established
         self._clock = clock
         self._report = report
         self._wanted = wanted
-        self._reads = False
+        self._reads = self._knows = False
         self._relay, self._server = "", b""
-        self.said: MailboxChanged | None = None
-        """What this relay said last; None before."""
+        self._said: MailboxChanged | None = None
         self._heard: list[asyncio.Future[MailboxChanged]] = []
-        self._waiting: OrderedDict[bytes, None] = OrderedDict()
-        """Frames that arrived and were not taken, the oldest first."""
+        self._waiting: OrderedDict[tuple[bytes, bytes], list[bytes]] = OrderedDict()
+        """Hashes of the frames of each message, by sender and id, that arrived and was not taken, the oldest first."""
+        self._waiting_count = 0
         self._taken: list[bytes] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
+    # For programs
+
+    async def open(self, timeout_s: float = 30.0) -> MailboxChanged:
+        """Have the relay keep our mail while we are away, here and at relays to come; return what it says.
+
+        Raises:
+            RelayUnreachableError: There is no connection within ``timeout_s``.
+            TimeoutError: It does not answer within as long.
+        """
+        self._wanted = True
+        return await self._asked(self._open, timeout_s)
+
+    async def close(self, timeout_s: float = 30.0) -> MailboxChanged:
+        """Have the relay keep no more mail, and delete what it has; return what it says. Raises as ``open``."""
+        self._wanted = False
+        return await self._asked(lambda: self._say(MailClose()), timeout_s)
+
+    async def state(self, timeout_s: float = 30.0) -> MailboxChanged:
+        """Return what the relay has said of our mailbox. Raises as ``open``."""
+        await self._established(timeout_s)
+        return self._said or await self._asked(lambda: self._knows, timeout_s)
+
+    async def _asked(self, ask: Callable[[], bool], timeout_s: float) -> MailboxChanged:
+        await self._established(timeout_s)
+        future = asyncio.get_running_loop().create_future()
+        self._heard.append(future)
+        if not ask():
+            self._heard.remove(future)
+            return MailboxChanged(self._relay, MailboxState.REFUSED, 0, 0, 0)
+        async with asyncio.timeout(timeout_s):
+            return await future
+
     # The connection
 
-    def ready(self, relay: str, server: bytes) -> None:
-        """A relay has taken us."""
-        self._relay, self._server, self.said = relay, server, None
+    def ready(self, relay: str, server: bytes, *, knows: bool) -> None:
+        """A relay has taken us; ``knows`` is whether it proved its key and has mailboxes, and says how ours stands."""
+        self._relay, self._server, self._said = relay, server, None
+        self._knows = knows
         if self._wanted:
-            self.open()
+            self._open()
         self._flush()
 
     def heard(self, event: MailboxSaid) -> None:
         """The relay says how our mailbox stands."""
-        self.said = said = MailboxChanged(self._relay, *event)
+        self._said = said = MailboxChanged(self._relay, *event)
         waiting, self._heard = self._heard, []
         for future in waiting:
             if not future.done():
                 future.set_result(said)
         if said.state is MailboxState.OPEN and said.until_ms - self._now_ms() < RENEW_MS and self._reads:
-            self.open()
+            self._open()
         self._fetch()
         self._report(said)
 
     def lost(self) -> None:
         """The connection is over."""
-        self.said = None
+        self._said = None
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Say what is left to be said, and end."""
         self._flush()
         self.lost()
         for future in self._heard:
             future.cancel()
 
-    # Commands
-
-    def open(self) -> bool:
-        """Ask the relay to keep our mail; False when it has no mailboxes."""
-        now_ms = self._now_ms()
-        presence = make_presence(self._signing, PresenceKind.MAILBOX, self._server, now_ms, now_ms + WORD_MS)
-        said = self._say(MailOpen(presence))
-        if said and self._wanted:
-            self._later("renew", RENEW_EVERY_S, self.open)
-        return said
-
-    def want(self, *, wanted: bool) -> bool:
-        """Have a mailbox from now on, or none any more; False when the relay has no mailboxes."""
-        self._wanted = wanted
-        return self.open() if wanted else self._say(MailClose())
+    # What arrives
 
     def read(self) -> None:
         """The program reads messages: fetch what was kept."""
         self._reads = True
         self._fetch()
 
-    async def answer(self) -> MailboxChanged:
-        """Return what the relay says next about our mailbox."""
-        future = asyncio.get_running_loop().create_future()
-        self._heard.append(future)
-        return await future
+    def arrived(self, sender: bytes, message_id: bytes, frame_hash: bytes) -> None:
+        """A frame of a message, or of a file by its transfer id, was given to the inbox."""
+        if not (frame_hash and self._has_mail):
+            return
+        self._waiting.setdefault((sender, message_id), []).append(frame_hash)
+        self._waiting_count += 1
+        while self._waiting_count > WAITING_MAX:
+            # It stays in the mailbox, and is dropped and taken when it comes again.
+            self._waiting_count -= len(self._waiting.popitem(last=False)[1])
 
-    # What arrives
+    def taken(self, sender: bytes, message_id: bytes) -> None:
+        """The program has this message: the relay may delete it."""
+        for frame_hash in self._forget(sender, message_id):
+            self._take(frame_hash)
 
-    def arrived(self, frame_hash: bytes) -> None:
-        """A frame was given to the inbox."""
-        if frame_hash and self._has_mail:
-            self._waiting[frame_hash] = None
-            if len(self._waiting) > WAITING_MAX:
-                self._waiting.popitem(last=False)  # it stays in the mailbox, and is dropped when it comes again
-
-    def taken(self, hashes: Iterable[bytes]) -> None:
-        """The program has these: the relay may delete them."""
-        for frame_hash in hashes:
-            if self._waiting.pop(frame_hash, self) is None:
-                self._take(frame_hash)
+    def not_taken(self, sender: bytes, message_id: bytes) -> None:
+        """There was no room for this message: ask for it again later."""
+        self._forget(sender, message_id)
+        self._later("fetch", FETCH_AGAIN_S, self._fetch)
 
     def dropped(self, frame_hash: bytes, refusal: Refusal) -> None:
-        """A frame was not taken: only one for which there was no room may come again."""
-        if refusal is Refusal.QUEUE_FULL:
-            self._waiting.pop(frame_hash, None)
-            self._later("fetch", FETCH_AGAIN_S, self._fetch)
-        # One that waits already came a second time, over another connection.
-        elif frame_hash and frame_hash not in self._waiting and self._has_mail:
+        """A frame was turned down: unless it waits already, it need not come again."""
+        if not (frame_hash and self._has_mail):
+            return
+        is_waiting = refusal is Refusal.DUPLICATE and any(frame_hash in hashes for hashes in self._waiting.values())
+        if not is_waiting:
             self._take(frame_hash)
 
     @property
     def _has_mail(self) -> bool:
-        return self.said is not None and (self.said.state is MailboxState.OPEN or self.said.messages_count > 0)
+        return self._said is not None and (self._said.state is MailboxState.OPEN or self._said.messages_count > 0)
+
+    def _forget(self, sender: bytes, message_id: bytes) -> list[bytes]:
+        hashes = self._waiting.pop((sender, message_id), [])
+        self._waiting_count -= len(hashes)
+        return hashes
+
+    def _open(self) -> bool:
+        now_ms = self._now_ms()
+        presence = make_presence(self._signing, PresenceKind.MAILBOX, self._server, now_ms, now_ms + WORD_MS)
+        said = self._say(MailOpen(presence))
+        if said and self._wanted:
+            self._later("renew", RENEW_EVERY_S, self._open)
+        return said
 
     def _fetch(self) -> None:
         if self._reads and self._has_mail and "fetch" not in self._timers:
@@ -198,7 +231,7 @@ class Mailbox:
     def _flush(self) -> None:
         while self._taken:
             if not self._say(MailTaken(tuple(self._taken[:MAIL_TAKEN_MAX]))):
-                # It is not the relay that keeps them, or there is none: what stays comes again and is dropped.
+                # No relay of ours has us now: what it keeps comes again, and is dropped and taken then.
                 self._taken.clear()
                 return
             del self._taken[:MAIL_TAKEN_MAX]

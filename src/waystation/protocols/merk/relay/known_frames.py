@@ -160,12 +160,8 @@ class KnownFrames:
             self._sessions.strike(session, error.refusal, now)
             return
         # Spec 4: unknown subtypes and an empty payload were decoded as None and are ignored.
-        if info is None:
-            return
-        if type(info) not in self._on_info:  # of a feature that we did not name
-            self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
-            return
-        self._on_info[type(info)](session, info, now)
+        if info is not None:
+            self._on_info[type(info)](session, info, now)
 
     def _on_auth(self, session: Session, auth: Auth, now: Instant) -> None:
         was_proved = session.is_proved
