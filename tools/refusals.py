@@ -277,10 +277,7 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
         "DELIVERY 2 to who asked for notices.",
     ),
     MerkRefusal.KEY_QUESTIONS: ("Too many questions for keys are open.", "What the relay itself knows of the key."),
-    MerkRefusal.MAILBOX_OFF: (
-        "A client asks for a mailbox where none is given, because of `merk.mailbox`, or before it has proved its key.",
-        "MAIL state 2.",
-    ),
+    MerkRefusal.MAILBOX_OFF: ("A client asks for a mailbox, and `merk.mailbox` is off.", "MAIL state 2."),
     MerkRefusal.MAILBOXES_FULL: ("No room for another mailbox, of all or of this network.", "MAIL state 2."),
     MerkRefusal.MAILBOX_FULL: ("The recipient's mailbox is full.", "DELIVERY 2 to who asked for notices."),
     MerkRefusal.MAIL_SHARE: (
