@@ -510,7 +510,7 @@ def test_a_strangers_invented_sender_is_not_kept():
     stranger.forward(frame_to(BOB, 1, ALICE), b"1" * 16)
     stranger.forward(signed, b"2" * 16)
 
-    assert stranger.codes() == [UNKNOWN, STORED]
+    assert stranger.codes() == [FULL, STORED]
     assert node.refused(Refusal.UNSIGNED) == 1
 
 
