@@ -90,7 +90,8 @@ class Mailbox:
         self._reads = self._knows = False
         self._relay, self._server = "", b""
         self._said: MailboxChanged | None = None
-        self._heard: list[asyncio.Future[MailboxChanged]] = []
+        self._heard: dict[asyncio.Future[MailboxChanged], MailboxState | None] = {}
+        """Who waits for the relay's word, and which state is no answer."""
         self._waiting: OrderedDict[tuple[bytes, bytes], list[bytes]] = OrderedDict()
         """Hashes of the frames of each message, by sender and id, that arrived and was not taken, the oldest first."""
         self._waiting_count = 0
@@ -107,24 +108,27 @@ class Mailbox:
             TimeoutError: It does not answer within as long.
         """
         self._wanted = True
-        return await self._asked(self._open, timeout_s)
+        return await self._asked(self._open, timeout_s, not_yet=MailboxState.CLOSED)
 
     async def close(self, timeout_s: float = 30.0) -> MailboxChanged:
         """Have the relay keep no more mail, and delete what it has; return what it says. Raises as ``open``."""
         self._wanted = False
-        return await self._asked(lambda: self._say(MailClose()), timeout_s)
+        return await self._asked(lambda: self._say(MailClose()), timeout_s, not_yet=MailboxState.OPEN)
 
     async def state(self, timeout_s: float = 30.0) -> MailboxChanged:
         """Return what the relay has said of our mailbox. Raises as ``open``."""
         await self._established(timeout_s)
         return self._said or await self._asked(lambda: self._knows, timeout_s)
 
-    async def _asked(self, ask: Callable[[], bool], timeout_s: float) -> MailboxChanged:
+    async def _asked(
+        self, ask: Callable[[], bool], timeout_s: float, *, not_yet: MailboxState | None = None
+    ) -> MailboxChanged:
+        # A relay also says unasked how the mailbox stands, once it knows who we are: ``not_yet`` is no answer.
         await self._established(timeout_s)
-        future = asyncio.get_running_loop().create_future()
-        self._heard.append(future)
+        future: asyncio.Future[MailboxChanged] = asyncio.get_running_loop().create_future()
+        self._heard[future] = not_yet
         if not ask():
-            self._heard.remove(future)
+            del self._heard[future]
             return MailboxChanged(self._relay, MailboxState.REFUSED, 0, 0, 0)
         async with asyncio.timeout(timeout_s):
             return await future
@@ -142,8 +146,8 @@ class Mailbox:
     def heard(self, event: MailboxSaid) -> None:
         """The relay says how our mailbox stands."""
         self._said = said = MailboxChanged(self._relay, *event)
-        waiting, self._heard = self._heard, []
-        for future in waiting:
+        for future in [future for future, not_yet in self._heard.items() if not_yet is not said.state]:
+            del self._heard[future]
             if not future.done():
                 future.set_result(said)
         if said.state is MailboxState.OPEN and said.until_ms - self._now_ms() < RENEW_MS and self._reads:
@@ -191,6 +195,11 @@ class Mailbox:
         """There was no room for this message: ask for it again later."""
         self._forget(sender, message_id)
         self._later("fetch", FETCH_AGAIN_S, self._fetch)
+
+    def done(self, frame_hash: bytes) -> None:
+        """What a frame brought was for the client itself: the relay may delete it."""
+        if frame_hash and self._has_mail:
+            self._take(frame_hash)
 
     def dropped(self, frame_hash: bytes, refusal: Refusal) -> None:
         """A frame was turned down: unless it waits already, it need not come again."""
