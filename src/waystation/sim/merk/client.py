@@ -167,8 +167,10 @@ class Client:
         elif isinstance(event, MessageArrived):
             opened = event.opened
             is_theirs, is_plain = context.is_authored(opened.fingerprint), opened.mode is Mode.PLAIN
-            # The legacy form names whoever signed the ciphertext last, and the message says so (MERK-BOUND).
-            is_theirs |= self._last_origin == "resigned" and opened.auth is Auth.LEGACY
+            # The legacy form names whoever signed the ciphertext last, and the message says so (MERK-BOUND); what is in
+            # clear anybody may say after another, in his own name.
+            is_repeated = opened.auth is Auth.LEGACY or is_plain
+            is_theirs |= self._last_origin == "resigned" and is_repeated
             is_aimed = opened.mode is not Mode.ENCRYPTED or self._is_last_ours
             taken = seen.Taken(self.key, opened.frame_hash, opened.auth.value, is_theirs, is_plain, is_aimed)
             context.observe(taken)
