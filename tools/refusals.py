@@ -285,7 +285,7 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
         "DELIVERY 2 to who asked for notices.",
     ),
     MerkRefusal.MAIL_FULL: (
-        "All mailboxes together are full, or the share of the owner's or sender's network, or too much waits for the disk.",
+        "All mailboxes are full, or the owner's or sender's network has its share, or too much waits for the disk.",
         "DELIVERY 2 to who asked for notices.",
     ),
     MerkRefusal.MAIL_TOO_LARGE: (

@@ -19,7 +19,7 @@ STORED_MS: Final = 1_209_600_000
 STORED_COUNT_MAX: Final = 16_384
 """Messages that are waited for so."""
 _FORGET_STORED: Final = (
-    "DELETE FROM stored WHERE time_ms < (SELECT time_ms FROM stored ORDER BY time_ms DESC LIMIT 1 OFFSET ?)"
+    "DELETE FROM stored WHERE time_ms < (SELECT time_ms FROM stored ORDER BY time_ms DESC LIMIT 1 OFFSET ? - 1)"
 )
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS seen (
