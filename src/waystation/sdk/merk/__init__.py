@@ -125,7 +125,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
         keep_trying: Begin although no relay can be reached yet.
         mailbox: Have the relay keep encrypted messages for us while no program of this identity is connected.
         silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
-        receipts: Whether senders are told that this program has taken their messages.
+        receipts: Whether senders get a receipt for each message that this program has taken.
         on_event: See ``MerkClient``.
 
     Raises:

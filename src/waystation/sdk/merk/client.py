@@ -114,7 +114,7 @@ class MerkClient(Client):
             downloads: Folder for files while they arrive; None means the system's place for temporary files.
             seen: Where the names of messages that were taken outlive the program; closed with the client. None keeps
                 them in memory, so that a replay after a restart is not known.
-            receipts: Whether senders are told that this program has taken their messages.
+            receipts: Whether senders get a receipt for each message that this program has taken.
             mailbox: Have every relay that takes us keep our mail while we are away.
             on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``MessageRead``, ``StoreFailed`` and
                 what else happens.
@@ -414,7 +414,7 @@ class MerkClient(Client):
     # Receipts
 
     def _on_taken(self, message: Message) -> None:
-        """Remember for good what the program has taken, and tell its sender."""
+        """Remember for good what the program has taken, and receipt it."""
         if message.mode is not Mode.PLAIN:
             time_ms = message.time_ms if message.auth is Auth.BOUND else None
             taken_ms = time_ms if time_ms is not None else int(self._clock() * 1_000)

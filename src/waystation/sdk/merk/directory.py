@@ -94,7 +94,7 @@ class Directory:
         return key in self._senders or (pinned is not None and pinned.able)
 
     async def key_for_receipt(self, key: bytes, timeout_s: float) -> bytes | None:
-        """Return the agreement key of who wrote to us, without pinning it: strangers must not fill the pins.
+        """Return the agreement key of who wrote to us, without pinning it: unknown senders must not fill the pins.
 
         Raises:
             RelayUnreachableError: There is no connection within ``timeout_s``.

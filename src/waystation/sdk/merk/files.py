@@ -56,7 +56,7 @@ class FileToSend:
             raise LocalError("bytes and streams without a name need one: name=")
         self._frame_bytes_max = frame_bytes_max
         self._file = _opened(source)
-        self._start = self._file.tell()
+        self._start = self._file.seek(0, io.SEEK_CUR)
         self.size_bytes = self._file.seek(0, io.SEEK_END) - self._start
         self.part_bytes = part_bytes_for(frame_bytes_max)
         self.parts_count = parts_count(self.size_bytes, self.part_bytes)

@@ -1,7 +1,7 @@
-"""Tells senders that the program has taken their messages: collects ids for up to a second, and sends them sealed.
+"""Sends receipts for messages that the program has taken: collects ids for a moment, and sends them sealed.
 
 ``MerkClient`` has one. A receipt goes to senders of bound messages only, is not repeated when it does not arrive, and
-gets no receipt. Many strangers cost a bounded table and one key question each.
+gets no receipt. Many unknown senders cost a bounded table and one key question each.
 """
 
 import asyncio

@@ -178,7 +178,7 @@ class SeenMessages:
                 raised[sender] = floor_ms
                 heapq.heappush(heap, (-len(of_sender), min(of_sender.values()), sender))
             else:
-                # Nobody is remembered by a floor alone, so that strangers fill nothing: it becomes everybody's.
+                # Nobody is remembered by a floor alone, so that many senders fill nothing: it becomes everybody's.
                 del self._senders[sender]
                 raised[_EVERYBODY] = max(floor_ms, raised.get(_EVERYBODY, -1))
         self._raise_floors(raised)
