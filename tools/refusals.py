@@ -267,7 +267,7 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     ),
     MerkRefusal.UNSIGNED: (
         "A node that `merk.peers` does not name forwards a frame that its sender has not signed.",
-        "DELIVERY 1 to that node.",
+        "DELIVERY 2 to that node.",
     ),
     MerkRefusal.REPLAYED_FORWARD: ("A forwarded frame whose number has been seen.", _STAYS),
     MerkRefusal.PRIVATE_ADDRESS: ("A peer names an address that must not be dialled.", _STAYS),
@@ -281,7 +281,15 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
     MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),
     MerkRefusal.BAD_CONTENT: ("Only in clients: content that is not what its type byte says.", "Nothing."),
-    MerkRefusal.DUPLICATE: ("Only in clients: signed content that has come before.", "Nothing."),
+    MerkRefusal.DUPLICATE: ("Only in clients: signed or encrypted content that has come before.", "Nothing."),
+    MerkRefusal.STALE: (
+        "Only in clients: bound content older than 14 days, a day ahead, or as old as what was forgotten for room.",
+        "Nothing.",
+    ),
+    MerkRefusal.DOWNGRADED: (
+        "Only in clients: a legacy form from a sender that is known to use the bound form.",
+        "Nothing.",
+    ),
 }
 
 _LPRP_WHEN: Final[dict[LprpRefusal, str]] = {

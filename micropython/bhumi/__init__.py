@@ -2,7 +2,7 @@
 
 ``device`` is what a program uses, with ``state``; the other files are its layers and import nothing they do not need::
 
-    names      id52 and invite tokens as text
+    names      id52 and addresses as text
     frames     the frames of the wire
     payloads   what peers say inside the encrypted payload
     suites     the encryption of that payload; on chacha, aes, x25519

@@ -6,9 +6,10 @@ answer is kept in the state, with the preimages that it gives out, before it lea
 """
 
 import os
+from binascii import hexlify
 
-from . import names, payloads, suites
-from .port import const, make_room, show, unload
+from . import frames, payloads, suites
+from .port import const, seldom, show, sweep
 from .state import Peer
 
 __all__ = ["RESERVED", "RUNNING_MAX", "Answers", "Done", "Request", "Work", "name_of", "nothing", "reason_of"]
@@ -18,7 +19,6 @@ RESERVED = "bhumi:"
 RUNNING_MAX = 4
 WAITING_MAX = 2  # each holds a request in memory
 _JOINED_MAX = const(8)
-_SPARES_MAX = const(8)
 _REASON_CHARS_MAX = const(256)
 _ANSWER_BYTES = const(77)  # envelope and MESSAGE_RESPONSE around address and content
 _BUSY = "the device is busy; ask again"
@@ -69,6 +69,14 @@ class Done:
         self.again = b""
         """A preimage that is still good, although a delivery has used up its commit at the relay; or empty."""
 
+    def frames(self, relay_bytes_max: int) -> bytes:
+        """Return what leaves in one write: the new commits, then the answer, which is empty when it is too large."""
+        answer = self.answer if len(self.answer) <= relay_bytes_max else b""
+        data = frames.update_commits([frames.commit_of(each) for each in self.issued]) if self.issued else b""
+        for message_id in self.message_ids:
+            data += frames.ack(message_id, answer)
+        return data
+
 
 class Answers:
     """Turns deliveries into answers, once for each preimage."""
@@ -117,13 +125,9 @@ class Answers:
             return self._respond(peer, message_id, preimage, sealed, whole)
         invite = None if preimage is None else state.invite_of(preimage)
         if invite is not None:
-            from . import pairing  # rare, and not small
-
-            done = pairing.welcome(
-                state, self.relay, self._admit, invite, message_id, sealed if whole else b"", self._feed
-            )
-            unload("pairing")
-            return done
+            self._device.rest()
+            words = (state, self.relay, self._admit, invite, message_id, sealed if whole else b"", self._feed)
+            return seldom("pairing", "welcome", *words)
         return nothing(message_id, b"", "a request came with a preimage that was not given out, or is spent")
 
     def finish(self, work: Work, given: object, error: Exception = None) -> Done:
@@ -195,11 +199,7 @@ class Answers:
                 message_id, preimage, "something came for %s in a weaker form than its pairing" % name_of(peer)
             )
         if not whole:
-            from . import manage  # rare
-
-            done = manage.refuse_unread(self._state, self.relay, peer, message_id, preimage, sealed)
-            unload("manage")
-            return done
+            return seldom("manage", "refuse_unread", self._state, self.relay, peer, message_id, preimage, sealed)
         plain = suites.open_sealed(peer.root, preimage, sealed)
         if plain is None:
             return nothing(message_id, preimage, "something came for %s that it did not write" % name_of(peer))
@@ -232,30 +232,29 @@ class Answers:
         except ValueError:
             return None
         if command == "spares":
-            wanted = arguments.get("n") if isinstance(arguments, dict) else None
-            count = max(0, min(wanted, _SPARES_MAX)) if isinstance(wanted, int) else 0
-            if not count:
+            spares = seldom("manage", "spares", arguments)
+            if not spares:
                 return None
-            spares = [os.urandom(32) for _ in range(count)]
-            content = payloads.command_answer({"spares": [_hex(each) for each in spares]})
+            content = payloads.command_answer({"spares": [hexlify(each).decode() for each in spares]})
             return self._keep(
-                peer, work, False, content, spares, "answered", "%s: gave %d spares" % (name_of(peer), count)
+                peer, work, False, content, spares, "answered", "%s: gave %d spares" % (name_of(peer), len(spares))
             )
         if not command.startswith(RESERVED):
             return None
-        from . import manage  # rare
-
+        self._device.rest()
         try:
             if not peer.manages:
                 raise ValueError("%s may not manage this device" % name_of(peer))
-            data = manage.carry_out(self._device, self._state, peer, command[len(RESERVED) :], arguments)
-            unload("manage")
+            words = (self._device, self._state, peer, command[len(RESERVED) :], arguments)
+            data = seldom("manage", "carry_out", *words)
             content = payloads.command_answer(data)
             if len(content) > self._room():
                 raise ValueError("the answer is too large")
         except (ValueError, KeyError, TypeError) as error:
             reason = reason_of(error)
             return self._refuse(peer, work, reason, "%s: %s: %s" % (name_of(peer), command, reason))
+        del data
+        sweep()
         return self._keep(
             peer, work, False, content, (), "answered", "%s: %s" % (name_of(peer), _shown(work.request.content))
         )
@@ -288,14 +287,14 @@ class Answers:
 def reason_of(error: Exception) -> str:
     """Return why something failed, for people."""
     if isinstance(error, MemoryError):
-        make_room()
+        sweep()
         return "out of memory (on a desk: try a larger --heap)"
     return (str(error) or type(error).__name__)[:_REASON_CHARS_MAX]
 
 
 def name_of(peer: Peer) -> str:
     """Return how to call a peer."""
-    return peer.alias or names.id52(peer.key)[:8]
+    return peer.alias or seldom("names", "id52", peer.key)[:8]
 
 
 def nothing(message_id: int, again: bytes, text: str) -> Done:
@@ -316,7 +315,3 @@ def _bytes_of(given: object) -> bytes:
 def _shown(content: bytes) -> str:
     """Return content for people: its beginning, with everything that could steer a terminal made visible."""
     return repr(bytes(content[:64]))[2:-1]
-
-
-def _hex(data: bytes) -> str:
-    return "".join(["%02x" % byte for byte in data])

@@ -12,11 +12,12 @@ the same device for programs of asyncio.
 import os
 import select
 
-from . import frames, keys, names
+from . import frames, keys
 from .answers import Answers, Request, reason_of
-from .payloads import BINARY, COMMAND, TEXT, command_request
-from .port import SetupError, const, make_room, sleep_ms, ticks_diff, ticks_ms, unix_s, unload
+from .payloads import BINARY, COMMAND, TEXT
+from .port import SetupError, const, make_room, seldom, sleep_ms, ticks_diff, ticks_ms, unix_s
 from .relays import Relays, whole_relay
+from .telling import Telling
 from .tls import UnreachableError
 
 __all__ = ["BINARY", "COMMAND", "TEXT", "Device", "Request", "SetupError"]
@@ -35,7 +36,7 @@ _PRESENCE_MS = const(240_000)
 _NO_MEMORY = "out of memory (on a desk: try a larger --heap)"
 
 
-class Device:
+class Device(Telling):
     """Keeps one identity reachable."""
 
     def __init__(
@@ -79,25 +80,20 @@ class Device:
         self._watchdog = feed
         self._network = network
         self._answers = Answers(self, state, admit, answer_bytes_max, self._feed)
-        self._outgoing = None
-        self._payload_bytes_max = payload_bytes_max
+        self._outgoing = self._quiet_from = None
         self._relay_ids = {whole_relay(relay): key for relay, key in (relay_ids or {}).items()}
         self._poll = select.poll()
         self._link = None
         self._reader = frames.Reader(payload_bytes_max)
-        self._turn = -1
-        self._number = 0
+        self._turn, self._number = -1, 0
         self._delay_ms = _RETRY_MS // 2
         self._relay = ""
         self._retry_ms = 0
         self._retry_from = ticks_ms()
         self._is_open = self._listening = False
-        self._heard_at = self._asked_at = self._presence_at = 0
-        self._presence_date = 0
+        self._heard_at = self._asked_at = self._presence_at = self._presence_date = 0
         self._nonce = b""
-        self._features = 0
-        self._echoes_count = 0
-        self._told = self._shown = 0
+        self._features = self._echoes_count = self._told = self._shown = 0
         self._again = {}
 
     @property
@@ -128,38 +124,6 @@ class Device:
         else:
             outgoing.lacks_memory = False
 
-    def notify(self, peer: object, content: object, content_type: int = TEXT) -> object:
-        """Tell a paired peer something, and return a ``Notice`` whose ``outcome`` says what has become of it so far.
-
-        It is kept before this returns, and sent by ``step``; the peer's handler gets it once, however often it must be
-        repeated.
-
-        Args:
-            peer: A 32-byte key, an alias or an id52.
-            content: Text or at most 512 bytes.
-            content_type: ``TEXT``, ``BINARY`` or ``COMMAND``.
-
-        Raises:
-            ValueError: There is no such peer, the content is too large, or eight notices wait already.
-            OSError: The state cannot be kept, and so nothing will be sent.
-        """
-        return self._sending().add(peer, content_type, content.encode() if isinstance(content, str) else content)
-
-    def notify_command(self, peer: object, name: str, arguments: object = None) -> object:
-        """Tell a peer a command, whose arguments are anything that JSON can say; else as ``notify``."""
-        return self.notify(peer, command_request(name, arguments), COMMAND)
-
-    def wait(self, notice: object, wait_ms: int = 60_000) -> str:
-        """Step until something is known of a notice, at most so long; return its outcome."""
-        begun = ticks_ms()
-        while notice.outcome == "waiting" and ticks_diff(ticks_ms(), begun) < wait_ms:
-            self.step()
-        return notice.outcome
-
-    def drop(self, notice: object) -> bool:
-        """Send a notice no more; return whether it certainly has not reached its peer. Raises OSError."""
-        return self._sending().drop(notice)
-
     def add_authority(self, relay: str, ca: bytes) -> bool:
         """Trust one more authority for a relay, whose present one stays trusted; return whether it is new.
 
@@ -179,7 +143,7 @@ class Device:
     def revoke(self, preimages: list) -> None:
         """Have the relay forget preimages of a peer that was unpaired."""
         if self._link is not None and self._nonce and preimages:
-            self._link.write(self._seldom("revoke_commits", [frames.commit_of(each) for each in preimages]))
+            self._link.write(seldom("extensions", "revoke_commits", [frames.commit_of(each) for each in preimages]))
 
     def close(self) -> None:
         """End the connection, before deep sleep; everything is in the state's file already."""
@@ -217,23 +181,6 @@ class Device:
         else:
             self._poll.poll(wait_ms)
 
-    # What we tell others
-
-    def _sending(self) -> object:
-        if self._outgoing is None:
-            from .outgoing import Outgoing  # what only answers saves its memory
-
-            make_room()
-            self._outgoing = Outgoing(self._state, self.relays, self._poll, self._feed, self._on_event)
-        return self._outgoing
-
-    def _may_tell(self) -> bool:
-        """Whether a second connection may begin: not while the first one is being made, which takes most memory."""
-        return self._listening or (self._link is None and self._turn >= 0)
-
-    def _outgoing_if_needed(self) -> object:
-        return self._sending() if self._outgoing is not None or self._state.notices else None
-
     # The connection
 
     def _step(self) -> None:
@@ -254,7 +201,7 @@ class Device:
             self._end("the relay sent nonsense: %s%s" % (error, self._hint()))
         except OSError as error:
             self._end("the connection broke: %s" % error)
-        except MemoryError:  # a new connection begins with a clean heap
+        except MemoryError:
             self._end(_NO_MEMORY)
 
     def _connect(self) -> None:
@@ -265,11 +212,12 @@ class Device:
         self._nonce = b""
         self._features = self._echoes_count = self._shown = 0
         self._again = {}
-        self._reader = None  # its buffer goes before the next one comes, so that they can be the same place
+        self._reader.begin()
+        if self._outgoing is not None and not self._outgoing.is_active:
+            self._unload_outgoing()  # the signatures need as much
         make_room()
         self._on_event("connecting", "to " + self._relay)
         try:
-            self._reader = frames.Reader(self._payload_bytes_max)
             if not self._state.whole:
                 self._state.reload()
             self._link = self.relays.connect(self._number, self._feed, self._poll)
@@ -280,6 +228,8 @@ class Device:
 
     def _end(self, reason: str, error: Exception = None) -> None:
         self.close()
+        if reason == _NO_MEMORY:  # the next one begins with a clean heap, and alone
+            self._sweep()
         self._delay_ms = min(2 * self._delay_ms, _RETRY_MAX_MS)
         self._retry_ms = self._delay_ms // 2 + os.urandom(1)[0] * self._delay_ms // 512
         self._retry_from = ticks_ms()
@@ -322,9 +272,12 @@ class Device:
         elif kind == frames.OPTIONS:
             self._features = frames.options_of(payload) & self._wanted()
         elif kind == frames.BIND:
-            self._prove(payload)
+            words = (self._relay_ids.get(self._relay), self._sign)
+            self._link.write(seldom("extensions", "proof", self._state.identity, payload, self._relay, *words))
+            self._link.write(frames.frame(frames.KEEPALIVE))
+            self._echoes_count += 1
         elif kind == frames.AUTHORITY:
-            self._on_authority(self._seldom("authority_of", payload))
+            self._on_authority(payload)
         elif kind == frames.HELLO:
             self._nonce, self._answers.relay_bytes_max = frames.hello_of(payload)
             self._answers.relay = self._relay
@@ -338,14 +291,6 @@ class Device:
         if self._relay.startswith("tls:"):
             wanted |= frames.WITH_AUTHORITY
         return wanted | frames.WITH_PRESENCE if self._relay in self._relay_ids else wanted
-
-    def _seldom(self, name: str, *words: object) -> bytes:
-        """Return what a function of ``extensions`` gives, which is in memory only meanwhile."""
-        from . import extensions
-
-        given = getattr(extensions, name)(*words)
-        unload("extensions")
-        return given
 
     def _sign(self, message: bytes) -> bytes:
         return keys.sign(self._state.seed, self._state.identity, message, self._feed)
@@ -362,25 +307,13 @@ class Device:
         self._echoes_count += 1
         make_room()
 
-    def _prove(self, challenge: bytes) -> None:
-        """Sign that we are at this relay, by the key that it names, so that it cannot pass our I_AM on to another."""
-        expected = self._relay_ids.get(self._relay)
-        if expected is not None and challenge[:32] != expected:
-            raise UnreachableError("%s has another key than the one that is known" % self._relay)
-        self._link.write(self._seldom("bind", self._state.identity, challenge, self._sign))
-        self._link.write(frames.frame(frames.KEEPALIVE))
-        self._echoes_count += 1
-
-    def _on_authority(self, ca: bytes) -> None:
+    def _on_authority(self, payload: bytes) -> None:
         """Trust what a relay shows, for this relay alone: an authority that is trusted vouches for the connection."""
-        if not self._features & frames.WITH_AUTHORITY or self._shown >= _AUTHORITIES_MAX:
-            return
-        self._shown += 1
-        try:
-            if self.relays.add_authority(self._number, ca):
-                self._on_event("trusted", "the next authority of " + self._relay)
-        except (SetupError, OSError, MemoryError) as error:
-            self._on_event("trouble", "the relay's next authority cannot be kept: %s" % reason_of(error))
+        if self._features & frames.WITH_AUTHORITY and self._shown < _AUTHORITIES_MAX:
+            self._shown += 1
+            event = seldom("extensions", "learn", self.relays, self._number, payload)
+            if event is not None:
+                self._on_event(*event)
 
     def _registered(self) -> None:
         if self._listening or not self._nonce:
@@ -390,7 +323,7 @@ class Device:
         self._presence_at = ticks_ms() - _PRESENCE_MS
         if self._network is not None:
             self._network.works()
-        self._on_event("listening", "on %s as %s" % (self._relay, names.id52(self._state.identity)))
+        self._on_event("listening", "on %s as %s" % (self._relay, seldom("names", "id52", self._state.identity)))
 
     def _on_time(self) -> None:
         if self._link is None:
@@ -405,39 +338,44 @@ class Device:
         elif ticks_diff(now, self._asked_at) > _KEEPALIVE_MS:
             self._asked_at = now
             self._link.write(frames.frame(frames.KEEPALIVE))
-        elif self._features & frames.WITH_PRESENCE and self._listening:
-            self._assert_presence(now)
+        elif self._is_presence_due(now):
+            self._presence_at = now
+            # Of two within one second the relays would keep the first (BHUMI-FINDABLE).
+            self._presence_date = max(unix_s(), self._presence_date + 1)
+            words = (self._relay_ids[self._relay], self._presence_date, _PRESENCE_TTL_S, self._sign)
+            self._link.write(seldom("extensions", "presence", self._state.identity, *words))
 
-    def _assert_presence(self, now: int) -> None:
-        clock = unix_s()
-        if not clock or ticks_diff(now, self._presence_at) < _PRESENCE_MS:
-            return
-        self._presence_at = now
-        # Of two within one second the relays would keep the first (BHUMI-FINDABLE).
-        self._presence_date = issued_at = max(clock, self._presence_date + 1)
-        relay_id = self._relay_ids[self._relay]
-        words = (self._state.identity, relay_id, issued_at, _PRESENCE_TTL_S, self._sign)
-        self._link.write(self._seldom("presence", *words))
+    def _is_presence_due(self, now: int) -> bool:
+        is_agreed = self._features & frames.WITH_PRESENCE and self._listening
+        return bool(is_agreed and unix_s() and ticks_diff(now, self._presence_at) >= _PRESENCE_MS)
 
     def _hint(self) -> str:
-        """Return what may be wrong with a relay that has not taken us; nothing about one that has."""
-        if self._listening:
-            return ""
-        if self._nonce:
-            return "; it may not admit this device"
-        if self._relay.startswith("tcp:"):
-            return "; is this a TLS port?"
-        return "; is it a Bhumi relay, and has it room for one more connection from here?"
+        return "" if self._listening else seldom("extensions", "hint", self._relay, bool(self._nonce))
 
     # Answering
 
     def _on_deliver(self, payload: bytes, length: int) -> None:
         found = frames.deliver_of(payload, length, self._features & frames.WITH_PREIMAGE)
+        whole = len(payload) == length
         self._registered()
         try:
-            self._carry_on(self._answers.take(*found, len(payload) == length))
+            try:
+                self._carry_on(self._answers.take(*found, whole))
+            except MemoryError:
+                if not self._has_swept(found[1]):
+                    raise
+                self._carry_on(self._answers.take(*found, whole))
         except (OSError, MemoryError) as error:
             self._not_kept(error)
+
+    def _has_swept(self, preimage: bytes) -> bool:
+        """Return whether a request may be taken once more, with all the memory that can be had, on this connection.
+
+        Not when its answer is kept already: only a new connection tells the relay of the permissions in it.
+        """
+        self._sweep()
+        self._state.reload()
+        return preimage is not None and self._state.response_to(preimage) is None
 
     def _carry_on(self, found: object) -> None:
         """Send an answer, or have the program work on what it is to answer; then what has waited for that."""
@@ -463,9 +401,7 @@ class Device:
         Without the promise on the medium there is no answer; the sender asks again. The relay takes the commit anew on
         another connection only (BHUMI-C9), which begins with a clean heap; a connection that sends makes way as well.
         """
-        if self._outgoing is not None:
-            self._outgoing.make_way()
-        make_room()
+        self._sweep()
         self._state.reload()
         self._on_event("trouble", "the state cannot be kept: %s" % reason_of(error))
         if self._link is not None:
@@ -474,13 +410,8 @@ class Device:
     def _acknowledge(self, done: object) -> None:
         """Send the new commits and the answer in one write; then the commit that nobody's request has used up."""
         if self._link is not None and self._nonce:
-            answer = done.answer if len(done.answer) <= self._answers.relay_bytes_max else b""
-            data = b""
-            if done.issued:
-                self._told += len(done.issued)
-                data = frames.update_commits([frames.commit_of(each) for each in done.issued])
-            for message_id in done.message_ids:
-                data += frames.ack(message_id, answer)
+            self._told += len(done.issued)
+            data = done.frames(self._answers.relay_bytes_max)
             used_count = self._again.get(done.again, 0)
             if done.again and used_count < _AGAIN_MAX:
                 self._again[done.again] = used_count + 1

@@ -200,6 +200,10 @@ class Reader:
         self._carries = carries
         self._buffer = bytearray(_HEADER_BYTES + _DELIVER_BYTES + max(payload_bytes_max, _BEGINNING_BYTES))
         self._view = memoryview(self._buffer)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with a new connection; the buffer stays, for a heap may have no other place as large."""
         self._start = 0
         self._end = 0
         self._skip = 0

@@ -7,13 +7,14 @@ A peer with the right for it invites, lists and unpairs by the commands ``bhumi:
 import os
 from hashlib import sha256
 
-from . import names, payloads, suites
+from . import payloads, suites
 from .answers import Done, name_of
-from .port import unix_s
+from .port import seldom, unix_s
 
-__all__ = ["carry_out", "refuse_unread"]
+__all__ = ["carry_out", "refuse_unread", "spares"]
 
 _HOURS = 24 * 7
+_SPARES_MAX = 8
 
 
 def carry_out(device: object, state: object, peer: object, name: str, arguments: object) -> object:
@@ -34,7 +35,10 @@ def carry_out(device: object, state: object, peer: object, name: str, arguments:
     if name == "invite":
         return _invite(device, state, str(given.get("alias") or ""), given.get("hours", _HOURS))
     if name == "peers":
-        return [{"alias": each.alias, "id": names.id52(each.key), "manages": each.manages} for each in state.peers]
+        return [
+            {"alias": each.alias, "id": seldom("names", "id52", each.key), "manages": each.manages}
+            for each in state.peers
+        ]
     if name != "unpair":
         raise ValueError("there is no command bhumi:" + name)
     gone = state.find_peer(given.get("peer") or "")
@@ -43,9 +47,9 @@ def carry_out(device: object, state: object, peer: object, name: str, arguments:
     if gone is peer:
         raise ValueError("a peer cannot unpair itself")
     preimages = list(gone.preimages())
-    state.remove_peer(gone)
+    _remove(state, gone)
     device.revoke(preimages)
-    return {"unpaired": gone.alias or names.id52(gone.key)}
+    return {"unpaired": gone.alias or seldom("names", "id52", gone.key)}
 
 
 def _invite(device: object, state: object, alias: str, hours: object) -> dict:
@@ -53,14 +57,44 @@ def _invite(device: object, state: object, alias: str, hours: object) -> dict:
         raise ValueError("hours is a number from 0, for ever, to 8760")
     now = unix_s()
     expires_s = now + 3600 * hours if now and hours else 0
-    preimage, secret = state.add_invite(alias, expires_s)
-    authority, relays = device.relays.authority()
+    preimage, secret = state.add_invite(alias, expires_s, False, False)
+    authority, relays = _place(device.relays)
     device.register(preimage)
     fingerprint = sha256(authority).digest() if authority else b""
+    words = (state.identity, preimage, secret, relays, fingerprint, expires_s)
     return {
-        "token": names.invitation(state.identity, preimage, secret, relays, fingerprint, expires_s),
+        "token": seldom("invitations", "invitation", *words),
         "expires_s": expires_s,
     }
+
+
+def _place(known: object) -> tuple:
+    """Return the authority in use of the first relay in DER, or empty, and the addresses that it vouches for."""
+    found, relays = b"", []
+    for number, relay in enumerate(known.urls):
+        ca = known.authorities(number)[0] if relay.startswith("tls:") else b""
+        if not relays:
+            found = ca
+        if ca == found:
+            relays.append(relay)
+    return found, relays
+
+
+def _remove(state: object, peer: object) -> None:
+    """Forget a peer, what it may ask, and what was to be told to it; the state is saved with the answer."""
+    state.peers.remove(peer)
+    for notice in [each for each in state.notices if each.peer == peer.key]:
+        state.notices.remove(notice)
+        notice.outcome, notice.reason = "no permission", "the peer was unpaired"
+    if state.peers and not any(each.manages for each in state.peers):
+        state.peers[0].manages = True
+
+
+def spares(arguments: object) -> list:
+    """Return the preimages that a peer gets beyond the next one, as many as it asks for up to a limit."""
+    wanted = arguments.get("n") if isinstance(arguments, dict) else None
+    count = max(0, min(wanted, _SPARES_MAX)) if isinstance(wanted, int) else 0
+    return [os.urandom(32) for _ in range(count)]
 
 
 def refuse_unread(state: object, relay: str, peer: object, message_id: int, preimage: bytes, sealed: bytes) -> Done:

@@ -1,10 +1,6 @@
-"""Identities and invites as people see them."""
+"""Identities and relays as people see them."""
 
-import binascii
-import struct
-from hashlib import sha256
-
-__all__ = ["id52", "invitation", "invite_token", "join_relay", "split_relay"]
+__all__ = ["id52", "join_relay", "split_relay"]
 
 _PORT = 8443
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"  # base32hex, lower case
@@ -17,32 +13,6 @@ def id52(key: bytes) -> str:
     for shift in range(255, -1, -5):
         text += _DIGITS[number >> shift & 31]
     return text
-
-
-def invite_token(key: bytes, preimage: bytes) -> str:
-    """Return the 86-character token without a pairing secret, which a relay that sees it used can use itself."""
-    return _base64(key + preimage)
-
-
-def invitation(
-    key: bytes, preimage: bytes, secret: bytes, relays: list, authority: bytes = b"", expires_s: int = 0
-) -> str:
-    """Return the text by which one person can pair with ``key``, in suite 4. Spec: BHUMI-PAIR.
-
-    Args:
-        key: 32 bytes: who invites.
-        preimage: 32 bytes.
-        secret: 32 bytes, which no relay sees.
-        relays: At most eight whole addresses; further ones are left out.
-        authority: SHA-256 of the certificate in DER of the relays' authority, or empty.
-        expires_s: Unix seconds, 0 for never.
-    """
-    parts = [b"\x02", key, preimage, secret, struct.pack(">BIB", 4, expires_s, 1 if authority else 0), authority]
-    relays = relays[:8]
-    parts.append(bytes((len(relays),)))
-    parts.extend([bytes((len(relay),)) + relay.encode() for relay in relays])
-    body = b"".join(parts)
-    return "bhumi:" + _base64(body + sha256(body).digest()[:4])
 
 
 def split_relay(relay: str) -> tuple:
@@ -69,8 +39,3 @@ def split_relay(relay: str) -> tuple:
 def join_relay(scheme: str, host: str, port: int) -> str:
     """Return the whole address of a relay, as ``split_relay`` takes it apart."""
     return "%s://%s:%d" % (scheme, "[%s]" % host if ":" in host else host, port)
-
-
-def _base64(data: bytes) -> str:
-    text = binascii.b2a_base64(data).decode().strip()
-    return text.replace("+", "-").replace("/", "_").rstrip("=")

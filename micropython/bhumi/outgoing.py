@@ -10,8 +10,8 @@ import os
 
 from . import frames, payloads, suites
 from .answers import name_of
-from .port import SetupError, const, make_room, ticks_diff, ticks_ms
-from .state import NOTICE_BYTES_MAX, NOTICES_MAX, Notice, Peer
+from .port import SetupError, const, make_room, seldom, sleep_ms, sweep, ticks_diff, ticks_ms
+from .state import Notice, Peer
 from .tls import UnreachableError
 
 __all__ = ["Outgoing"]
@@ -19,7 +19,7 @@ __all__ = ["Outgoing"]
 _HELLO_MS = const(10_000)
 _RESULT_MS = const(70_000)  # a relay answers after 30 s; who joins an exchange under way waits as long again
 _LINGER_MS = const(2000)
-_YIELD_MS = const(15_000)
+_FINISH_MS = const(2000)  # for the answer to what has left, before the connection makes way
 _DELAY_MS = 2000
 _DELAY_MAX_MS = const(300_000)
 _DENIALS_MAX = const(3)
@@ -51,8 +51,8 @@ class Outgoing:
         self.home = 0
         """Number of the relay where the device listens: where a peer is looked for after its own address."""
         self.lacks_memory = False
-        self._yielded_at = None
         """Whether a second connection did not fit, so that the listening one must make way."""
+        self._is_ending = False
 
     @property
     def is_active(self) -> bool:
@@ -67,43 +67,6 @@ class Outgoing:
     def is_due(self) -> bool:
         """Return whether something is to be sent now."""
         return self._next() is not None
-
-    def add(self, name: object, kind: int, content: bytes) -> Notice:
-        """Queue something for a peer, and keep it; return what tells what becomes of it.
-
-        Raises:
-            ValueError: There is no such peer, the content is too large, or the queue is full.
-            OSError: The state cannot be kept, and so nothing was queued.
-        """
-        state = self._state
-        peer = state.find_peer(name)
-        if peer is None:
-            raise ValueError("there is no peer %r" % (name,))
-        if len(content) > NOTICE_BYTES_MAX:
-            raise ValueError("%d bytes; at most %d can be sent" % (len(content), NOTICE_BYTES_MAX))
-        if len([each for each in state.notices if not each.is_asking]) >= NOTICES_MAX:
-            raise ValueError("%d notices wait to be sent already" % NOTICES_MAX)
-        notice = state.add_notice(peer, kind, content)
-        if not peer.rights and not any(each.right for each in state.notices if each.peer == peer.key):
-            state.notices.remove(notice)
-            notice.outcome = "no permission"
-            notice.reason = "%s has given no permission to send to it; it must listen, and pair anew" % name_of(peer)
-            return notice
-        try:
-            state.save()
-        except (OSError, MemoryError):
-            state.notices.remove(notice)
-            raise
-        return notice
-
-    def drop(self, notice: Notice) -> bool:
-        """Take a notice out of the queue; return whether it certainly has not reached its peer. Raises OSError."""
-        if notice in self._state.notices:
-            if notice is self._notice:
-                self.close()
-            self._state.notices.remove(notice)
-            self._state.save()
-        return not notice.in_doubt and notice.outcome not in ("answered", "refused")
 
     def step(self) -> None:
         """Do what is due."""
@@ -120,7 +83,7 @@ class Outgoing:
         except (UnreachableError, SetupError, frames.MalformedError, OSError) as error:
             self._broke(error)
         except MemoryError as error:
-            make_room()
+            sweep()
             if self.lacks_memory or self._has_left:
                 self._broke(error)
             else:
@@ -131,25 +94,40 @@ class Outgoing:
         """End the connection."""
         if self._link is not None:
             self._link.close()
-        self._link = self._reader = self._notice = None
+        self._link = self._notice = None
         self._has_left = False
 
+    def leave(self, notice: Notice) -> None:
+        """End the connection if it is this notice's, which is dropped."""
+        if notice is self._notice:
+            self.close()
+
+    def rest(self) -> None:
+        """End a connection on which nothing is under way: something else needs the memory for a moment."""
+        if self._link is not None and self._notice is None:
+            self._places = []
+            self.close()
+
     def make_way(self) -> None:
-        """End the connection for what a peer has asked, and send nothing for a while: that needs the memory first."""
+        """End the connection for good: something else needs the memory.
+
+        What has left gets a moment for its answer, so that it is not in doubt for that.
+        """
+        self._is_ending = True
+        begun = ticks_ms()
+        while self._has_left and ticks_diff(ticks_ms(), begun) < _FINISH_MS:
+            self.step()
+            self._feed()
+            sleep_ms(20)
         if self._link is not None:
             self._broke(MemoryError())
-            self._yielded_at = ticks_ms()
 
     # Which one
 
     def _next(self) -> Notice:
         """Return the notice that is due, or None."""
         now = ticks_ms()
-        if self._yielded_at is not None:
-            if ticks_diff(now, self._yielded_at) < _YIELD_MS:
-                return None
-            self._yielded_at = None
-        for notice in self._state.notices:
+        for notice in () if self._is_ending else self._state.notices:
             peer = self._state.peer(notice.peer)
             if notice.is_passed or not (notice.right or peer.rights):
                 continue
@@ -191,7 +169,9 @@ class Outgoing:
         self._is_greeted = self._is_open = False
         self._since = ticks_ms()
         make_room()
-        self._reader = frames.Reader(_ANSWER_BYTES_MAX, frames.SEND_RESULT)
+        if self._reader is None:
+            self._reader = frames.Reader(_ANSWER_BYTES_MAX, frames.SEND_RESULT)
+        self._reader.begin()
         self._link = self._relays.connect(self._places[0], self._feed, self._poll)
 
     def _broke(self, error: Exception) -> None:
@@ -296,7 +276,9 @@ class Outgoing:
             if response is None and notice.right[32:] != bytes(16):
                 response = _opened(peer, preimage, notice.right[32:], sealed)
                 if response is not None:  # the answer to what left under this permission before: this never arrived
-                    self._again_under_another(peer, notice, response)
+                    seldom("notices", "again_under_another", peer, notice)
+                    self._gain(peer, response[1], response[2])
+                    self._keep()
                     return
         if response is None:
             self._pass(notice, "what came as an answer is not one" if sealed is not None else "its answer is too large")
@@ -304,11 +286,11 @@ class Outgoing:
         status, gained, url, content = response
         self._state.notices.remove(notice)
         notice.outcome, notice.answer = "refused" if status else "answered", content
-        notice.reason = "%s: %s" % (name_of(peer), _reason_in(content)) if status else ""
+        notice.reason = "%s: %s" % (name_of(peer), seldom("notices", "reason_in", content)) if status else ""
         notice.in_doubt = False
         self._gain(peer, gained, url)
         if notice.is_asking:
-            self._take_spares(peer, notice)
+            seldom("notices", "take_spares", peer, notice)
         elif peer.gives_spares and len(peer.rights) < _SPARES_WANTED:
             self._ask_spares(peer)
         self._end_round(peer)
@@ -317,14 +299,6 @@ class Outgoing:
             self._on_event(
                 "notified" if not status else "trouble", "%s: %s" % (name_of(peer), notice.reason or notice.outcome)
             )
-
-    def _again_under_another(self, peer: Peer, notice: Notice, response: tuple) -> None:
-        plain = suites.open_sealed(peer.root, notice.right[:32], notice.body)
-        notice.body = payloads.request_of(plain)[2]
-        notice.right = b""
-        notice.in_doubt = False
-        self._gain(peer, response[1], response[2])
-        self._keep()
 
     def _gain(self, peer: Peer, preimage: bytes, url: str) -> None:
         peer.delay_ms = 0
@@ -338,20 +312,6 @@ class Outgoing:
         if not any(each.is_asking for each in self._state.notices if each.peer == peer.key):
             content = payloads.command_request("spares", {"n": _SPARES_WANTED})
             self._state.add_notice(peer, payloads.COMMAND, content).is_asking = True
-
-    def _take_spares(self, peer: Peer, notice: Notice) -> None:
-        peer.gives_spares = False
-        try:
-            from binascii import unhexlify
-
-            spares = payloads.answer_of(notice.answer)["spares"]
-            for text in spares[:_SPARES_WANTED]:
-                spare = unhexlify(text)
-                if len(spare) == 32:
-                    peer.gains(spare)
-                    peer.gives_spares = True
-        except (ValueError, KeyError, TypeError):
-            pass
 
     # Without an answer
 
@@ -414,11 +374,3 @@ class Outgoing:
 def _opened(peer: Peer, preimage: bytes, tag: bytes, sealed: bytes) -> tuple:
     plain = suites.open_sealed(peer.root, preimage, sealed, b"a", tag)
     return None if plain is None else payloads.response_of(plain)
-
-
-def _reason_in(content: bytes) -> str:
-    """Return the reason that a refusing peer gives: a text, or the error of a command."""
-    try:
-        return payloads.error_of(content)
-    except (ValueError, UnicodeError):
-        return "it could not handle this"

@@ -2,9 +2,9 @@
 
 import os
 
-from . import names, payloads, suites
+from . import payloads, suites
 from .answers import Done, name_of, nothing
-from .port import unix_s
+from .port import seldom, unix_s
 from .state import PEERS_MAX, Peer
 
 __all__ = ["welcome"]
@@ -57,12 +57,14 @@ def welcome(
     sealed = suites.seal(root, suite, preimage, os.urandom(12), answer, b"a", suites.tag_of(sealed))
     if refusal:
         state.save()
-        return Done([message_id], sealed, (), "trouble", "%s was refused: %s" % (names.id52(key)[:8], refusal))
+        return Done(
+            [message_id], sealed, (), "trouble", "%s was refused: %s" % (seldom("names", "id52", key)[:8], refusal)
+        )
     peer = _met(state, peer, invite[1], request, root)
     peer.suite = suite
     state.answered(peer, preimage, sealed, [given])
     state.save()
-    return Done([message_id], sealed, [given], "joined", "%s (%s)" % (name_of(peer), names.id52(key)))
+    return Done([message_id], sealed, [given], "joined", "%s (%s)" % (name_of(peer), seldom("names", "id52", key)))
 
 
 def _met(state: object, peer: Peer, alias: str, request: tuple, root: bytes) -> Peer:
@@ -72,7 +74,9 @@ def _met(state: object, peer: Peer, alias: str, request: tuple, root: bytes) -> 
         peer.manages = not state.peers
         state.peers.append(peer)
     elif peer.root != root:  # what was sealed before can no longer be answered
-        state.abandon(peer, "the peer was paired anew")
+        for notice in [each for each in state.notices if each.peer == peer.key and each.right]:
+            state.notices.remove(notice)
+            notice.outcome, notice.reason = "uncertain", "the peer was paired anew"
     peer.alias, peer.root = alias or peer.alias, root
     peer.url = request[3] if len(request[3].encode()) < 256 else ""
     peer.rights = []

@@ -47,14 +47,30 @@ __all__ = [
     "make_room",
     "replace",
     "same",
+    "seldom",
     "show",
     "sleep_ms",
+    "sweep",
     "ticks_diff",
     "ticks_ms",
     "unix_s",
     "unload",
 ]
 
+_SELDOM = (
+    "authorities",
+    "ed25519",
+    "ed25519_table",
+    "extensions",
+    "invitations",
+    "manage",
+    "names",
+    "notices",
+    "pairing",
+    "reading",
+    "sha512",
+    "x25519",
+)
 _EPOCH_2000_S = 946_684_800  # boards count from 2000, everything else from 1970
 _SET_S = 1_704_067_200  # 2024; a clock that says less was never set
 
@@ -87,8 +103,27 @@ def unload(*modules: str) -> None:
         return
     package = __name__.rpartition(".")[0]
     for name in modules:
-        if sys.modules.pop(package + "." + name, None) is not None:
+        if sys.modules.pop(package + "." + name, None) is not None and hasattr(sys.modules[package], name):
             delattr(sys.modules[package], name)
+
+
+def seldom(module: str, name: str, *words: object) -> object:
+    """Return what a function gives whose module is in memory only meanwhile."""
+    whole = __name__.rpartition(".")[0] + "." + module
+    try:
+        __import__(whole)
+        return getattr(sys.modules[whole], name)(*words)
+    finally:
+        unload(module)
+
+
+def sweep() -> None:
+    """Forget every module that is in memory only while it is at work, and make room.
+
+    One whose import or work has failed is there still, and perhaps only half of it.
+    """
+    unload(*_SELDOM)
+    make_room()
 
 
 def unix_s() -> int:
@@ -99,7 +134,7 @@ def unix_s() -> int:
     return now if now >= _SET_S else 0
 
 
-def keep(path: str, parts: list) -> None:
+def keep(path: str, parts: object) -> None:
     """Write the parts of a file so that it is on the medium, for nobody else to read; raises OSError.
 
     In MicroPython on a desk the umask says who may read it; a board has nobody else.

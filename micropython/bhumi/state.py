@@ -12,7 +12,7 @@ import os
 import struct
 from hashlib import sha256
 
-from . import keys, names, port, suites
+from . import keys, port, suites
 from .port import const
 
 __all__ = [
@@ -191,20 +191,21 @@ class State:
             port.replace(fresh, self._path)
             self._is_renamed = True
         self.sequence += 1
-        port.keep(fresh, self._parts())
+        port.keep(fresh, self._file())
         self._is_renamed = False
         port.replace(fresh, self._path)
         self._is_renamed = True
 
     # Invites
 
-    def add_invite(self, alias: str, expires_s: int = 0, legacy: bool = False) -> tuple:
-        """Return preimage and pairing secret of a new invite; it is saved.
+    def add_invite(self, alias: str, expires_s: int = 0, legacy: bool = False, saves: bool = True) -> tuple:
+        """Return preimage and pairing secret of a new invite.
 
         Args:
             alias: How we call whoever uses it.
             expires_s: Unix seconds from which on it is refused, by a clock that is set; 0 for never.
             legacy: Without a secret, for peers without suites 3 and 4: a relay that sees it used can use it itself.
+            saves: False when something else is saved with it.
 
         Raises:
             ValueError: There are too many, or the alias is too long.
@@ -215,7 +216,8 @@ class State:
             raise ValueError("an alias has at most %d bytes" % ALIAS_BYTES_MAX)
         preimage, secret = os.urandom(32), b"" if legacy else os.urandom(32)
         self.invites.append((preimage, alias, secret, expires_s))
-        self.save()
+        if saves:
+            self.save()
         return preimage, secret
 
     def invite_of(self, preimage: bytes) -> tuple:
@@ -246,24 +248,12 @@ class State:
         if not isinstance(name, str):
             return self.peer(name)
         for peer in self.peers:
-            if peer.alias == name or names.id52(peer.key) == name:
+            if peer.alias == name:
+                return peer
+        for peer in self.peers if len(name) == 52 else ():
+            if port.seldom("names", "id52", peer.key) == name:
                 return peer
         return None
-
-    def abandon(self, peer: Peer, reason: str) -> None:
-        """Drop what has left for a peer and can no longer be answered."""
-        for notice in [each for each in self.notices if each.peer == peer.key and each.right]:
-            self.notices.remove(notice)
-            notice.outcome, notice.reason = "uncertain", reason
-
-    def remove_peer(self, peer: Peer) -> None:
-        """Forget a peer, what it may ask, and what was to be told to it; ``save`` before that is told."""
-        self.peers.remove(peer)
-        for notice in [each for each in self.notices if each.peer == peer.key]:
-            self.notices.remove(notice)
-            notice.outcome, notice.reason = "no permission", "the peer was unpaired"
-        if self.peers and not any(each.manages for each in self.peers):
-            self.peers[0].manages = True
 
     def response_to(self, preimage: bytes) -> bytes:
         """Return the answer that was given to a preimage, or None if it was not the last to its peer."""
@@ -315,30 +305,40 @@ class State:
 
     # The file
 
-    def _parts(self) -> list:
-        """Return the file in parts: a board may have no room for the whole in one piece."""
-        parts = [self.seed, self.identity, bytes((len(self.invites),))]
-        for preimage, alias, secret, expires_s in self.invites:
-            parts.append(preimage + _short(alias) + (secret or bytes(32)) + struct.pack(">I", expires_s))
-        parts.append(bytes((len(self.peers),)))
-        for peer in self.peers:
-            parts.append(b"".join((peer.key, peer.root, bytes((peer.suite, peer.manages)), _short(peer.alias))))
-            parts.append(bytes((len(peer.issued) // 32,)))
-            parts.append(peer.issued)
-            parts.append((peer.preimage or bytes(32)) + struct.pack(">H", len(peer.response)))
-            parts.append(peer.response)
-            parts.append(_short(peer.url) + bytes((len(peer.rights),)) + b"".join(peer.rights))
-        parts.append(struct.pack(">IB", self.last_number, len(self.notices)))
-        for notice in self.notices:
-            parts.append(notice.peer + struct.pack(">IBB", notice.number, notice.kind, notice.is_asking))
-            parts.append(bytes((len(notice.right),)) + notice.right + struct.pack(">H", len(notice.body)))
-            parts.append(notice.body)
-        parts.insert(0, _MAGIC + struct.pack(">II", self.sequence, sum([len(part) for part in parts])))
+    def _file(self) -> object:
+        """Yield the file in parts, one after the other: a board may have no room for all of them at a time."""
+        length = 0
+        for part in self._parts():
+            length += len(part)
         check = sha256()
-        for part in parts:
+        head = _MAGIC + struct.pack(">II", self.sequence, length)
+        check.update(head)
+        yield head
+        for part in self._parts():
             check.update(part)
-        parts.append(check.digest()[:_CHECK_BYTES])
-        return parts
+            yield part
+        yield check.digest()[:_CHECK_BYTES]
+
+    def _parts(self) -> object:
+        """Yield what is between the head and the checksum."""
+        yield self.seed
+        yield self.identity
+        yield bytes((len(self.invites),))
+        for preimage, alias, secret, expires_s in self.invites:
+            yield preimage + _short(alias) + (secret or bytes(32)) + struct.pack(">I", expires_s)
+        yield bytes((len(self.peers),))
+        for peer in self.peers:
+            yield b"".join((peer.key, peer.root, bytes((peer.suite, peer.manages)), _short(peer.alias)))
+            yield bytes((len(peer.issued) // 32,))
+            yield peer.issued
+            yield (peer.preimage or bytes(32)) + struct.pack(">H", len(peer.response))
+            yield peer.response
+            yield _short(peer.url) + bytes((len(peer.rights),)) + b"".join(peer.rights)
+        yield struct.pack(">IB", self.last_number, len(self.notices))
+        for notice in self.notices:
+            yield notice.peer + struct.pack(">IBB", notice.number, notice.kind, notice.is_asking)
+            yield bytes((len(notice.right),)) + notice.right + struct.pack(">H", len(notice.body))
+            yield notice.body
 
 
 def _short(text: str) -> bytes:

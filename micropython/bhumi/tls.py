@@ -10,9 +10,9 @@ import select
 import socket
 import ssl
 
-from .port import NATIVE, const, ticks_diff, ticks_ms
+from .port import NATIVE, const, seldom, ticks_diff, ticks_ms
 
-__all__ = ["CONNECT_MS", "Link", "UnreachableError", "UntrustedError", "context_of"]
+__all__ = ["CONNECT_MS", "Link", "UnreachableError", "UntrustedError", "context_of", "error_of"]
 
 CONNECT_MS = 10_000  # for connecting and the handshake together; a name lookup has the system's own limits
 _WRITE_MS = const(10_000)
@@ -35,14 +35,14 @@ class UntrustedError(UnreachableError):
 class Link:
     """A connection: ``open`` until it stands, then ``read_into`` and ``write``."""
 
-    def __init__(self, relay: str, host: str, port: int, ca: bytes, feed: object, poll: object) -> None:
+    def __init__(self, relay: str, host: str, port: int, context: object, feed: object, poll: object) -> None:
         """Begin to connect; only the name lookup blocks.
 
         Args:
             relay: The address as people wrote it, for sentences.
             host: Name or address; with TLS the certificate must name it.
             port: TCP port.
-            ca: Certificate of the one authority to trust, in DER; None for a connection without TLS.
+            context: From ``context_of``; None for a connection without TLS.
             feed: Called at least every second.
             poll: A ``select.poll``, which ends its waiting when something can be done here.
 
@@ -51,7 +51,7 @@ class Link:
         """
         self._relay = relay
         self._host = host
-        self._ca = ca
+        self._context = context
         self._feed = feed
         self._poll = poll
         self._socket = None
@@ -182,17 +182,18 @@ class Link:
         if hasattr(socket, "TCP_NODELAY"):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._poll.unregister(self._socket)
+        self._left = ()
         self._stage = _OPEN
-        if self._ca is not None:
+        if self._context is not None:
             self._stage = _SHAKING
             try:
-                self._socket = context_of(self._ca).wrap_socket(
+                self._socket = self._context.wrap_socket(
                     self._socket, server_hostname=self._host, do_handshake_on_connect=False
                 )
                 self._socket.setblocking(False)
             except (OSError, ValueError) as error:
-                raise _error_of(self._relay, error)
-            self._ca = None
+                raise error_of(self._relay, error)
+            self._context = None
         self._poll.register(self._socket, select.POLLIN)
 
     def _handshake(self) -> None:
@@ -207,7 +208,7 @@ class Link:
         except _BLOCKED:
             return
         except (OSError, ValueError) as error:
-            raise _error_of(self._relay, error)
+            raise error_of(self._relay, error)
         self._stage = _OPEN
 
 
@@ -219,15 +220,10 @@ def context_of(ca: bytes) -> object:
     return context
 
 
-def _error_of(relay: str, error: Exception) -> Exception:
+def error_of(relay: str, error: Exception) -> Exception:
+    """Return what an error of the TLS library means for people, or MemoryError where it has none left."""
     text = str(error)
-    if "CERT" in text or "certificate" in text:
-        return UntrustedError(
-            "%s shows a certificate that is not trusted, or not made for this name; a board that was off while the "
-            "relay changed its authority needs the new ca.pem, in DER, in its file" % relay
-        )
     if "ALLOC" in text or getattr(error, "errno", 0) == errno.ENOMEM:
         return MemoryError()
-    return UnreachableError(
-        "%s did not complete the TLS handshake (%s); is it a plain tcp:// listener?" % (relay, text)
-    )
+    made = UntrustedError if "CERT" in text or "certificate" in text else UnreachableError
+    return made(seldom("extensions", "untrusted" if made is UntrustedError else "unshaken", relay, text))

@@ -125,6 +125,13 @@ class Board:
             if line.startswith(begin):
                 return line
 
+    def printed(self, begin):
+        """Return every line so far that begins so; waits for none."""
+        with contextlib.suppress(queue.Empty):
+            while (line := self._printed.get_nowait()) is not None:
+                self.lines.append(line)
+        return [line for line in self.lines if line.startswith(begin)]
+
     def tell(self, line):
         """Write a line that the program reads."""
         self.process.stdin.write(line + "\n")

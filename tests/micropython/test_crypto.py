@@ -282,13 +282,13 @@ def test_invitations(interpreter, tmp_path):
     cases = [case for case in PAIRING["invitations"] if case["suite"] == 4]
     calls = [
         (
-            "names", "invitation", raw(case["identity"]), raw(case["preimage"]), raw(case["secret"]),
+            "invitations", "invitation", raw(case["identity"]), raw(case["preimage"]), raw(case["secret"]),
             case["relays"], raw(case["authority"]), case["expires"],
         )
         for case in cases
     ]  # fmt: skip
     invite = Invite(PublicKey(bytes([5]) * 32), bytes([6]) * 32)
-    calls.append(("names", "invite_token", invite.identity, invite.preimage))
+    calls.append(("invitations", "invite_token", invite.identity, invite.preimage))
 
     found = on_board(interpreter, tmp_path, calls)
 

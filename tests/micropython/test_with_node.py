@@ -92,7 +92,7 @@ async def paired(tmp_path, node, board, dialect=None, timeouts=TIMEOUTS):
 def legacy_invite(board):
     """Make an invite without a pairing secret in a folder; return its token."""
     state = device_module("state").State(str(board.folder / "bhumi.state"))
-    return device_module("names").invite_token(state.identity, state.add_invite("bob", 0, legacy=True)[0])
+    return device_module("invitations").invite_token(state.identity, state.add_invite("bob", 0, legacy=True)[0])
 
 
 @pytest.mark.parametrize("dialect", [None, Dialect.SUITE_1, Dialect.SUITE_2], ids=str)

@@ -111,3 +111,14 @@ def test_conversation_by_the_book(run, relay, monkeypatch, tmp_path):
     assert "waystation bhumi send alice hello --find" in accepted[2]
     assert json.loads(again[1])["reply"] == "still there?"
     assert (events[0]["event"], events[1]) == ("request", 0)
+
+
+def test_seed_relays_come_before_the_usual_one(tmp_path):
+    """Behind what was named, and in place of the node of this machine."""
+    (tmp_path / "relays.json").write_text('["tcp://127.0.0.1:4"]')
+    with open_ways(tmp_path, None, None, insecure=False, find=False) as ways:
+        seeds = ways.relays
+    with open_ways(tmp_path, ["tcp://127.0.0.1:5"], None, insecure=False, find=False) as ways:
+        named = ways.relays
+
+    assert (seeds, named) == (["tcp://127.0.0.1:4"], ["tcp://127.0.0.1:5"])

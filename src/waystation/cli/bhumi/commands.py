@@ -16,10 +16,11 @@ from typing import Annotated, Any, Final
 import typer
 import typer.core
 
+from waystation.cli.bhumi import pending
 from waystation.cli.bhumi.listen import Listener, handler_of
 from waystation.cli.bhumi.pairing import DEFAULT_HOME, AliasOption, HomeOption, check_existing, register
 from waystation.cli.bhumi.relays import Wishes, show_relays
-from waystation.cli.bhumi.show import print_reply
+from waystation.cli.bhumi.show import print_reply, with_hint
 from waystation.cli.bhumi.ways import (
     DialsPrivateOption,
     FindOption,
@@ -100,6 +101,7 @@ class _AcceptCommand(typer.core.TyperCommand):
 
 
 register(app)
+pending.register(app)
 
 
 @app.command()
@@ -246,7 +248,7 @@ def send(
         async with ways.sender(state, e2e, wait_s=wait, dials_private=dials_private) as sender:
             reply = await sender.send(peer, content, content_type, repeatable=repeatable, timeout_s=timeout)
             if reply.failure is not None:
-                raise reply.failure
+                raise with_hint(reply, home)
             print_reply(peer, reply, as_json=as_json)
         if reply.status:
             raise typer.Exit(EXIT_FAILURE)

@@ -20,6 +20,7 @@ from waystation.protocols.bhumi.payload.pairing import PairedSuite
 from waystation.sdk.bhumi import BhumiState, Dialect, PeerRecord, encode_invite
 from waystation.sdk.bhumi.pairing.admission import OpenInvite
 from waystation.sdk.bhumi.pairing.inviting import LEGACY_INVITE, authority_of, invitation
+from waystation.sdk.bhumi.seeds import seed_relays
 from waystation.sdk.qr import draw_qr
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import client_context
@@ -224,7 +225,8 @@ def _where(state: BhumiState, given: list[str] | None, ca: Path | None) -> tuple
     """Return the relays of an invitation and the SHA-256 of their authority."""
     place, authority = state.own_place()
     place = place or state.place_of(state.identity)  # what earlier versions kept
-    relays = [str(RelayUrl.parse(text)) for text in given or ()] or [place or DEFAULT_RELAY]
+    named = given or ([place] if place else seed_relays(state.home)) or [DEFAULT_RELAY]
+    relays = [str(RelayUrl.parse(text)) for text in named]
     if ca is None and authority and relays == [place]:
         return relays, authority
     file = ca_or_local(ca)

@@ -1,21 +1,26 @@
 """Formats the output of the Bhumi commands: events, answers, and content without terminal control characters."""
 
 import base64
+import shlex
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import typer
 
 from waystation.cli.output import print_json, visible
+from waystation.cli.program import own_program
 from waystation.core.ids import encode_id52
 from waystation.sdk.bhumi import (
+    AuthorityLearned,
     Denied,
     DeviceEvent,
     Disconnected,
     Handled,
     Listening,
     Moved,
+    Outcome,
     PeerJoined,
     PeerOffline,
     PeerOnline,
@@ -27,7 +32,7 @@ from waystation.sdk.bhumi import (
     Trouble,
 )
 
-__all__ = ["as_document", "document_of", "print_reply", "sentence_of"]
+__all__ = ["as_document", "document_of", "print_reply", "sentence_of", "with_hint"]
 
 
 def document_of(event: DeviceEvent, id52: str) -> dict[str, Any]:
@@ -93,6 +98,7 @@ _DOCUMENTS: Final[Mapping[type[Any], tuple[str, Callable[[Any, str], dict[str, A
     ),
     PeerOffline: ("peer_offline", _seen),
     PeerOnline: ("peer_online", _seen),
+    AuthorityLearned: ("authority", lambda event, _: {"relay": event.relay, "sha256": event.sha256.hex()}),
 }
 _SENTENCES: Final = {
     "listening": "listening on {relay} as {id52}",
@@ -105,8 +111,22 @@ _SENTENCES: Final = {
     "probe_refused": "{relay} asked to have {candidate} tried: {reason}",
     "peer_offline": "{alias} is not connected ({peer})",
     "peer_online": "{alias} has answered again ({peer})",
+    "authority": "trusts an authority that {relay} has shown, for that relay (SHA-256 {sha256})",
     "probed": "tried {candidate}: {verdict}, {latency_ms} ms; the result stays here",
 }
+
+
+def with_hint(reply: Reply, home: Path) -> Exception:
+    """Return why a request has no answer, with the command that goes on from there."""
+    assert reply.failure is not None
+    ask = shlex.join([*own_program(), "bhumi", "pending", "--ask", "--home", str(home)])
+    hints = {
+        Outcome.UNCERTAIN: f"what you send again could arrive twice; `{ask}` asks what became of it",
+        Outcome.UNREADABLE: f"`{ask}` asks for it again",
+        Outcome.PERMISSIONS_IN_DOUBT: f"`{ask}` asks for their outcomes now",
+    }
+    hint = hints.get(reply.outcome)
+    return type(reply.failure)(f"{reply.failure}; {hint}") if hint else reply.failure
 
 
 def print_reply(peer: str, reply: Reply, *, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from waystation.cli.options import ca_or_local
 from waystation.core.errors import HostError
 from waystation.sdk.bhumi import BhumiState, Dialect, RelayBook, RelayQuality, Sender, Timeouts
 from waystation.sdk.bhumi.lan import look_on_lan
+from waystation.sdk.bhumi.seeds import seed_relays
 from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import TlsContext, added_authorities, client_context, trust_authority
 
@@ -98,7 +99,7 @@ def open_ways(
 
     Args:
         home: Folder of the identity; the book lies in it.
-        given: Addresses of --relay.
+        given: Addresses of --relay; without any, the seed relays are taken.
         ca: Of --ca.
         insecure: Of --insecure.
         find: Of --find.
@@ -108,7 +109,7 @@ def open_ways(
         LocalError: An address cannot be read.
         HostError: The book cannot be used, or the authority.
     """
-    texts = given or ([] if find else [local_url("bhumi", "bhumi_plain") or DEFAULT_RELAY])
+    texts = given or seed_relays(home) or ([] if find else [local_url("bhumi", "bhumi_plain") or DEFAULT_RELAY])
     relays = [str(RelayUrl.parse(text)) for text in texts]
     is_tls = find or any(relay.startswith("tls://") for relay in relays)
     tls = client_context(ca_or_local(ca), verify=not insecure) if is_tls else None

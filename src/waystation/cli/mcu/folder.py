@@ -161,7 +161,7 @@ def invite_into(folder: Path, alias: str, *, expires_s: int = 0, legacy: bool = 
         LocalError: The alias is too long, too many invites wait, or settings.py names no relay.
         HostError: The state cannot be read or kept.
     """
-    state_module, names = device_module("state"), device_module("names")
+    state_module, invitations = device_module("state"), device_module("invitations")
     path = folder / STATE_FILE
     places = relays_of(folder)
     try:
@@ -169,11 +169,11 @@ def invite_into(folder: Path, alias: str, *, expires_s: int = 0, legacy: bool = 
         preimage, secret = state.add_invite(alias, expires_s, legacy)
         path.chmod(0o600)
         if legacy:
-            token: str = names.invite_token(state.identity, preimage)
+            token: str = invitations.invite_token(state.identity, preimage)
         else:
             authority, urls = _vouched_for(places)
             fingerprint = hashlib.sha256(authority).digest() if authority else b""
-            token = names.invitation(state.identity, preimage, secret, urls, fingerprint, expires_s)
+            token = invitations.invitation(state.identity, preimage, secret, urls, fingerprint, expires_s)
     except ValueError as error:
         raise LocalError(str(error)) from error
     except (OSError, device_module("port").SetupError) as error:

@@ -70,6 +70,8 @@ class Refusal(Enum):
     CANNOT_DECRYPT = "cannot_decrypt"
     BAD_CONTENT = "bad_content"
     DUPLICATE = "duplicate"
+    STALE = "stale"
+    DOWNGRADED = "downgraded"
 
     @property
     def status(self) -> int:

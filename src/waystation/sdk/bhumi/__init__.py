@@ -24,6 +24,7 @@ from waystation.sdk.bhumi.client import BhumiClient, IncomingRequest
 from waystation.sdk.bhumi.device import Device
 from waystation.sdk.bhumi.dialect import Dialect, command_result
 from waystation.sdk.bhumi.events import (
+    AuthorityLearned,
     Denied,
     DeviceEvent,
     Disconnected,
@@ -50,6 +51,7 @@ from waystation.sdk.bhumi.sending.retry import Timeouts
 from waystation.sdk.bhumi.state import BhumiState, PeerRecord, Pending, PendingKind
 
 __all__ = [
+    "AuthorityLearned",
     "Backoff",
     "BhumiClient",
     "BhumiState",

@@ -26,8 +26,10 @@ from waystation.sdk.bhumi.events import DeviceEvent, Handler, Request
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import Reply
 from waystation.sdk.bhumi.pairing.inviting import authority_of, check_end, home_context, invitation, learn_authority
+from waystation.sdk.bhumi.pairing.relay_authorities import HomeTrust, RelayAuthorities
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
+from waystation.sdk.bhumi.seeds import seed_relays
 from waystation.sdk.bhumi.sender import Sender
 from waystation.sdk.bhumi.sending.recovery import Recovered
 from waystation.sdk.bhumi.sending.retry import Timeouts
@@ -93,7 +95,7 @@ class BhumiClient(Client):
         Args:
             home: Folder of the identity, made if absent.
             relays: Address or addresses, the preferred one first. Without any, and without a book, those of the
-                invitations that were accepted are used, which suffices to send.
+                invitations that were accepted are used, else the seed relays (``seeds``).
             tls: Context for ``tls://`` addresses; None trusts the system's authorities and those of invitations.
             on_event: Gets what happens to the listening half, such as ``Disconnected`` with its reason, and
                 ``PeerOffline`` and ``PeerOnline``, as ``send`` finds peers.
@@ -180,11 +182,12 @@ class BhumiClient(Client):
             RelayUnreachableError: None of them could be reached; has the reason of each.
         """
         choice = self._choice
+        trust = HomeTrust(self._tls, RelayAuthorities(self.state))
         reasons: list[str] = []
         while (relay := choice.next()) is not None and len(reasons) < _REACH_TRIES_MAX:
             connection = RelayConnection(SenderClient(), relay, lambda _: None)
             try:
-                await connection.reach(self._tls, only_public=choice.by_gossip(relay))
+                await connection.reach(trust, only_public=choice.by_gossip(relay))
             except HostError as error:
                 reasons.append(str(error))
             else:
@@ -303,7 +306,9 @@ class BhumiClient(Client):
         state = self.state
         async with self._opening:
             if self._sender is None:
-                make = self._make_sender if self._has_relays else partial(self._make_sender, relays=state.relays_of())
+                make = self._make_sender
+                if not self._has_relays:
+                    make = partial(make, relays=state.relays_of() or seed_relays(self._home))
                 made = make(state, tls=self._tls or home_context(state))
                 self._sender = await self._stack.enter_async_context(made)
             return self._sender
@@ -320,7 +325,8 @@ class BhumiClient(Client):
         """
         reading = self._life.read("requests()", self._requests)
         if self._running is None:
-            self._device = self._make_device(self.state)
+            make = self._make_device
+            self._device = make(self.state) if self._has_relays else make(self.state, relays=seed_relays(self._home))
             self._running = asyncio.get_running_loop().create_task(self._device.run())
             self._running.add_done_callback(lambda _: self._changed.set())
         return reading

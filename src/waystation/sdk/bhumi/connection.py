@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError
 from waystation.protocols.bhumi.client.base import Client, Greeted
+from waystation.sdk.bhumi.pairing.relay_authorities import HomeTrust, Trust
 from waystation.sdk.connection import Connection
-from waystation.transport.dial import WEB_PORT, RelayUrl, dial, speaks_http, speaks_tls
+from waystation.transport.dial import WEB_PORT, RelayUrl, UntrustedError, dial, speaks_http, speaks_tls
 from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 
@@ -50,19 +51,44 @@ class RelayConnection(Connection):
         self._is_tls_port = False
         self._is_web_port = False
 
-    async def dial(
-        self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
-    ) -> None:
-        """Connect; raises HostError. See ``transport.dial`` for the arguments."""
-        self._began_s = self._loop.time()
-        silence = self._silence
-        await dial(self.relay, self, context=tls, timeout_s=timeout_s, only_public=only_public, silence=silence)
+    async def dial(self, tls: Trust, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False) -> None:
+        """Connect with what is trusted, one authority after the other; see ``transport.dial`` for the other arguments.
+
+        Raises:
+            UntrustedError: Nothing that is trusted has signed the relay's certificate.
+            HostError: The relay cannot be reached.
+        """
+        if isinstance(tls, HomeTrust) and self.relay.scheme == "tls":
+            await self._dial_trusted(tls, timeout_s, only_public=only_public)
+        else:
+            given = tls.given if isinstance(tls, HomeTrust) else tls
+            await self._dial(given, timeout_s, only_public=only_public)
         if not only_public:
             self._looking = self._loop.create_task(self._look_for_others())
 
-    async def reach(
-        self, tls: TlsContext | None, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False
-    ) -> None:
+    async def _dial(self, context: TlsContext | None, timeout_s: float, *, only_public: bool) -> None:
+        self._began_s = self._loop.time()
+        silence = self._silence
+        await dial(self.relay, self, context=context, timeout_s=timeout_s, only_public=only_public, silence=silence)
+
+    async def _dial_trusted(self, trust: HomeTrust, timeout_s: float, *, only_public: bool) -> None:
+        trouble: UntrustedError | None = None
+        for context, der in trust.contexts(self.relay):
+            try:
+                await self._dial(context, timeout_s, only_public=only_public)
+            except UntrustedError as error:
+                trouble = error if trouble is None or der is None else trouble
+            else:
+                if der is not None:
+                    trust.works(self.relay, der)
+                return
+        assert trouble is not None
+        raise UntrustedError(
+            f"{trouble}; if the relay has changed its authority since this home connected last, ask its operator for "
+            "the tls/ca.pem of today"
+        ) from trouble
+
+    async def reach(self, tls: Trust, timeout_s: float = CONNECT_TIMEOUT_S, *, only_public: bool = False) -> None:
         """Connect, and return once the relay has said HELLO; raises HostError with the reason when it does not."""
         try:
             await self.dial(tls, timeout_s, only_public=only_public)

@@ -14,11 +14,9 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
 from waystation.core.ids import PublicKey
-from waystation.crypto.certificates import is_authority
 from waystation.protocols.bhumi import wire
-from waystation.protocols.bhumi.client.base import Greeted
+from waystation.protocols.bhumi.client.base import AuthorityShown, Greeted
 from waystation.protocols.bhumi.client.device import (
-    AuthorityShown,
     Delivered,
     ProbeAsked,
     Registered,
@@ -41,7 +39,7 @@ from waystation.sdk.bhumi.events import (
 from waystation.sdk.bhumi.listener import Listener
 from waystation.sdk.bhumi.moves import PRESENCE_TTL_S, Presences, RelayChoice
 from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
-from waystation.sdk.bhumi.pairing.relay_authorities import RelayAuthorities, dial_trusted
+from waystation.sdk.bhumi.pairing.relay_authorities import HomeTrust, RelayAuthorities
 from waystation.sdk.bhumi.probe import Prober
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
@@ -51,7 +49,7 @@ from waystation.sdk.home_lock import hold
 from waystation.sdk.store_news import StoreFailed, StoreRecovered, StoreWatch
 from waystation.transport.dial import RelayUrl
 from waystation.transport.silence import SILENCE_S, SilencePolicy
-from waystation.transport.tls import TlsContext, verifies
+from waystation.transport.tls import TlsContext
 
 __all__ = ["LEAVE_S", "Device"]
 
@@ -114,20 +112,21 @@ class Device:
         if not relays and book is None:
             raise LocalError("a device needs the address of a relay, or a book of relays")
         self._state = state
-        self._authorities = RelayAuthorities(state)
         self._findable = findable
         self._tls = tls
         self._silence = SilencePolicy.of_seconds(silence_s)
         self._original_relay = original_relay
         self._on_event = on_event or (lambda _: None)
         self._clock = clock
+        self._disk = StoreWatch(self._on_store)
+        self._trust = HomeTrust(tls, RelayAuthorities(state), on_event=self._on_event, attempt=self._disk.attempt)
         source = rng or random.SystemRandom()
         self._answers = Answers(state, handler, dialect, source, admit, self._on_event)
         self._choice = RelayChoice(relays, book, quality, source, self._report)
         self._presences = Presences(state.key_pair, clock)
         self._prober = None
         if probes and book is not None and quality is not None:
-            self._prober = Prober(self._choice, quality, tls, source, findable=findable)
+            self._prober = Prober(self._choice, quality, self._trust, source, findable=findable)
         self._backoff = backoff or Backoff(source)
         self._poll_s = poll_s
         self._connection: Listener | None = None
@@ -139,7 +138,6 @@ class Device:
         self._placing = asyncio.Lock()
         self._placed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._disk = StoreWatch(self._on_store)
 
     async def run(self) -> None:
         """Listen and answer, reconnecting for ever.
@@ -242,9 +240,7 @@ class Device:
             silence=self._silence,
         )
         try:
-            shown = await dial_trusted(connection, self._tls, self._authorities, only_public=only_public)
-            if shown is not None:
-                self._disk.attempt(lambda: self._authorities.works(str(relay), shown))
+            await connection.dial(self._trust, only_public=only_public)
             if waits:
                 await connection.wait_registered()
         except BaseException as error:
@@ -319,18 +315,9 @@ class Device:
             connection.handling.add(task)
             task.add_done_callback(connection.handling.discard)
         elif isinstance(event, AuthorityShown):
-            self._on_authority(connection.relay, event.der)
+            self._trust.learn(connection.relay, event.der)
         elif isinstance(event, ProbeAsked):
             self._on_probe_asked(connection, event)
-
-    def _on_authority(self, relay: RelayUrl, der: bytes) -> None:
-        """Trust the authority that a relay shows, for this relay, if the connection was verified."""
-        if relay.scheme != "tls" or not verifies(self._tls):
-            return
-        if is_authority(der):
-            self._disk.attempt(lambda: self._authorities.keep(str(relay), der))
-        else:
-            self._on_event(Trouble(f"{relay} showed an authority that is none; it is not kept"))
 
     def _on_registered(self, connection: Listener, event: Registered) -> None:
         self._gives_up = False

@@ -9,6 +9,7 @@ from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.payload.contents import Command, ContentType, decode_command
 
 __all__ = [
+    "AuthorityLearned",
     "Denied",
     "DeviceEvent",
     "Disconnected",
@@ -110,6 +111,15 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthorityLearned:
+    """A relay has shown an authority that is trusted for it from now on, besides those that the user named."""
+
+    relay: str
+    sha256: bytes
+    """Of its certificate in DER, 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """The device has gone from one relay to another on purpose; answers under way still leave by the old one."""
 
@@ -163,7 +173,7 @@ class PeerOnline:
     """Unix seconds of the answer."""
 
 
-SenderEvent = PeerOffline | PeerOnline | Trouble
+SenderEvent = PeerOffline | PeerOnline | AuthorityLearned | Trouble
 """Every event of a sender."""
 
 DeviceEvent = (
@@ -179,5 +189,6 @@ DeviceEvent = (
     | Probed
     | PeerOffline
     | PeerOnline
+    | AuthorityLearned
 )
 """Every event of a client, which is a device and a sender."""

@@ -20,11 +20,11 @@ from waystation.protocols.bhumi.extension_messages import Presence, RelayAd, Whe
 from waystation.protocols.bhumi.relay_addresses import is_open_place
 from waystation.protocols.bhumi.signed_records import is_signed, untimely
 from waystation.sdk.bhumi.connection import CONNECT_TIMEOUT_S, RelayConnection
+from waystation.sdk.bhumi.pairing.relay_authorities import Trust
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.connection import now
 from waystation.sdk.errors import RelayUnreachableError
 from waystation.transport.dial import RelayUrl
-from waystation.transport.tls import TlsContext
 
 __all__ = ["ADVERTS_MAX", "PLACES_MAX", "REFRESH_ASKS", "Guide", "Refreshed"]
 
@@ -54,7 +54,7 @@ class Guide:
     def __init__(
         self,
         *,
-        tls: TlsContext | None = None,
+        tls: Trust = None,
         timeout_s: float = CONNECT_TIMEOUT_S,
         clock: Callable[[], float] = time.time,
     ) -> None:

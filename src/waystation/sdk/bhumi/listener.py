@@ -16,10 +16,9 @@ from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import wire
-from waystation.protocols.bhumi.client.base import Greeted, Unsent, commit_of
+from waystation.protocols.bhumi.client.base import AuthorityShown, Greeted, Unsent, commit_of
 from waystation.protocols.bhumi.client.device import (
     DEVICE_FEATURES,
-    AuthorityShown,
     Delivered,
     DeviceClient,
     ProbeAsked,

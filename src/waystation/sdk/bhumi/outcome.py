@@ -38,8 +38,8 @@ class Outcome(outcome.Outcome):
         "send again, with a longer timeout where the network is slow",
     )
     UNKNOWN_PERMISSION = (
-        *("unknown_permission", False, True, "not delivered: the relay does not know the permission that was used"),
-        "send again: the next permission is used, and this one only when no other is left",
+        *("unknown_permission", False, True, "not delivered: the peer does not take the permission that was used"),
+        "send again: another permission is used; when none is left that it takes, the peer has unpaired this identity",
     )
     PERMISSIONS_IN_DOUBT = (
         *(

@@ -33,12 +33,12 @@ from waystation.protocols.bhumi.payload.suites import SharedSecrets
 from waystation.sdk.bhumi.dialect import Dialect, read_answer, read_request, write_answer, write_request
 from waystation.sdk.bhumi.listener import Listener
 from waystation.sdk.bhumi.moves import Presences, RelayChoice
+from waystation.sdk.bhumi.pairing.relay_authorities import Trust
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.retry import Verdict
 from waystation.sdk.errors import AnswerError
 from waystation.transport.dial import RelayUrl
-from waystation.transport.tls import TlsContext
 
 __all__ = ["CONTENT_BYTES_MAX", "PROBE_EVERY_S", "SLOW_S", "ProbeResult", "Prober"]
 
@@ -69,7 +69,7 @@ class Prober:
         self,
         relays: RelayChoice,
         quality: RelayQuality,
-        tls: TlsContext | None,
+        tls: Trust,
         rng: random.Random,
         *,
         findable: bool = False,
@@ -172,7 +172,7 @@ class _Exchange:
 class _Run:
     """One probe: a device and a sender at one relay, each by a connection of its own."""
 
-    def __init__(self, relay: RelayUrl, tls: TlsContext | None, rng: random.Random, *, only_public: bool) -> None:
+    def __init__(self, relay: RelayUrl, tls: Trust, rng: random.Random, *, only_public: bool) -> None:
         self._relay = relay
         self._tls = tls
         self._rng = rng

@@ -32,6 +32,7 @@ from waystation.sdk.bhumi.guide import Guide
 from waystation.sdk.bhumi.moves import RelayChoice
 from waystation.sdk.bhumi.outcome import ENDS, Reply, failed
 from waystation.sdk.bhumi.pairing.named import dialect_for
+from waystation.sdk.bhumi.pairing.relay_authorities import HomeTrust, RelayAuthorities
 from waystation.sdk.bhumi.quality import RelayQuality
 from waystation.sdk.bhumi.relay_book import RelayBook
 from waystation.sdk.bhumi.sending.delivery import Deliveries
@@ -101,7 +102,8 @@ class Sender:
             timeouts: How long to go on trying.
             rng: Source of secrets; the system's by default.
             connect_timeout_s: For one connection.
-            on_event: Gets ``PeerOffline`` and ``PeerOnline``, as requests find peers, and ``Trouble``.
+            on_event: Gets ``PeerOffline`` and ``PeerOnline`` as requests find peers,
+                ``AuthorityLearned``, and ``Trouble``.
 
         Raises:
             LocalError: An address cannot be read, or no relay is known.
@@ -119,16 +121,17 @@ class Sender:
         self._rng = source
         self._url = str(urls[0])
         self._book = book
+        self._report = on_event or (lambda _: None)
+        trust = HomeTrust(tls, RelayAuthorities(state), on_event=self._report)
         finder = None
         if find:
-            guide = Guide(tls=tls, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
+            guide = Guide(tls=trust, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
             dials_private = dials_private or not all(is_open_place(str(url)) for url in trusted)
             finder = Finder(guide, choice, trusted, dials_private=dials_private)
         only_public = frozenset() if dials_private else frozenset(urls).difference(trusted)
-        self._report = on_event or (lambda _: None)
         self._liveness = Liveness(state, self._report)
         self._deliveries = Deliveries(
-            *(state, urls, finder, choice.reached, source, tls, connect_timeout_s, only_public), self._liveness.note
+            *(state, urls, finder, choice.reached, source, trust, connect_timeout_s, only_public), self._liveness.note
         )
         self._life = Life("the Bhumi sender")
         self._reported: dict[bytes, str] = {}

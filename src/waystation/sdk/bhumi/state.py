@@ -320,6 +320,14 @@ class BhumiState(Admission):
             for row in rows
         ]
 
+    def cancel(self, preimage: bytes) -> bool:
+        """Ask no more for the outcome of a request, and return whether it had none; its preimage stays spent.
+
+        What has arrived is not taken back.
+        """
+        with self.transaction():
+            return bool(self.run("DELETE FROM pending WHERE preimage = ?", preimage))
+
     # Whom we know.
 
     def peers(self) -> list[PeerRecord]:

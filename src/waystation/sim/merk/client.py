@@ -25,7 +25,7 @@ from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import KEY_BYTES, Delivery, DeliveryCode, Feature, InfoType, MessageType
 from waystation.protocols.merk.payload.sealing import Auth, Mode
 from waystation.protocols.merk.refusals import Refusal
-from waystation.protocols.merk.wire import decode_info_frame, frame_hash, read_head, target_of
+from waystation.protocols.merk.wire import decode_info_frame, frame_hash, is_frame_signed, read_head, target_of
 from waystation.sim.chance import HOUR_US, Recurring, spread
 from waystation.sim.driver import Driver
 from waystation.sim.merk import observations as seen
@@ -167,8 +167,10 @@ class Client:
         elif isinstance(event, MessageArrived):
             opened = event.opened
             is_theirs, is_plain = context.is_authored(opened.fingerprint), opened.mode is Mode.PLAIN
-            # The legacy form names whoever signed the ciphertext last, and the message says so (MERK-BOUND).
-            is_theirs |= self._last_origin == "resigned" and opened.auth is Auth.LEGACY
+            # The legacy form names whoever signed the ciphertext last, and the message says so (MERK-BOUND); what is in
+            # clear anybody may say after another, in his own name.
+            is_repeated = opened.auth is Auth.LEGACY or is_plain
+            is_theirs |= self._last_origin == "resigned" and is_repeated
             is_aimed = opened.mode is not Mode.ENCRYPTED or self._is_last_ours
             taken = seen.Taken(self.key, opened.frame_hash, opened.auth.value, is_theirs, is_plain, is_aimed)
             context.observe(taken)
@@ -210,7 +212,8 @@ class Client:
                 is_target_known=context.presences.is_known(report.target),
                 is_silence_likely=context.presences.is_silence_likely(held.node, since),
                 is_target_shaky=context.presences.is_shaky(report.target, since),
-                is_crowded=context.is_crowded(report.target, now),
+                # A node that does not name ours refuses what is not signed with the same code (MERK-STRANGERS).
+                is_crowded=context.is_crowded(report.target, now) or name in held.unsigned,
             )
         )
         self.outcomes[DeliveryCode(report.code).name.lower()] += 1
@@ -239,6 +242,7 @@ class Client:
     def _connect(self, node: int) -> None:
         context = self._context
         machine = context.make_client(self._keys, self._rng, extensions=self.has_extensions, seen=self._seen)
+        machine.set_wall(context.schedule.now, context.wall_ms() * 1_000)
         held = Connection(context.next_connection(), node)
         self._connections[held.number] = held
         held.driver = Driver(
@@ -330,6 +334,8 @@ class Client:
         context.note_sent(target, len(frame))
         context.observe(seen.Sent(held.number, name, target, len(frame)))
         held.sent_at.setdefault(name, context.schedule.now)
+        if not is_frame_signed(frame):
+            held.unsigned.add(name)
         held.unreported += 1
         held.driver.machine.send_frame(frame, context.schedule.now)
         held.driver.settle(lambda stood: self._on_read(held, name, frame, target) if stood else None)
@@ -372,6 +378,8 @@ class Connection:
         self.reports_outcomes = False
         """Whether the relay sends outcomes."""
         self.sent_at: dict[bytes, Instant] = {}
+        self.unsigned: set[bytes] = set()
+        """Frames that bear no signature of their sender."""
         self.unreported = 0
         """Frames for which the machine has reported no outcome."""
 

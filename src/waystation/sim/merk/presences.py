@@ -144,7 +144,9 @@ class Presences:
         """Return whether a client was connected to a node in the last minutes."""
         return any(presence.node == node for presence in self._clients.get(key, ()))
 
-    def owes(self, node: int, target: bytes, since: Instant, crosses: Callable[[int], bool]) -> bool:
+    def owes(
+        self, node: int, target: bytes, since: Instant, crosses: Callable[[int], bool] = lambda _other: True
+    ) -> bool:
         """Return whether a frame that ``node`` had between ``since`` and now must have reached ``target``.
 
         The target has been in the same places all the time, one of them is here or linked with here, and no half-dead

@@ -4,7 +4,7 @@ import pytest
 
 from tests.protocols.bhumi.build import ALICE, BOB, CAROL, World, i_am
 from waystation.protocols.bhumi.extension_messages import Authority
-from waystation.protocols.bhumi.messages import Feature, Options
+from waystation.protocols.bhumi.messages import Feature, Options, Send, SendResult
 
 NOW, NEXT, LATER = b"authority of now", b"the next one", b"the one after it"
 
@@ -88,3 +88,27 @@ def test_certificate_that_does_not_fit_a_frame_is_left_out():
     line.say(Options(Feature.AUTHORITY), i_am(ALICE, line.nonce))
 
     assert told(line) == [NEXT]
+
+
+def test_sender_is_shown_both_with_its_first_send():
+    """Once a connection and before the result, and it says nothing of itself for that."""
+    world = world_with(NOW, NEXT)
+    line = world.connect()
+    line.say(Options(Feature.AUTHORITY))
+    before = told(line)
+    line.say(Send(BOB.public, bytes(32), b"sealed"))
+    heard = line.hear()
+    line.say(Send(BOB.public, bytes(32), b"sealed"))
+
+    assert before == []
+    assert [type(message) for message in heard] == [Authority, Authority, SendResult]
+    assert told(line) == []
+
+
+def test_sender_that_has_not_asked_is_shown_none():
+    """A SEND of the original's senders gets its result alone."""
+    world = world_with(NOW, NEXT)
+    line = world.connect()
+    line.say(Send(BOB.public, bytes(32), b"sealed"))
+
+    assert [type(message) for message in line.hear()] == [SendResult]

@@ -243,9 +243,21 @@ def test_a_stranger_brings_no_invented_sender(frame):
     refused = (bob.content(), stranger.codes(), node.refused(Refusal.UNSIGNED))
     named.forward(frame, ID)
 
-    assert refused == ([], [UNKNOWN], 1)
+    assert refused == ([], [FULL], 1)
     assert bob.content() == [frame]
     assert stranger.closed is None
+
+
+def test_an_unsigned_frame_that_is_refused_ends_no_way_for_others():
+    """Between two nodes of which one is a stranger to the other: the next, signed, goes where the refused one went."""
+    net = Net()
+    a, b = net.mesh("a", "b")
+    bob, alice, original = net.client(a, BOB), net.client(b, ALICE), net.client(b, CAROL, hello=False)
+    original.send(unsigned(MessageType.DATA, CAROL))
+    frame = alice.write(BOB)
+
+    assert bob.content() == [frame]
+    assert alice.codes() == [DELIVERED]
 
 
 @pytest.mark.parametrize("frame", [data_to(BOB, ALICE), encrypted(), encrypted(legacy=True)])

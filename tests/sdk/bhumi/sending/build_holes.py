@@ -5,17 +5,21 @@ import contextlib
 
 
 class Stretch:
-    """Forwards TCP to a port; while it is down, connections end and new ones are closed at once."""
+    """Forwards TCP to a port; while it is down, connections end and new ones are closed at once, or nothing passes."""
 
     def __init__(self, url):
-        self._port = int(url.rpartition(":")[2])
+        self._scheme, _, place = url.partition("://")
+        self._port = int(place.rpartition(":")[2])
         self._down = False
+        self._passes = asyncio.Event()
+        self._passes.set()
         self._tasks = set()
         self.url = ""
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
-        self.url = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        host = "localhost" if self._scheme == "tls" else "127.0.0.1"
+        self.url = f"{self._scheme}://{host}:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_):
@@ -29,9 +33,14 @@ class Stretch:
         for task in tuple(self._tasks):
             task.cancel()
 
+    def silence(self):
+        """Let nothing pass from now on and end nothing, as a radio that is out of reach; what comes waits."""
+        self._passes.clear()
+
     def mend(self):
         """Carry again."""
         self._down = False
+        self._passes.set()
 
     async def _carry(self, reader, writer):
         if self._down:
@@ -43,7 +52,7 @@ class Stretch:
             with contextlib.closing(writer):
                 there, back = await asyncio.open_connection("127.0.0.1", self._port)
                 with contextlib.closing(back):
-                    ways = [asyncio.create_task(_pump(reader, back)), asyncio.create_task(_pump(there, writer))]
+                    ways = [asyncio.create_task(self._pump(*pair)) for pair in ((reader, back), (there, writer))]
                     try:
                         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                     finally:
@@ -54,9 +63,10 @@ class Stretch:
         finally:
             self._tasks.discard(task)
 
-
-async def _pump(reader, writer):
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
+    async def _pump(self, reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                await self._passes.wait()
+                writer.write(data)
+                await writer.drain()
+            await self._passes.wait()  # the end of a connection is told no sooner than its bytes

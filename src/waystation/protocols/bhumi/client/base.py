@@ -6,7 +6,8 @@ HELLO arrives, then OPEN until the connection closes::
     state      legal for a device            for a sender                for a guide client
     WAITING    HELLO                         HELLO                       HELLO
     OPEN       DELIVER, extension frames     SEND_RESULT                 WHERE_RESULT, RELAYS
-               and in each of them           OPTIONS, KEEPALIVE
+               and in each of them           OPTIONS, KEEPALIVE,
+                                             AUTHORITY if asked for
     CLOSED     nothing arrives any more
 
 Any other frame, and any malformed byte, closes the connection with a ``Refusal``; ``receive`` never raises. Extension
@@ -24,11 +25,23 @@ from waystation.core.effects import Close, Effect, Peer, Send
 from waystation.core.instant import Instant, after_ms
 from waystation.core.machine import AsksNothing, IgnoresPressure
 from waystation.crypto.hashing import sha256
-from waystation.protocols.bhumi import messages, wire
+from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 
-__all__ = ["HELLO_TIMEOUT_MS", "PAYLOAD_BYTES_MAX", "Client", "Greeted", "State", "Unsent", "commit_of"]
+__all__ = [
+    "AUTHORITIES_MAX",
+    "HELLO_TIMEOUT_MS",
+    "PAYLOAD_BYTES_MAX",
+    "AuthorityShown",
+    "Client",
+    "Greeted",
+    "State",
+    "Unsent",
+    "commit_of",
+]
+
+AUTHORITIES_MAX: Final = 8  # ours, of one connection: a relay has two, and a new one every few years
 
 PAYLOAD_BYTES_MAX: Final = 1_048_576  # what we take whatever the relay announces; upstream's reader, BHUMI-F
 HELLO_TIMEOUT_MS: Final = 10_000  # HELLO comes at once (5.1); as long as one frame may take, BHUMI-L
@@ -60,6 +73,17 @@ class State(Enum):
     CLOSED = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class AuthorityShown:
+    """The relay's certificate comes, or will come, from this authority.
+
+    Believe it only for this relay, and only if this connection was verified with an authority that was trusted before.
+    """
+
+    der: bytes
+    """1 to 4,096 bytes; nothing has looked into them."""
+
+
 def commit_of(preimage: bytes) -> bytes:
     """Return the 32-byte commit that a relay is given for a preimage. Spec: 6.1, BHUMI-3."""
     return sha256(preimage)
@@ -78,6 +102,7 @@ class Client(ABC, AsksNothing, IgnoresPressure):
         self._received_at = Instant(0)
         self._effects: list[Effect] = []
         self._events: list[Any] = []
+        self._authorities_count = 0
         self.max_payload_bytes = 0
         """Largest opaque payload the relay takes; 0 before HELLO."""
 
@@ -160,6 +185,13 @@ class Client(ABC, AsksNothing, IgnoresPressure):
             (frame_type, known.get(frame_type, wire.EXTENSION_FRAME_BYTES_MAX)) for frame_type in self._open_types
         )
         self._on_open(hello.relay_nonce, now)
+
+    def _on_authority(self, payload: bytes) -> None:
+        authority = extension_wire.decode_authority(payload)
+        # BHUMI-AUTHORITY: a relay that shows more than an honest one has is not listened to on this connection.
+        if self._authorities_count < AUTHORITIES_MAX:
+            self._authorities_count += 1
+            self._events.append(AuthorityShown(authority.der))
 
     def _send(self, message: messages.Message) -> None:
         self._send_bytes(wire.encode(message))

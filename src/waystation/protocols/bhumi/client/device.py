@@ -20,7 +20,6 @@ from waystation.protocols.bhumi import extension_wire, messages, signed_records,
 from waystation.protocols.bhumi.client.base import Client, Greeted, State, Unsent
 from waystation.protocols.bhumi.client.keepalive import SILENCE_MS, KeepaliveTimer
 from waystation.protocols.bhumi.extension_messages import (
-    Authority,
     BindProof,
     ExtensionMessage,
     Presence,
@@ -35,14 +34,12 @@ from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 
 __all__ = [
-    "AUTHORITIES_MAX",
     "CONFIRM_MS",
     "DELIVERIES_MAX",
     "DEVICE_FEATURES",
     "I_AM_OK_MS",
     "PROBES_MAX",
     "PROBES_WINDOW_MS",
-    "AuthorityShown",
     "Delivered",
     "DeviceClient",
     "ProbeAsked",
@@ -51,7 +48,6 @@ __all__ = [
     "RelaysReceived",
 ]
 
-AUTHORITIES_MAX: Final = 8  # ours: a relay has two, and a new one every few years
 CONFIRM_MS: Final = 1_000  # ours: longer than any round trip on which the 30 s of an ACK make sense
 I_AM_OK_MS: Final = 15_000  # ours: a relay gives a proof 10 s (BHUMI-X), and its answer has to travel
 DELIVERIES_MAX: Final = 1_024  # ours; the relay holds back after 32 without ACK (BHUMI-A12), other relays may not
@@ -107,17 +103,6 @@ class RelaysReceived:
     """The answer to ``DeviceClient.ask_relays``; nothing in it has been verified."""
 
     adverts: tuple[RelayAd, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorityShown:
-    """The relay's certificate comes, or will come, from this authority.
-
-    Believe it only for this relay, and only if this connection was verified with an authority that was trusted before.
-    """
-
-    der: bytes
-    """1 to 4,096 bytes; nothing has looked into them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +178,6 @@ class DeviceClient(Client):
         self._probes: set[int] = set()
         self._probes_until = Instant(0)
         self._probes_count = 0
-        self._authorities_count = 0
         self.probes_ignored_count = 0
         """Probes that the relay asked for beyond ``PROBES_MAX`` in ten minutes; they got no answer."""
 
@@ -320,7 +304,7 @@ class DeviceClient(Client):
         elif frame_type == FrameType.BIND:
             self._on_bind(payload)
         elif frame_type == FrameType.AUTHORITY:
-            self._on_authority(extension_wire.decode_authority(payload))
+            self._on_authority(payload)
         elif frame_type == FrameType.RELAYS:
             received = RelaysReceived(extension_wire.decode_relays(payload).adverts)
             if self._asks_relays:
@@ -350,12 +334,6 @@ class DeviceClient(Client):
         proof = BindProof(signed_records.sign_binding(self._key_pair, challenge))
         self._send_bytes(extension_wire.encode_extension(proof))
         self._events.append(RelayNamed(challenge.relay_id))
-
-    def _on_authority(self, authority: Authority) -> None:
-        # BHUMI-AUTHORITY: a relay that shows more than an honest one has is not listened to on this connection.
-        if self._authorities_count < AUTHORITIES_MAX:
-            self._authorities_count += 1
-            self._events.append(AuthorityShown(authority.der))
 
     def _on_qa_request(self, request: QaRequest, now: Instant) -> None:
         if now >= self._probes_until:

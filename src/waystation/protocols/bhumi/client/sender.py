@@ -8,7 +8,7 @@ from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant, after_ms
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.client.base import Client, Greeted, State, Unsent
-from waystation.protocols.bhumi.messages import FrameType
+from waystation.protocols.bhumi.messages import Feature, FrameType
 from waystation.protocols.bhumi.refusals import MalformedError, Refusal
 
 __all__ = ["OUTSTANDING_MAX", "RESULT_TIMEOUT_MS", "Answered", "Lost", "SenderClient"]
@@ -40,13 +40,16 @@ class Lost:
 class SenderClient(Client):
     """A sender: anonymous, asks and waits. Outcomes come strictly in the order of the SENDs (BHUMI-9)."""
 
-    def __init__(self, *, result_timeout_ms: int = RESULT_TIMEOUT_MS) -> None:
+    def __init__(self, *, result_timeout_ms: int = RESULT_TIMEOUT_MS, asks_authorities: bool = False) -> None:
         """Describe a sender's connection.
 
         Args:
             result_timeout_ms: How long the oldest SEND may wait for its outcome before the connection counts as dead.
+            asks_authorities: Ask to be shown the authorities of the relay, as ``AuthorityShown`` (BHUMI-AUTHORITY).
         """
-        super().__init__(_TYPES_IN_OPEN)
+        super().__init__((*_TYPES_IN_OPEN, FrameType.AUTHORITY) if asks_authorities else _TYPES_IN_OPEN)
+        self._asks_authorities = asks_authorities
+        self._is_shown_authorities = False
         self._result_timeout_ms = result_timeout_ms
         self._outstanding: deque[tuple[int, Instant]] = deque()
         self._tokens = 0
@@ -73,15 +76,22 @@ class SenderClient(Client):
         return self._tokens
 
     def _on_open(self, _relay_nonce: int, _now: Instant) -> None:
+        if self._asks_authorities:
+            self._send(messages.Options(Feature.AUTHORITY))
         self._events.append(Greeted(self.max_payload_bytes))
 
     def _on_options(self, options: messages.Options) -> None:
-        """Ignore what a sender never asks for."""
+        """Take note whether the relay shows its authorities; a sender asks for nothing else."""
+        self._is_shown_authorities = self._asks_authorities and Feature.AUTHORITY in options.features
 
     def _on_keepalive(self) -> None:
         """Ignore an echo that a sender never waits for."""
 
-    def _on_role_frame(self, _frame_type: int, payload: bytes, _now: Instant) -> None:
+    def _on_role_frame(self, frame_type: int, payload: bytes, _now: Instant) -> None:
+        if frame_type == FrameType.AUTHORITY:
+            if self._is_shown_authorities:
+                self._on_authority(payload)
+            return
         result = wire.decode_send_result(payload)
         if not self._outstanding:
             raise MalformedError(Refusal.WRONG_DIRECTION, "a result without a request")

@@ -358,7 +358,7 @@ class BhumiRelay(AsksNothing):
         registration.on_identified.append(self._lift_rates)
         self._handlers |= {
             FrameType.I_AM: registration.on_i_am,
-            FrameType.SEND: self._deliveries.on_send,
+            FrameType.SEND: self.authorities.before(self._deliveries.on_send),
             FrameType.ACK: self._deliveries.on_ack,
             FrameType.KEEPALIVE: self._on_keepalive,
             FrameType.UPDATE_COMMITS: registration.on_update_commits,

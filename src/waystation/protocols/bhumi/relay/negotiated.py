@@ -35,6 +35,8 @@ class Negotiated:
     """What it takes of memory, as counted last."""
     proof_by: Instant | None = None
     """When the answer must be there, while an I_AM waits for it."""
+    has_authorities: bool = False
+    """Whether it was shown the authorities that there were."""
     record_strikes: int = 0
     """Signed records of this connection that no honest peer would have sent."""
     presences: TokenBucket | None = None

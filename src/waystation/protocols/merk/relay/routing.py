@@ -203,8 +203,9 @@ class Routing:
             self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now)
         # MERK-STRANGERS: a node that nobody has named brings no senders of its own invention.
         elif node.is_stranger and not wire.is_frame_signed(frame):
+            # Not "unknown": one sender's unsigned frames must not make others believe that the recipient has left.
             self.outbox.add(Refused(PROTOCOL, node.identity, Refusal.UNSIGNED.value))
-            self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now)
+            self.delivery.refuse(node, DeliveryCode.QUEUE_FULL, target, frame, now)
         else:
             self.delivery.deliver(recipient, node, target, frame, now)
 

@@ -1,20 +1,32 @@
-"""The authorities that relays have shown to a device, kept in its home: it needs no new file when one ends.
+"""The authorities that relays have shown to a device or a sender, kept in its home: it needs no new file when one ends.
 
-A relay shows a registered device which authority signs its certificate and which one will (BHUMI-AUTHORITY). It is
+A relay shows which authority signs its certificate and which one will (BHUMI-AUTHORITY). It is
 believed because the connection was verified with an authority that was trusted before, and for that relay's address
 alone. At most two are kept for a relay: a third takes the place of the one that is not in use, and once the newer one
 has verified a connection, the older one leaves.
 """
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from waystation.sdk.bhumi.connection import RelayConnection
+from waystation.core.errors import HostError
+from waystation.crypto.certificates import is_authority
+from waystation.crypto.hashing import sha256
+from waystation.sdk.bhumi.events import AuthorityLearned, Trouble
 from waystation.sdk.private_database import PrivateDatabase
-from waystation.transport.dial import UntrustedError
+from waystation.transport.dial import RelayUrl
 from waystation.transport.tls import TlsContext, pinned_context, verifies
 
-__all__ = ["AUTHORITIES_PER_RELAY_MAX", "AUTHORITIES_SCHEMA", "RELAYS_MAX", "RelayAuthorities", "dial_trusted"]
+__all__ = [
+    "AUTHORITIES_PER_RELAY_MAX",
+    "AUTHORITIES_SCHEMA",
+    "RELAYS_MAX",
+    "HomeTrust",
+    "RelayAuthorities",
+    "Trust",
+    "given_of",
+]
 
 AUTHORITIES_PER_RELAY_MAX: Final = 2
 RELAYS_MAX: Final = 64  # ours: few devices have more than a handful; the one that showed some longest ago leaves
@@ -91,33 +103,66 @@ class RelayAuthorities:
             yield from ((pinned_context(der, given), der) for der in self.of(url) if der != used)
 
 
-async def dial_trusted(
-    connection: RelayConnection, given: TlsContext | None, shown: RelayAuthorities, *, only_public: bool = False
-) -> bytes | None:
-    """Connect with what is given or with what the relay has shown; return the shown authority that verified it.
+class HomeTrust:
+    """Whom a participant trusts: whom the user has named, and for each relay what that has shown."""
 
-    Args:
-        connection: Not dialled yet.
-        given: What the user trusts.
-        shown: What relays have shown.
-        only_public: See ``transport.dial``.
+    def __init__(
+        self,
+        given: TlsContext | None,
+        shown: RelayAuthorities,
+        *,
+        on_event: Callable[[AuthorityLearned | Trouble], None] = lambda _: None,
+        attempt: Callable[[Callable[[], object]], object] | None = None,
+    ) -> None:
+        """Describe it.
 
-    Raises:
-        UntrustedError: Nothing that is trusted has signed the relay's certificate.
-        HostError: The relay cannot be reached, or the disk refuses.
-    """
-    url = str(connection.relay)
-    trouble: UntrustedError | None = None
-    contexts = shown.contexts(url, given) if connection.relay.scheme == "tls" else iter([(given, None)])
-    for context, der in contexts:
-        try:
-            await connection.dial(context, only_public=only_public)
-        except UntrustedError as error:
-            trouble = error if trouble is None or der is None else trouble
+        Args:
+            given: What the user trusts; None trusts the system's authorities.
+            shown: What relays have shown.
+            on_event: Gets ``AuthorityLearned``, and ``Trouble`` where something was shown that is no authority.
+            attempt: Writes to the home, and carries on when the disk refuses; by default without a word.
+        """
+        self.given = given
+        self._shown = shown
+        self._on_event = on_event
+        self._attempt = attempt or _quietly
+
+    def contexts(self, relay: RelayUrl) -> Iterator[tuple[TlsContext | None, bytes | None]]:
+        """Yield what to dial a relay with, in turn, and the authority that each trusts alone."""
+        return self._shown.contexts(str(relay), self.given)
+
+    def works(self, relay: RelayUrl, der: bytes) -> None:
+        """Note that an authority has verified a connection."""
+        self._attempt(lambda: self._shown.works(str(relay), der))
+
+    def learns_from(self, relay: RelayUrl) -> bool:
+        """Return whether what a relay shows is believed: only over a verified connection."""
+        return relay.scheme == "tls" and verifies(self.given)
+
+    def learn(self, relay: RelayUrl, der: bytes) -> None:
+        """Trust what a relay has shown over its own connection, for this relay; reported when it is new."""
+        if not self.learns_from(relay):
+            return
+        if is_authority(der):
+            self._attempt(lambda: self._keep(relay, der))
         else:
-            return der
-    assert trouble is not None
-    raise UntrustedError(
-        f"{trouble}; if the relay has changed its authority while this device was off, ask its operator for the "
-        "tls/ca.pem of today"
-    ) from trouble
+            self._on_event(Trouble(f"{relay} showed an authority that is none; it is not kept"))
+
+    def _keep(self, relay: RelayUrl, der: bytes) -> None:
+        is_given = self.given is not None and der in self.given.get_ca_certs(binary_form=True)
+        if self._shown.keep(str(relay), der) and not is_given:
+            self._on_event(AuthorityLearned(str(relay), sha256(der)))
+
+
+Trust = TlsContext | HomeTrust | None
+"""What a connection is made with: a context, all that a home knows, or None for the system's authorities."""
+
+
+def given_of(trust: Trust) -> TlsContext | None:
+    """Return what the user has named."""
+    return trust.given if isinstance(trust, HomeTrust) else trust
+
+
+def _quietly(change: Callable[[], object]) -> None:
+    with contextlib.suppress(HostError):  # it is shown again at the next connection
+        change()

@@ -7,16 +7,17 @@ its own. At most 16 requests run at once on one connection; more wait.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from waystation.core.errors import HostError, LocalError
-from waystation.protocols.bhumi.client.base import Greeted, Unsent
+from waystation.protocols.bhumi.client.base import AuthorityShown, Greeted, Unsent
 from waystation.protocols.bhumi.client.sender import OUTSTANDING_MAX, Answered, Lost, SenderClient
 from waystation.sdk.bhumi.connection import RelayConnection
+from waystation.sdk.bhumi.pairing.relay_authorities import HomeTrust, Trust
 from waystation.sdk.bhumi.sending.retry import Verdict, verdict_of_status
 from waystation.sdk.connection import now
 from waystation.transport.dial import RelayUrl
-from waystation.transport.tls import TlsContext
 
 __all__ = ["Channel"]
 
@@ -37,7 +38,7 @@ class Channel:
     def __init__(
         self,
         relay: RelayUrl,
-        tls: TlsContext | None,
+        tls: Trust,
         connect_timeout_s: float,
         *,
         only_public: bool = False,
@@ -48,7 +49,7 @@ class Channel:
 
         Args:
             relay: Where to.
-            tls: Context for a ``tls://`` address; None trusts the system's authorities.
+            tls: What a ``tls://`` address is dialled with.
             connect_timeout_s: For one connection.
             only_public: See ``transport.dial``.
             note: Called with the seconds from dialling to HELLO; None when the relay did not say it.
@@ -133,9 +134,10 @@ class Channel:
         async with self._connecting:
             if self._opened is not None and self.is_open:
                 return self._opened
-            machine = SenderClient()
+            learns = isinstance(self._tls, HomeTrust) and self._tls.learns_from(self.relay)
+            machine = SenderClient(asks_authorities=learns)
             waiting: dict[int, asyncio.Future[Answered | Lost]] = {}
-            connection = RelayConnection(machine, self.relay, lambda event: _settle(waiting, event))
+            connection = RelayConnection(machine, self.relay, partial(self._on_event, waiting))
             try:
                 async with self._gate:
                     await connection.reach(self._tls, self._connect_timeout_s, only_public=self._only_public)
@@ -146,9 +148,19 @@ class Channel:
             self._opened = _Opened(machine, connection, waiting)
             return self._opened
 
+    def _on_event(
+        self,
+        waiting: dict[int, asyncio.Future[Answered | Lost]],
+        event: Greeted | AuthorityShown | Answered | Lost,
+    ) -> None:
+        if isinstance(event, AuthorityShown):
+            if isinstance(self._tls, HomeTrust):
+                self._tls.learn(self.relay, event.der)
+        elif not isinstance(event, Greeted):
+            _settle(waiting, event)
 
-def _settle(waiting: dict[int, asyncio.Future[Answered | Lost]], event: Greeted | Answered | Lost) -> None:
-    if not isinstance(event, Greeted):
-        result = waiting.pop(event.token, None)
-        if result is not None:
-            result.set_result(event)
+
+def _settle(waiting: dict[int, asyncio.Future[Answered | Lost]], event: Answered | Lost) -> None:
+    result = waiting.pop(event.token, None)
+    if result is not None:
+        result.set_result(event)

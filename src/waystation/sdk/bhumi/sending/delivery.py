@@ -19,6 +19,7 @@ from waystation.core.errors import HostError
 from waystation.core.ids import PublicKey
 from waystation.sdk.bhumi.dialect import Dialect
 from waystation.sdk.bhumi.finder import Finder
+from waystation.sdk.bhumi.pairing.relay_authorities import Trust
 from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.channels import Channels
 from waystation.sdk.bhumi.sending.reading import Opened
@@ -27,7 +28,6 @@ from waystation.sdk.bhumi.sending.watching import Watching
 from waystation.sdk.bhumi.state import BhumiState, Pending
 from waystation.sdk.errors import AnswerError
 from waystation.transport.dial import RelayUrl
-from waystation.transport.tls import TlsContext
 
 __all__ = ["PLACES_MAX", "Deliveries", "Delivery", "Ended", "Route"]
 
@@ -120,7 +120,7 @@ class Deliveries:
         finder: Finder | None,
         note: Callable[[RelayUrl, float | None], None] | None,
         rng: random.Random,
-        tls: TlsContext | None,
+        tls: Trust,
         connect_timeout_s: float,
         only_public: AbstractSet[RelayUrl] = frozenset(),
         note_peer: Callable[[PublicKey, bool], None] = lambda _peer, _is_online: None,

@@ -199,9 +199,13 @@ class Exchanges:
 
     def _doubt(self, peer: PeerRecord, ended: Ended) -> Exception:
         if ended.verdict is Verdict.UNREADABLE:
-            return AnswerError(f"{ended.reason}; {peer.name} may have got the request, and it stays pending")
+            return AnswerError(
+                f"{ended.reason}; {peer.name} may have got the request, and its outcome is asked for again: it stays "
+                "pending"
+            )
         return UncertainError(
-            f"no outcome in time ({ended.reason}): {peer.name} may have got the request; it stays pending"
+            f"no outcome in time ({ended.reason}): {peer.name} may have got the request, or not; it stays pending, and "
+            f"the next request to {peer.name} asks for its outcome first"
         )
 
     def _none_left(self, work: Work) -> Exception:
@@ -224,11 +228,12 @@ class Exchanges:
         known = self._state.peer(peer.identity)
         if known is not None and known.rights:
             return PermissionUnknownError(
-                f"the relay does not know the permission to send to {peer.name} that was used; nothing was delivered"
+                f"nothing was delivered: {peer.name} does not take the permission that was used; send again, and "
+                "another one is used"
             )
         return PermissionUnknownError(
-            f"the relay knows none of the permissions to send to {peer.name}; nothing was delivered; if that stays so "
-            f"while {peer.name} is connected, ask them for a new invite"
+            f"nothing was delivered: by what the relay says, {peer.name} takes none of the permissions that you have. "
+            "It has unpaired or blocked this identity, or lost its state; ask for a new invite"
         )
 
     def _finish(self, pending: Pending, gained: tuple[bytes, ...]) -> None:

@@ -19,8 +19,8 @@ from waystation.protocols.bhumi.client.watcher import NoWatches, WatchClient
 from waystation.protocols.bhumi.extension_messages import Watched, WatchState
 from waystation.sdk.backoff import STABLE_S, Backoff
 from waystation.sdk.bhumi.connection import RelayConnection
+from waystation.sdk.bhumi.pairing.relay_authorities import Trust
 from waystation.transport.dial import RelayUrl
-from waystation.transport.tls import TlsContext
 
 __all__ = ["PLACES_MAX", "WATCHES_MAX", "Watching"]
 
@@ -37,7 +37,7 @@ class Watching:
         self,
         places: Callable[[PublicKey], Sequence[RelayUrl]],
         note: Callable[[PublicKey, bool], None],
-        tls: TlsContext | None,
+        tls: Trust,
         connect_timeout_s: float,
         rng: random.Random,
         *,

@@ -4,7 +4,7 @@
  *
  * Remembered are sender and id for fourteen days. A message whose time is proved and is older than that, or not newer than what had
  * to be forgotten of its sender for room, could be one of the forgotten and is refused. Room is taken from whoever holds most of
- * it, so that nobody's flood makes another's mail too old.
+ * it, so that nobody's flood makes another's mail too old (MERK-SHARE).
  * @module
  */
 
