@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from tests.sdk.bhumi.pairing.hostile import Eve, HostileRelay
+from tests.sdk.bhumi.pairing.hostile import HostileRelay
 from tests.sdk.build import QUICK, RunningDevice, sender
 from tests.server.build import eventually
 from waystation.core.errors import RemoteError
@@ -19,9 +19,10 @@ from waystation.sdk.bhumi.answers import KEPT_VALID_MAX
 from waystation.sdk.bhumi.dialect import dialect_of, read_request, write_request
 from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.retry import Timeouts, Verdict
+from waystation.simsdk.bhumi.forger import Forger
 from waystation.transport.dial import RelayUrl
 
-EVE = Eve()
+EVE = Forger()
 SOON = Timeouts(doubt_s=0.3, settle_s=0.0)
 WEAKER = [Dialect.NONE, Dialect.E2E, Dialect.SUITE_1, Dialect.SUITE_2]
 every_form = pytest.mark.parametrize("dialect", list(Dialect))
