@@ -1,5 +1,6 @@
 """Runs server processes for tests, soak tests and benchmarks: start, measure, stop, kill and restart."""
 
+import errno
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ LISTENERS: Final = {"bhumi": "tls", "bsp": "tls", "lprp": "udp", "merk": "ws", "
 """The setting of each protocol that says where it listens."""
 _STOP_S: Final = 30.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_given: Final[set[int]] = set()
+"""Ports that ``free_port`` has returned."""
 
 
 class ServedProcess:
@@ -234,7 +237,20 @@ def _cpu_s(pid: int) -> float:
 
 
 def free_port() -> int:
-    """Return a port on which no process listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of loopback that is free for TCP and UDP and that this process has not been given before.
+
+    The kernel may offer a port again as soon as it is closed, and a node refuses two listeners on one port.
+    """
+    while True:
+        with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+            stream.bind(("127.0.0.1", 0))
+            port = int(stream.getsockname()[1])
+            try:
+                datagrams.bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+        if port not in _given:
+            _given.add(port)
+            return port

@@ -159,23 +159,6 @@ def test_keys_outlive_a_reload_and_cannot_be_taken_out(room, nodes):
     assert "InvalidAccessError" in results
 
 
-def test_plain_http_from_another_machine_still_works(room, nodes, bob):
-    """Over plain HTTP the browser lends no crypto: the page says so, and encrypts all the same."""
-    alice = room.person(nodes[0], host="relay.test")
-    alice.address(bob.key)
-    alice.write("without a certificate")
-    bob.sees("without a certificate")
-    alice.learns("Delivered")
-    seen, room.problems = room.problems, []
-
-    assert alice.ask("window.isSecureContext") is False
-    expect(alice.page.locator("#notices .notice")).to_have_count(1)
-    expect(alice.page.locator("#another")).to_be_hidden()
-    assert "in this tab only" in alice.page.locator("#you .facts li:not([hidden])").first.text_content()
-    expect(alice.page.locator("#state-text")).to_contain_text("not encrypted")
-    assert not [problem for problem in seen if "Cross-Origin-Opener-Policy" not in problem]
-
-
 def test_two_profiles_are_two_people(alice, bob):
     """Each browser makes keys of its own."""
     assert alice.key != bob.key

@@ -2,8 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { INSECURE_WARNING } from "../../../src/waystation/console/web/sdk/crypto/choice.js";
-import { ADDRESS, bytes, collect, connected, environmentOf, hex, keysOf, native, quiet, sdk, TestChannels, TestLocks, TestRelay, until, VECTORS, vendored } from "./support.mjs";
+import { ADDRESS, bytes, collect, connected, environmentOf, hex, keysOf, native, quiet, sdk, TestChannels, TestLocks, TestRelay, until, VECTORS } from "./support.mjs";
 
 const BOB = VECTORS.clients.bob.ed_pub;
 const ALICE = VECTORS.clients.alice.ed_pub;
@@ -360,22 +359,6 @@ test("identities are made, listed, imported and forgotten by name, and none is o
   await assert.rejects((await sdk.MerkClient.open({ identity: "one", environment })).exportKeys(), sdk.LocalError);
   await sdk.MerkClient.forgetIdentity("two", { environment });
   assert.equal((await sdk.MerkClient.listIdentities({ environment })).length, 1);
-});
-
-test("without WebCrypto messages flow between both kinds of clients, and the page is told what its keys are worth", async () => {
-  const relay = await TestRelay.make();
-  const alice = await connected(relay, "alice", { crypto: vendored });
-  const bob = await connected(relay, "bob");
-  await until(() => relay.adverts.size === 2);
-  await (await alice.client.sendText(BOB, "from bytes")).outcome;
-  await next(bob.messages);
-  await (await bob.client.sendText(ALICE, "from a key")).outcome;
-  await next(alice.messages);
-
-  assert.deepEqual([bob.messages[0].text, alice.messages[0].text], ["from bytes", "from a key"]);
-  assert.ok(alice.client.warnings.includes(INSECURE_WARNING));
-  assert.equal(alice.client.isPersistent, false);
-  assert.deepEqual(await alice.environment.storage.entries("identities"), []);
 });
 
 test("two tabs of one identity are one client: both receive, each sends, adverts go out once", async () => {

@@ -1,16 +1,11 @@
-// Both cryptographies: strict where the original was not, equal to each other, keys that cannot be taken out.
+// The browser's cryptography: strict where the original was not, refused where it is not whole, keys that cannot be taken out.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { INSECURE_WARNING, OLD_BROWSER_WARNING } from "../../../src/waystation/console/web/sdk/crypto/choice.js";
-import { NativeCrypto } from "../../../src/waystation/console/web/sdk/crypto/native.js";
+import { WebCrypto } from "../../../src/waystation/console/web/sdk/crypto/web_crypto.js";
 import { isSoundPoint, mayVerify } from "../../../src/waystation/console/web/sdk/crypto/ed25519_checks.js";
-import { bytes, hex, keysOf, native, sdk, VECTORS, vendored } from "./support.mjs";
+import { bytes, hex, keysOf, native, sdk, VECTORS } from "./support.mjs";
 
-const BOTH = [
-  ["native", native],
-  ["vendored", vendored],
-];
 const L = 2n ** 252n + 27742317777372353535851937790883648493n;
 const P = 2n ** 255n - 19n;
 const little = (value) => Uint8Array.from({ length: 32 }, (_, index) => Number((value >> BigInt(8 * index)) & 255n));
@@ -51,7 +46,7 @@ test("the explicit check alone refuses S >= L, a weak key and a weak R, whatever
 
 test("an all-zero agreement is refused where the browser lets it through", async () => {
   const lax = { importKey: async () => ({}), deriveBits: async () => new ArrayBuffer(32) };
-  assert.equal(await new NativeCrypto(lax).agree({}, new Uint8Array(32)), null);
+  assert.equal(await new WebCrypto(lax).agree({}, new Uint8Array(32)), null);
 });
 
 test("keys and signatures of other lengths are refused", () => {
@@ -62,73 +57,73 @@ test("keys and signatures of other lengths are refused", () => {
   assert.equal(mayVerify(key, signature.slice(1)), false);
 });
 
-for (const [kind, crypto] of BOTH) {
-  test(`${kind}: a signature verifies, and not when any byte of it, its message or its key changed`, async () => {
-    const alice = await keysOf("alice", crypto);
-    const signature = await alice.sign(message);
-    assert.equal(await crypto.verify(alice.signing.public, message, signature), true);
-    for (let index = 0; index < 64; index += 7) {
-      const wrong = signature.map((byte, at) => (at === index ? byte ^ 1 : byte));
-      assert.equal(await crypto.verify(alice.signing.public, message, wrong), false, `byte ${index}`);
-    }
-    assert.equal(await crypto.verify(alice.signing.public, message.slice(1), signature), false);
-    assert.equal(await crypto.verify(bytes(VECTORS.clients.bob.ed_pub), message, signature), false);
-  });
+test("a signature verifies, and not when any byte of it, its message or its key changed", async () => {
+  const alice = await keysOf("alice");
+  const signature = await alice.sign(message);
+  assert.equal(await native.verify(alice.signing.public, message, signature), true);
+  for (let index = 0; index < 64; index += 7) {
+    const wrong = signature.map((byte, at) => (at === index ? byte ^ 1 : byte));
+    assert.equal(await native.verify(alice.signing.public, message, wrong), false, `byte ${index}`);
+  }
+  assert.equal(await native.verify(alice.signing.public, message.slice(1), signature), false);
+  assert.equal(await native.verify(bytes(VECTORS.clients.bob.ed_pub), message, signature), false);
+});
 
-  test(`${kind}: S + L is refused, although it solves the equation too`, async () => {
-    const alice = await keysOf("alice", crypto);
-    const signature = await alice.sign(message);
-    const s = signature.slice(32).reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
-    const malleable = Uint8Array.from([...signature.slice(0, 32), ...little(s + L)]);
-    assert.equal(await crypto.verify(alice.signing.public, message, malleable), false);
-  });
+test("S + L is refused, although it solves the equation too", async () => {
+  const alice = await keysOf("alice");
+  const signature = await alice.sign(message);
+  const s = signature.slice(32).reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
+  const malleable = Uint8Array.from([...signature.slice(0, 32), ...little(s + L)]);
+  assert.equal(await native.verify(alice.signing.public, message, malleable), false);
+});
 
-  test(`${kind}: the all-zero key with the all-zero signature signs nothing`, async () => {
-    for (let byte = 0; byte < 16; byte += 1) {
-      assert.equal(await crypto.verify(new Uint8Array(32), Uint8Array.of(byte), new Uint8Array(64)), false);
-    }
-    for (const point of SMALL_ORDER) assert.equal(await crypto.verify(point, message, new Uint8Array(64)), false);
-  });
+test("the all-zero key with the all-zero signature signs nothing", async () => {
+  for (let byte = 0; byte < 16; byte += 1) {
+    assert.equal(await native.verify(new Uint8Array(32), Uint8Array.of(byte), new Uint8Array(64)), false);
+  }
+  for (const point of SMALL_ORDER) assert.equal(await native.verify(point, message, new Uint8Array(64)), false);
+});
 
-  test(`${kind}: a key that is on no curve is refused, not thrown`, async () => {
-    const off = little(2n);
-    assert.equal(await crypto.verify(off, message, (await (await keysOf("alice", crypto)).sign(message))), false);
-  });
+test("a key that is on no curve is refused, not thrown", async () => {
+  const off = little(2n);
+  assert.equal(await native.verify(off, message, (await (await keysOf("alice")).sign(message))), false);
+});
 
-  test(`${kind}: an agreement that would be zero gives none`, async () => {
-    const { secret } = await crypto.generateAgreement(false);
-    for (const point of [little(0n), little(1n), little(P - 1n), little(P), little(P + 1n)]) assert.equal(await crypto.agree(secret, point), null, hex(point));
-  });
+test("an agreement that would be zero gives none", async () => {
+  const { secret } = await native.generateAgreement(false);
+  for (const point of [little(0n), little(1n), little(P - 1n), little(P), little(P + 1n)]) assert.equal(await native.agree(secret, point), null, hex(point));
+});
 
-  test(`${kind}: sealed bytes open with their key and nonce only`, async () => {
-    const key = new Uint8Array(32).fill(1);
-    const nonce = new Uint8Array(12).fill(2);
-    const sealed = await crypto.seal(key, nonce, message);
-    assert.equal(sealed.length, message.length + 16);
-    assert.deepEqual(await crypto.open(key, nonce, sealed), message);
-    assert.equal(await crypto.open(nonce.length === 12 ? key.map((byte) => byte ^ 1) : key, nonce, sealed), null);
-    assert.equal(await crypto.open(key, nonce, sealed.slice(1)), null);
-    assert.equal(await crypto.open(key, nonce, new Uint8Array(15)), null);
+test("sealed bytes open with their key and nonce only", async () => {
+  const key = new Uint8Array(32).fill(1);
+  const nonce = new Uint8Array(12).fill(2);
+  const sealed = await native.seal(key, nonce, message);
+  assert.equal(sealed.length, message.length + 16);
+  assert.deepEqual(await native.open(key, nonce, sealed), message);
+  assert.equal(await native.open(nonce.length === 12 ? key.map((byte) => byte ^ 1) : key, nonce, sealed), null);
+  assert.equal(await native.open(key, nonce, sealed.slice(1)), null);
+  assert.equal(await native.open(key, nonce, new Uint8Array(15)), null);
+});
+
+test("associated data must be the same to open, and adds no byte", async () => {
+  const key = new Uint8Array(32).fill(1);
+  const nonce = new Uint8Array(12);
+  const sealed = await native.seal(key, nonce, message, Uint8Array.of(1, 2));
+  assert.equal(sealed.length, message.length + 16);
+  assert.deepEqual(await native.open(key, nonce, sealed, Uint8Array.of(1, 2)), message);
+  for (const other of [undefined, Uint8Array.of(1), Uint8Array.of(1, 2, 0)]) assert.equal(await native.open(key, nonce, sealed, other), null);
+});
+
+for (const [name, scope, reason] of [
+  ["nothing at all", undefined, "insecure"],
+  ["no crypto.subtle", {}, "insecure"],
+  ["no Ed25519", { subtle: { generateKey: async () => { throw new DOMException("unknown", "NotSupportedError"); } } }, "old"],
+  ["no X25519", { subtle: { generateKey: async (name) => { if (name === "X25519") throw new DOMException("unknown", "NotSupportedError"); } } }, "old"],
+]) {
+  test(`a page with ${name} gets one error of the SDK's own, which is a sentence`, async () => {
+    await assert.rejects(sdk.loadCrypto(scope ?? null), (error) => error instanceof sdk.NoCryptoError && error instanceof sdk.LocalError && error.reason === reason && error.sentence.endsWith("."));
   });
 }
-
-test("both cryptographies give the same signatures, secrets and sealed bytes", async () => {
-  const [ours, theirs] = await Promise.all([keysOf("alice", native), keysOf("alice", vendored)]);
-  const bob = bytes(VECTORS.clients.bob.x_pub);
-  const key = new Uint8Array(32).fill(1);
-
-  assert.deepEqual(await ours.sign(message), await theirs.sign(message));
-  assert.deepEqual(await native.agree(ours.agreement.secret, bob), await vendored.agree(theirs.agreement.secret, bob));
-  assert.deepEqual(await native.seal(key, key.slice(20), message), await vendored.seal(key, key.slice(20), message));
-  assert.deepEqual(await native.sha256(message), await vendored.sha256(message));
-});
-
-test("without crypto.subtle, and where it lacks Ed25519, the vendored one is taken and says why", async () => {
-  const old = { generateKey: async () => { throw new DOMException("unknown", "NotSupportedError"); } };
-  assert.deepEqual([(await sdk.loadCrypto({})).kind, (await sdk.loadCrypto({})).warning], ["vendored", INSECURE_WARNING]);
-  assert.equal((await sdk.loadCrypto({ subtle: old })).warning, OLD_BROWSER_WARNING);
-  assert.deepEqual([native.kind, native.warning], ["native", null]);
-});
 
 test("keys, made or imported, are not exportable unless that was asked", async () => {
   const imported = await sdk.Keys.importJson(native, await (await keysOf("alice")).exportJson());
@@ -143,18 +138,16 @@ test("keys, made or imported, are not exportable unless that was asked", async (
   }
 });
 
-for (const [kind, crypto] of BOTH) {
-  test(`${kind}: the original's key file goes in and, for exportable keys, out again`, async () => {
-    const file = await (await keysOf("alice", crypto)).exportJson();
-    const exportable = await sdk.Keys.importJson(crypto, file, { exportable: true });
-    const locked = await sdk.Keys.importJson(crypto, file);
+test("the original's key file goes in and, for exportable keys, out again", async () => {
+  const file = await (await keysOf("alice")).exportJson();
+  const exportable = await sdk.Keys.importJson(native, file, { exportable: true });
+  const locked = await sdk.Keys.importJson(native, file);
 
-    assert.equal(exportable.id, VECTORS.clients.alice.ed_pub);
-    assert.equal(await exportable.exportJson(), file);
-    assert.deepEqual(await locked.sign(message), await exportable.sign(message));
-    await assert.rejects(locked.exportJson(), sdk.LocalError);
-  });
-}
+  assert.equal(exportable.id, VECTORS.clients.alice.ed_pub);
+  assert.equal(await exportable.exportJson(), file);
+  assert.deepEqual(await locked.sign(message), await exportable.sign(message));
+  await assert.rejects(locked.exportJson(), sdk.LocalError);
+});
 
 test("a key file has the original's four members in base64", async () => {
   const file = JSON.parse(await (await keysOf("alice")).exportJson());

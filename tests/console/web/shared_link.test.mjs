@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { completeEnvironment } from "../../../src/waystation/console/web/sdk/environment.js";
 import { ServerBook } from "../../../src/waystation/console/web/sdk/servers.js";
 import { NO_LOCKS_WARNING } from "../../../src/waystation/console/web/sdk/shared_link.js";
-import { ADDRESS, collect, environmentOf, keysOf, quiet, sdk, TestChannels, TestLocks, TestPage, TestRelay, until, vendored } from "./support.mjs";
+import { ADDRESS, collect, environmentOf, keysOf, quiet, sdk, TestChannels, TestLocks, TestPage, TestRelay, until } from "./support.mjs";
 
 const keys = await keysOf("alice");
 const bob = await keysOf("bob");
@@ -132,14 +132,10 @@ test("a follower that becomes visible makes the owner try at once", async () => 
   assert.equal(relay.live.length, 1);
 });
 
-test("without locks each tab is alone and says what that means; keys in memory share nothing and need no warning", async () => {
+test("without locks each tab is alone and says what that means", async () => {
   const { openTab } = await browser();
   const { link } = await openTab({ locks: null });
   assert.deepEqual([link.state.tab, link.warning], ["alone", NO_LOCKS_WARNING]);
-  const relay = await TestRelay.make();
-  const environment = await completeEnvironment(environmentOf(relay, { crypto: vendored }));
-  const bytesInMemory = new sdk.SharedLink({ keys: await keysOf("alice", vendored), environment, pins: new ServerBook(environment.storage, false) });
-  assert.deepEqual([bytesInMemory.canShare, bytesInMemory.warning], [false, null]);
 });
 
 test("a closed tab refuses commands", async () => {

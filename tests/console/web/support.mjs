@@ -8,7 +8,6 @@ export const VECTORS = JSON.parse(readFileSync(new URL("../../vectors/merk.json"
 export const hex = sdk.toHex;
 export const bytes = (text) => sdk.fromHex(text);
 export const native = await sdk.loadCrypto();
-export const vendored = await sdk.loadCrypto({});
 export const ADDRESS = "ws://relay.test/merk";
 export const ALL_FEATURES = 15;
 

@@ -1,15 +1,11 @@
-// tests/vectors/merk.json both ways, with the browser's own cryptography and with the vendored one.
+// tests/vectors/merk.json both ways.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, hex, keysOf, native, sdk, VECTORS, vendored } from "./support.mjs";
+import { bytes, hex, keysOf, native, sdk, VECTORS } from "./support.mjs";
 
 const FRAMES = VECTORS.verbatim_relay;
 const DETERMINISTIC = VECTORS.encrypted_deterministic;
-const KEYS = [
-  ["native", native],
-  ["vendored", vendored],
-];
 const target = bytes(VECTORS.clients.bob.ed_pub);
 
 /** What alice said in the vectors, by name. */
@@ -33,72 +29,70 @@ test("the request for servers is the byte 02", () => {
   assert.equal(hex(sdk.encodeInfoFrame({ type: "request_servers" }, bytes(VECTORS.clients.alice.ed_pub))), text);
 });
 
-for (const [kind, crypto] of KEYS) {
-  test(`${kind}: seeds give the public keys of the vectors`, async () => {
-    for (const name of ["alice", "bob"]) {
-      const keys = await keysOf(name, crypto);
-      assert.equal(keys.id, VECTORS.clients[name].ed_pub);
-      assert.equal(hex(keys.agreement.public), VECTORS.clients[name].x_pub);
-    }
-  });
+test("seeds give the public keys of the vectors", async () => {
+  for (const name of ["alice", "bob"]) {
+    const keys = await keysOf(name);
+    assert.equal(keys.id, VECTORS.clients[name].ed_pub);
+    assert.equal(hex(keys.agreement.public), VECTORS.clients[name].x_pub);
+  }
+});
 
-  test(`${kind}: the answer to a challenge is the original's`, async () => {
-    for (const name of ["alice", "bob"]) {
-      const keys = await keysOf(name, crypto);
-      const [challenge, answer] = ["challenge", "answer"].map((step) => FRAMES.find((frame) => frame.name === step && frame.who === name).hex);
-      const { payload } = sdk.decodeFrame(bytes(challenge));
-      assert.equal(hex(sdk.encodeFrame(1, payload, keys.signing.public, await keys.sign(payload))), answer);
-    }
-  });
+test("the answer to a challenge is the original's", async () => {
+  for (const name of ["alice", "bob"]) {
+    const keys = await keysOf(name);
+    const [challenge, answer] = ["challenge", "answer"].map((step) => FRAMES.find((frame) => frame.name === step && frame.who === name).hex);
+    const { payload } = sdk.decodeFrame(bytes(challenge));
+    assert.equal(hex(sdk.encodeFrame(1, payload, keys.signing.public, await keys.sign(payload))), answer);
+  }
+});
 
-  test(`${kind}: every DATA and SIGNED_DATA frame opens, and is built again byte for byte`, async () => {
-    const alice = await keysOf("alice", crypto);
-    const bob = await keysOf("bob", crypto);
-    for (const [name, said] of Object.entries(SAID)) {
-      const { hex: text } = FRAMES.find((frame) => frame.name === name);
-      const opened = await sdk.openFrame(bob, sdk.decodeFrame(bytes(text)));
-      assert.deepEqual({ mode: opened.mode, auth: opened.auth, sender: hex(opened.sender) }, { mode: said.mode, auth: said.auth, sender: alice.id }, name);
-      if (said.content) assert.deepEqual(opened.content, said.content, name);
-      const built =
-        said.mode === "plain"
-          ? await sdk.dataFrame(alice, target, opened.content.data, { headerSignature: false })
-          : await sdk.signedFrame(alice, target, opened.content, { headerSignature: false });
-      assert.equal(hex(built), text, name);
-    }
-  });
+test("every DATA and SIGNED_DATA frame opens, and is built again byte for byte", async () => {
+  const alice = await keysOf("alice");
+  const bob = await keysOf("bob");
+  for (const [name, said] of Object.entries(SAID)) {
+    const { hex: text } = FRAMES.find((frame) => frame.name === name);
+    const opened = await sdk.openFrame(bob, sdk.decodeFrame(bytes(text)));
+    assert.deepEqual({ mode: opened.mode, auth: opened.auth, sender: hex(opened.sender) }, { mode: said.mode, auth: said.auth, sender: alice.id }, name);
+    if (said.content) assert.deepEqual(opened.content, said.content, name);
+    const built =
+      said.mode === "plain"
+        ? await sdk.dataFrame(alice, target, opened.content.data, { headerSignature: false })
+        : await sdk.signedFrame(alice, target, opened.content, { headerSignature: false });
+    assert.equal(hex(built), text, name);
+  }
+});
 
-  test(`${kind}: ENCRYPTED frames of the original open as legacy or bound`, async () => {
-    const bob = await keysOf("bob", crypto);
-    const contents = [];
-    for (const { name, hex: text } of FRAMES.filter((frame) => frame.name.startsWith("ENCRYPTED"))) {
-      const opened = await sdk.openFrame(bob, sdk.decodeFrame(bytes(text)));
-      assert.ok(["legacy", "bound"].includes(opened.auth), name);
-      contents.push(opened.content.kind);
-    }
-    assert.deepEqual(contents, ["text", "json", "file"]);
-  });
+test("ENCRYPTED frames of the original open as legacy or bound", async () => {
+  const bob = await keysOf("bob");
+  const contents = [];
+  for (const { name, hex: text } of FRAMES.filter((frame) => frame.name.startsWith("ENCRYPTED"))) {
+    const opened = await sdk.openFrame(bob, sdk.decodeFrame(bytes(text)));
+    assert.ok(["legacy", "bound"].includes(opened.auth), name);
+    contents.push(opened.content.kind);
+  }
+  assert.deepEqual(contents, ["text", "json", "file"]);
+});
 
-  test(`${kind}: the deterministic encrypted frame comes out, step by step`, async () => {
-    const alice = await keysOf("alice", crypto);
-    const bob = await keysOf("bob", crypto);
-    const ephemeral = await crypto.importAgreement(bytes(DETERMINISTIC.eph_priv), false);
-    const shared = await crypto.agree(ephemeral.secret, bob.agreement.public);
-    const fixed = { ephemeral, nonce: bytes(DETERMINISTIC.nonce) };
-    const frame = await sdk.encryptedFrame(alice, target, bob.agreement.public, { kind: "text", text: "secret" }, fixed);
+test("the deterministic encrypted frame comes out, step by step", async () => {
+  const alice = await keysOf("alice");
+  const bob = await keysOf("bob");
+  const ephemeral = await native.importAgreement(bytes(DETERMINISTIC.eph_priv), false);
+  const shared = await native.agree(ephemeral.secret, bob.agreement.public);
+  const fixed = { ephemeral, nonce: bytes(DETERMINISTIC.nonce) };
+  const frame = await sdk.encryptedFrame(alice, target, bob.agreement.public, { kind: "text", text: "secret" }, fixed);
 
-    assert.equal(hex(ephemeral.public), DETERMINISTIC.eph_pub);
-    assert.equal(hex(shared), DETERMINISTIC.shared_secret);
-    assert.equal(hex(await crypto.sha256(shared)), DETERMINISTIC.aes_key_sha256);
-    assert.equal(hex(sdk.encodeContent({ kind: "text", text: "secret" })), DETERMINISTIC.plaintext);
-    assert.equal(hex(frame), DETERMINISTIC.frame_sig_over_whole_payload);
-  });
+  assert.equal(hex(ephemeral.public), DETERMINISTIC.eph_pub);
+  assert.equal(hex(shared), DETERMINISTIC.shared_secret);
+  assert.equal(hex(await native.sha256(shared)), DETERMINISTIC.aes_key_sha256);
+  assert.equal(hex(sdk.encodeContent({ kind: "text", text: "secret" })), DETERMINISTIC.plaintext);
+  assert.equal(hex(frame), DETERMINISTIC.frame_sig_over_whole_payload);
+});
 
-  test(`${kind}: a signature over the whole payload is bound, one without the target is legacy`, async () => {
-    const bob = await keysOf("bob", crypto);
-    const bound = await sdk.openFrame(bob, sdk.decodeFrame(bytes(DETERMINISTIC.frame_sig_over_whole_payload)));
-    const legacy = await sdk.openFrame(bob, sdk.decodeFrame(bytes(DETERMINISTIC.frame_sig_over_package_only_as_original_sender)));
+test("a signature over the whole payload is bound, one without the target is legacy", async () => {
+  const bob = await keysOf("bob");
+  const bound = await sdk.openFrame(bob, sdk.decodeFrame(bytes(DETERMINISTIC.frame_sig_over_whole_payload)));
+  const legacy = await sdk.openFrame(bob, sdk.decodeFrame(bytes(DETERMINISTIC.frame_sig_over_package_only_as_original_sender)));
 
-    assert.deepEqual([bound.auth, legacy.auth], ["bound", "legacy"]);
-    assert.deepEqual([bound.content, legacy.content], [{ kind: "text", text: "secret" }, { kind: "text", text: "secret" }]);
-  });
-}
+  assert.deepEqual([bound.auth, legacy.auth], ["bound", "legacy"]);
+  assert.deepEqual([bound.content, legacy.content], [{ kind: "text", text: "secret" }, { kind: "text", text: "secret" }]);
+});

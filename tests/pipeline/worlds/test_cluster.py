@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from tests.pipeline.build import rough_archive, rough_journal
 from tests.pipeline.reading import table_hashes
+from tools.served import free_port
 from waystation.pipeline.java import choose_java, write_launcher
 from waystation.pipeline.lake import Lake
 
@@ -22,12 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 START_S = 60.0
 RUN_S = 400.0
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 @contextlib.contextmanager

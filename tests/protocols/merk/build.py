@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.merk import messages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import Frame, MessageType, Role
+from waystation.protocols.merk.messages import Frame, MailboxState, MessageType, PresenceKind, Role
 from waystation.protocols.merk.payload import contents
 from waystation.protocols.merk.refusals import MalformedError
 from waystation.protocols.merk.wire import decode_frame, encode_frame, make_advert
@@ -121,6 +121,18 @@ INFOS: list[tuple[messages.Info, str]] = [
     (messages.KeyUnknown(KEY), "85" + KEY.hex() + "00"),
     (messages.Gone(KEY), "86" + KEY.hex()),
     (messages.Limits(8_388_608), "8700800000"),
+    (
+        messages.Presence(PresenceKind.CONNECTED, KEY, KEY_2, 2**63 + 1, 258, SIGNATURE),
+        "8800" + KEY.hex() + KEY_2.hex() + "8000000000000001" + "0000000000000102" + SIGNATURE.hex(),
+    ),
+    (
+        messages.MailOpen(messages.Presence(PresenceKind.MAILBOX, KEY, KEY_2, 1, 2, SIGNATURE)),
+        "890101" + KEY.hex() + KEY_2.hex() + "0000000000000001" + "0000000000000002" + SIGNATURE.hex(),
+    ),
+    (messages.MailClose(), "8902"),
+    (messages.MailState(MailboxState.OPEN, 258, 0x01020304, 2**63 + 1), "890301" + "00000102010203048000000000000001"),
+    (messages.MailTaken((HASHED, ID)), "8904" + HASHED.hex() + ID.hex()),
+    (messages.MailFetch(), "8905"),
 ]
 """One of everything that NODE_INFO says, and its bytes written by hand after specs/merk.md 4, 7, 10."""
 
@@ -147,6 +159,10 @@ CONTENTS: list[tuple[contents.Content, str]] = [
         + "0000010000000000"
         + "016e78",
     ),
+    (
+        contents.Extended(1, ID, contents.Receipt((HASHED, ID))),
+        "100000000000000001" + ID.hex() + "0501" + HASHED.hex() + ID.hex(),
+    ),
 ]
 """One of every content with its type byte, written by hand after specs/merk.md 3 and the layout in ``contents``."""
 
@@ -164,6 +180,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
     max_leaves=8,
 )
+presences = st.builds(messages.Presence, st.sampled_from(PresenceKind), key_bytes, key_bytes, u64, u64, signature_bytes)
 infos = st.one_of(
     st.just(messages.RequestServers()),
     st.builds(messages.Servers, st.lists(st.builds(messages.ServerEntry, key_bytes, addresses), max_size=5).map(tuple)),
@@ -182,6 +199,17 @@ infos = st.one_of(
     st.builds(messages.KeyUnknown, key_bytes),
     st.builds(messages.Gone, key_bytes),
     st.builds(messages.Limits, st.integers(0, 2**32 - 1)),
+    presences,
+    st.builds(
+        messages.MailOpen,
+        st.builds(messages.Presence, st.just(PresenceKind.MAILBOX), key_bytes, key_bytes, u64, u64, signature_bytes),
+    ),
+    st.just(messages.MailClose()),
+    st.builds(
+        messages.MailState, st.sampled_from(MailboxState), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), u64
+    ),
+    st.builds(messages.MailTaken, st.lists(id_bytes, min_size=1, max_size=64).map(tuple)),
+    st.just(messages.MailFetch()),
 )
 plains = st.one_of(
     st.builds(contents.Raw, st.binary(max_size=80)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocols.merk.build import INFOS, KEY, KEY_2, infos, outcome_of
+from tests.protocols.merk.build import INFOS, KEY, KEY_2, SIGNATURE, infos, outcome_of
 from waystation.core.errors import LocalError
 from waystation.protocols.merk.infos import SERVERS_MAX, decode_forward, decode_info, encode_info, info_parts
 from waystation.protocols.merk.messages import (
@@ -14,6 +14,7 @@ from waystation.protocols.merk.messages import (
     Hello,
     InfoType,
     KeyQuery,
+    MailTaken,
     RequestServers,
     Role,
     ServerEntry,
@@ -54,12 +55,14 @@ def test_any_info_survives(info):
 
 @pytest.mark.parametrize(("info", "payload"), WHOLE, ids=IDS)
 def test_info_cut_anywhere_is_never_the_same(info, payload):
-    """A payload that ends too early is refused; a list of servers keeps what was whole, KEY_UNKNOWN is a KEY_QUERY."""
+    """A payload that ends too early is refused; lists keep what was whole, KEY_UNKNOWN is a KEY_QUERY."""
     for count in range(1, len(payload)):
         if isinstance(info, Servers) and count >= 3:
             assert decode_info(payload[:count]) == Servers(())
         elif count == 33 and payload[0] == InfoType.KEY_QUERY:
             assert decode_info(payload[:count]) == KeyQuery(KEY)
+        elif isinstance(info, MailTaken) and count == 2 + 16:
+            assert decode_info(payload[:count]) == MailTaken(info.hashes[:1])
         else:
             assert is_refused(payload[:count])
 
@@ -75,7 +78,7 @@ def test_junk_behind_an_info_is_refused(info, payload):
         assert is_refused(longer)
 
 
-@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x88, 0xFF])
+@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x8A, 0xFF])
 def test_unknown_subtype_is_ignored(subtype):
     """Later extensions do not disturb: neither alone nor with anything behind."""
     assert decode_info(bytes([subtype])) is None
@@ -229,3 +232,50 @@ def test_request_has_no_body():
     """The question for servers is one byte."""
     assert decode_info(b"\x02") == RequestServers()
     assert is_refused(b"\x02\x00")
+
+
+# Presence and mail
+
+
+@pytest.mark.parametrize("kind", [2, 255])
+def test_presence_of_another_kind_is_refused(kind):
+    """A client is connected to a node or has its mail there; a third statement is none of version 1."""
+    assert is_refused(b"\x88" + bytes([kind]) + KEY + KEY_2 + bytes(16) + SIGNATURE)
+
+
+def test_mailbox_opens_with_the_presence_of_a_mailbox_only():
+    """That a client is connected opens no mailbox."""
+    body = KEY + KEY_2 + bytes(16) + SIGNATURE
+
+    assert decode_info(b"\x89\x01\x01" + body).presence.node == KEY_2
+    assert is_refused(b"\x89\x01\x00" + body)
+
+
+@pytest.mark.parametrize("verb", [0, 6, 255])
+def test_unknown_verb_of_mail_is_ignored(verb):
+    """Later verbs do not disturb: neither alone nor with anything behind."""
+    assert decode_info(bytes((0x89, verb))) is None
+    assert decode_info(bytes((0x89, verb)) + b"x" * 100) is None
+
+
+def test_mail_without_a_verb_is_refused():
+    """A MAIL that ends behind its subtype says nothing."""
+    assert is_refused(b"\x89")
+
+
+@pytest.mark.parametrize("state", [3, 255])
+def test_mailbox_of_another_state_is_refused(state):
+    """A mailbox is closed, open, or refused."""
+    assert is_refused(bytes((0x89, 3, state)) + bytes(16))
+
+
+def test_taken_names_one_to_sixty_four_frames():
+    """None is no message and a 65th is refused, both ways, before anything is cut out."""
+    hashes = tuple(bytes([number]) * 16 for number in range(65))
+
+    assert decode_info(encode_info(MailTaken(hashes[:64]))) == MailTaken(hashes[:64])
+    assert is_refused(b"\x89\x04")
+    assert is_refused(b"\x89\x04" + b"".join(hashes))
+    for wrong in ((), hashes):
+        with pytest.raises(LocalError, match="64"):
+            encode_info(MailTaken(wrong))

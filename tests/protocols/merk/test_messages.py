@@ -5,7 +5,16 @@ import dataclasses
 import pytest
 
 from waystation.protocols.merk import messages
-from waystation.protocols.merk.messages import DeliveryCode, Feature, InfoType, MessageType, Role
+from waystation.protocols.merk.messages import (
+    DeliveryCode,
+    Feature,
+    InfoType,
+    MailboxState,
+    MailVerb,
+    MessageType,
+    PresenceKind,
+    Role,
+)
 
 
 def test_type_numbers_are_those_of_the_seed():
@@ -23,13 +32,13 @@ def test_subtypes_of_the_original_and_ours_are_apart():
     """The original's subtypes are 2 to 6; ours begin at 0x80, which it ignores (specs/merk.md 7)."""
     numbers = [kind.value for kind in InfoType]
 
-    assert numbers == [2, 3, 4, 5, 6, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87]
+    assert numbers == [2, 3, 4, 5, 6, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89]
 
 
 def test_numbers_of_the_extensions_are_those_of_the_digest():
-    """Roles, feature bits and delivery codes are what specs/merk.md 6 and 10 print."""
+    """Roles, feature bits, codes, kinds and verbs are what specs/merk.md 6, 7 and 10 print."""
     assert [role.value for role in Role] == [0, 1]
-    assert [feature.value for feature in Feature] == [1, 2, 4, 8]
+    assert [feature.value for feature in Feature] == [1, 2, 4, 8, 16, 32]
     assert [code.name for code in DeliveryCode] == [
         "DELIVERED",
         "UNKNOWN_TARGET",
@@ -37,8 +46,12 @@ def test_numbers_of_the_extensions_are_those_of_the_digest():
         "LOOKUP_TIMEOUT",
         "TOO_LARGE",
         "RATE",
+        "STORED",
     ]
-    assert [code.value for code in DeliveryCode] == list(range(6))
+    assert [kind.value for kind in PresenceKind] == [0, 1]
+    assert [verb.value for verb in MailVerb] == [1, 2, 3, 4, 5]
+    assert [state.value for state in MailboxState] == [0, 1, 2]
+    assert [code.value for code in DeliveryCode] == list(range(7))
 
 
 def test_header_has_120_bytes():

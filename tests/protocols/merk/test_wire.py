@@ -1,6 +1,7 @@
 """Laws of protocols.merk.wire: frames and what is signed."""
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -35,6 +36,7 @@ from waystation.protocols.merk.messages import (
     Forward,
     KeyAdvert,
     MessageType,
+    PresenceKind,
     RequestServers,
 )
 from waystation.protocols.merk.refusals import MalformedError, Refusal
@@ -281,6 +283,9 @@ def test_statements_are_laid_out_as_printed():
     assert wire.advert_message(b"a" * 32, b"x" * 32, 258) == b"merk-keys/1" + b"a" * 32 + b"x" * 32 + bytes(
         (0, 0, 0, 0, 0, 0, 1, 2)
     )
+    assert wire.presence_message(1, b"a" * 32, b"n" * 32, 258, 3) == b"merk-presence/1" + b"\x01" + b"a" * 32 + (
+        b"n" * 32 + bytes((0, 0, 0, 0, 0, 0, 1, 2)) + bytes((0, 0, 0, 0, 0, 0, 0, 3))
+    )
     assert wire.header_message(b"h" * 56, b"payload") == b"merk-frame/1" + b"h" * 56 + b"payload"
 
 
@@ -315,3 +320,32 @@ def test_own_advert_is_valid():
 def test_changed_advert_is_not_valid(advert):
     """Nobody else can tie a key to an identity, nor write the same advert in another way."""
     assert not wire.is_advert_valid(advert)
+
+
+PRESENCE = wire.make_presence(ALICE.signing, PresenceKind.CONNECTED, NODE.public, 1_700_000_000_000, 1_700_000_600_000)
+
+
+def test_own_presence_is_valid():
+    """What a client says about its own place stands."""
+    assert wire.is_presence_valid(PRESENCE)
+    assert (PRESENCE.client, PRESENCE.node) == (ALICE.signing.public, NODE.public)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": PresenceKind.MAILBOX},
+        {"client": BOB.signing.public},
+        {"node": OTHER_NODE.public},
+        {"issued_ms": PRESENCE.issued_ms + 1},
+        {"until_ms": PRESENCE.until_ms + 1},
+        {"signature": malleable(PRESENCE.signature)},
+        {"signature": changed(PRESENCE.signature, 0)},
+        {"signature": ZERO_SIGNATURE},
+        {"client": ZERO_KEY, "signature": ZERO_SIGNATURE},
+    ],
+    ids=["kind", "client", "node", "issued", "until", "malleable", "bent", "unsigned", "zero key"],
+)
+def test_changed_presence_is_not_valid(change):
+    """Nobody else can say where a client is, and a word about one node, time or kind proves no other."""
+    assert not wire.is_presence_valid(replace(PRESENCE, **change))

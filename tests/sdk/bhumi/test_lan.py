@@ -1,10 +1,10 @@
 import asyncio
 import contextlib
-import socket
 
 import pytest
 
 from tests.transport.datagrams.build_mdns import HAS_MULTICAST, LOOPBACK, SERVICE, WITHIN_S, Watch
+from tools.served import free_port
 from waystation.core.errors import HostError
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.lan_datagrams import LanResponder, encode_answer, read_query
@@ -48,13 +48,6 @@ async def look(book, broadcast_port, *, enough=1, **options):
         broadcast_port=broadcast_port,
         clock=lambda: NOW,
     )
-
-
-def free_port():
-    """Return a UDP port on which nobody answers."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as carrier:
-        carrier.bind(("127.0.0.1", 0))
-        return carrier.getsockname()[1]
 
 
 def test_relay_that_answers_a_broadcast_comes_into_the_book(book):

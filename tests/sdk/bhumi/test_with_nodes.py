@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import socket
 
 import pytest
 
@@ -11,6 +10,7 @@ from tests.sdk.build import RunningDevice, echo
 from tests.sdk.tap import Tap
 from tests.server.build import NodeProcess, until
 from tests.server.build_node import configured, serving
+from tools.served import free_port
 from waystation.protocols.bhumi import extension_wire, messages, wire
 from waystation.protocols.bhumi.client import device as device_client
 from waystation.protocols.bhumi.extension_messages import QaVerdict
@@ -32,12 +32,6 @@ from waystation.sdk.bhumi import device as bhumi_device
 from waystation.sdk.bhumi.guide import Guide
 
 PATIENT = Timeouts(doubt_s=30.0, settle_s=2.0)
-
-
-def free_port():
-    """Return a port that is free for a moment: an advert must name it before its node listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import socket
 
 import pytest
 import structlog
@@ -8,6 +7,7 @@ import structlog
 from tests.server.build import eventually
 from tests.server.build_node import configured, serving
 from tests.transport.datagrams.build_mdns import HAS_MULTICAST, SERVICE, WITHIN_S, Watch, announcing_process
+from tools.served import free_port
 from waystation.crypto.signing import KeyPair
 from waystation.sdk.bhumi.guide import Guide
 from waystation.server.bhumi.discovery import BhumiDiscovery
@@ -51,12 +51,6 @@ async def discovering(number, url, **options):
         yield ear
     finally:
         await discovery.close()
-
-
-def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as carrier:
-        carrier.bind(("", 0))
-        return carrier.getsockname()[1]
 
 
 def test_three_nodes_on_one_host_hear_of_each_other():

@@ -13,6 +13,7 @@ from tests.server.build import Client, NodeProcess, Rig, eventually, i_am, key_p
 from tests.server.build_node import configured, serving
 from tests.server.dialling.test_dialler import Caller
 from tests.transport.build import Sink
+from tools.served import free_port
 from waystation.core.effects import Dial
 from waystation.core.errors import HostError, LocalError
 from waystation.crypto.certificates import make_local_certificates
@@ -131,12 +132,6 @@ def test_place_that_is_not_public_is_not_dialled_for_a_stranger():
     assert sorted(relay.failed) == ["nonsense", "stranger"]
     assert list(relay.stands) == ["ours"]
     assert any("not on the open internet" in line.get("error", "") for line in lines)
-
-
-def free_port():
-    """Return a port that is free for a moment: an advert must name it before its node listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def negotiated(node, name="bhumi_plain"):

@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.server.build import eventually
 from tests.server.build_node import configured, serving
+from tools.served import free_port
 from waystation.engine.bans import Ban
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.transport.tls import client_context
@@ -41,12 +42,6 @@ http {{
     }}
 }}
 """
-
-
-def free_port():
-    """Return a port that is free for a moment."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def recipe(language, **changed):

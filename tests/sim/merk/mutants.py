@@ -11,6 +11,7 @@ from waystation.protocols.merk.relay import lookups as searches
 from waystation.protocols.merk.relay.delivery import Delivery
 from waystation.protocols.merk.relay.fast_path import Runs
 from waystation.protocols.merk.relay.forwards import Forwards, SeenIds
+from waystation.protocols.merk.relay.known_frames import KnownFrames
 from waystation.protocols.merk.relay.lookups import Lookups
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.relay.outbox import Outbox
@@ -31,6 +32,9 @@ class _WithPart(MerkRelay):
         for part in parts:
             if issubclass(self.mistaken, type(part)):
                 part.__class__ = self.mistaken
+        if issubclass(self.mistaken, KnownFrames):  # its table of handlers is made at the start
+            others = (self._sessions, self._mesh, routing, self._handshakes, self._key_frames)
+            self._frames = self.mistaken(self._settings, *others)
 
 
 def _in_relay(part: type) -> type[MerkRelay]:
@@ -92,11 +96,12 @@ class DoublesInBunches(Forwards):
         return super().send_run(node, origin, target, [*frames, frames[-1]], now)
 
 
-class BelievesSenders(MerkRelay):
+@_in_relay
+class BelievesSenders(KnownFrames):
     """Takes every sender for the client itself."""
 
-    def _on_client_frame(self, session, kind, sender, data, now):
-        super()._on_client_frame(session, kind, session.identity, data, now)
+    def of_client(self, session, kind, sender, data, now):
+        super().of_client(session, kind, session.identity, data, now)
 
 
 @_in_relay
@@ -208,7 +213,8 @@ class HasNoQueue(Lookups):
         return len(lookup.queue) < 1 and sending.frame[-1] % 4 != 0 and super().queue(lookup, sending)
 
 
-class DialsForClients(MerkRelay):
+@_in_relay
+class DialsForClients(KnownFrames):
     """Dials what a client names."""
 
     def _on_add_server(self, session, info, now):
@@ -247,7 +253,8 @@ class KeepsPlaces(Lookups):
         return None
 
 
-class NeverAsks(MerkRelay):
+@_in_relay
+class NeverAsks(KnownFrames):
     """Does not care who else there is."""
 
     def _on_servers(self, session, servers, now):
@@ -283,7 +290,8 @@ class HidesKeys(MerkRelay):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._on_info = {**self._on_info, KeyAdvert: lambda _session, _advert, _now: None}
+        frames = self._frames
+        frames._on_info = {**frames._on_info, KeyAdvert: lambda _session, _advert, _now: None}
 
 
 class NeverRedials(MerkRelay):

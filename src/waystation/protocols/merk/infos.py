@@ -19,6 +19,7 @@ from waystation.protocols.merk.messages import (
     HASH_BYTES,
     HEADER_BYTES,
     KEY_BYTES,
+    MAIL_TAKEN_MAX,
     MESSAGE_ID_BYTES,
     NONCE_BYTES,
     SIGNATURE_BYTES,
@@ -36,6 +37,15 @@ from waystation.protocols.merk.messages import (
     KeyQuery,
     KeyUnknown,
     Limits,
+    MailboxState,
+    MailClose,
+    MailFetch,
+    MailOpen,
+    MailState,
+    MailTaken,
+    MailVerb,
+    Presence,
+    PresenceKind,
     QueryClient,
     RequestServers,
     Role,
@@ -55,6 +65,9 @@ _TIME_BYTES: Final = 8  # u64 milliseconds
 _SIZE_BYTES: Final = 4  # u32
 _HELLO: Final = struct.Struct(">BBIB")
 _HELLO_FIXED: Final = _HELLO.size + KEY_BYTES + NONCE_BYTES
+_MAIL_HEAD: Final = 2  # spec 7: subtype and verb
+_PRESENCE_BYTES: Final = 1 + 2 * KEY_BYTES + 2 * _TIME_BYTES + SIGNATURE_BYTES  # spec 7
+_MAIL_STATE: Final = struct.Struct(">BIIQ")  # spec 7: state, messages, bytes, until
 _FORWARD_FIXED: Final = 2 + MESSAGE_ID_BYTES + KEY_BYTES
 
 # Plain bytes: making them of enum members costs more than the rest of encoding a query.
@@ -74,7 +87,8 @@ def encode_info(info: Info) -> bytes:
     """Return the payload of the NODE_INFO frame that says ``info``.
 
     Raises:
-        LocalError: An address is longer than 255 bytes, or there are more than 65,535 servers.
+        LocalError: An address is longer than 255 bytes, there are more than 65,535 servers, or a TAKEN names none or
+            more than 64 frames.
     """
     return b"".join(info_parts(info))
 
@@ -113,6 +127,31 @@ def _advert_parts(info: KeyAdvert) -> tuple[bytes, ...]:
     return bytes((InfoType.KEY_ADVERT,)), info.key, info.agreement_key, time_bytes, info.signature
 
 
+def _presence_parts(info: Presence) -> tuple[bytes, ...]:
+    return bytes((InfoType.PRESENCE,)), _presence_body(info)
+
+
+def _presence_body(info: Presence) -> bytes:
+    """Return the 145 bytes of a presence, as PRESENCE and OPEN carry them."""
+    times = (time_ms.to_bytes(_TIME_BYTES, "big") for time_ms in (info.issued_ms, info.until_ms))
+    return b"".join((bytes((info.kind,)), info.client, info.node, *times, info.signature))
+
+
+def _mail_parts(verb: MailVerb, *body: bytes) -> tuple[bytes, ...]:
+    return bytes((InfoType.MAIL, verb)), *body
+
+
+def _mail_state_parts(info: MailState) -> tuple[bytes, ...]:
+    body = _MAIL_STATE.pack(info.state, info.messages_count, info.kept_bytes, info.until_ms)
+    return _mail_parts(MailVerb.STATE, body)
+
+
+def _mail_taken_parts(info: MailTaken) -> tuple[bytes, ...]:
+    if not 1 <= len(info.hashes) <= MAIL_TAKEN_MAX:
+        raise LocalError(f"TAKEN names 1 to {MAIL_TAKEN_MAX} frames, this {len(info.hashes)}")
+    return _mail_parts(MailVerb.TAKEN, *info.hashes)
+
+
 def _text(address: str) -> bytes:
     """Return an address with its length in front."""
     try:
@@ -140,6 +179,12 @@ _ENCODERS: Final[Mapping[type, Callable[[Any], tuple[bytes, ...]]]] = {
     KeyUnknown: lambda info: (_KEY_QUERY, info.key, _UNKNOWN),
     Gone: lambda info: (_GONE, info.key),
     Limits: lambda info: (_LIMITS, info.frame_bytes_max.to_bytes(_SIZE_BYTES, "big")),
+    Presence: _presence_parts,
+    MailOpen: lambda info: _mail_parts(MailVerb.OPEN, _presence_body(info.presence)),
+    MailClose: lambda _info: _mail_parts(MailVerb.CLOSE),
+    MailState: _mail_state_parts,
+    MailTaken: _mail_taken_parts,
+    MailFetch: lambda _info: _mail_parts(MailVerb.FETCH),
 }
 
 
@@ -238,6 +283,58 @@ def _key_query(payload: bytes) -> KeyQuery | KeyUnknown:
     return KeyUnknown(key)
 
 
+def _presence(payload: bytes) -> Presence:
+    return _presence_at(payload, 1)
+
+
+def _presence_at(payload: bytes, at: int) -> Presence:
+    """Return the presence whose 145 bytes begin at ``at`` and end the payload."""
+    cursor = Cursor(payload)
+    cursor.take(at)
+    kind = cursor.take_u8()
+    if kind > PresenceKind.MAILBOX:
+        raise _malformed(f"presence of kind {kind}")
+    client, node = cursor.take(KEY_BYTES), cursor.take(KEY_BYTES)
+    issued_ms, until_ms = (int.from_bytes(cursor.take(_TIME_BYTES), "big") for _ in range(2))
+    return Presence(PresenceKind(kind), client, node, issued_ms, until_ms, cursor.take(SIGNATURE_BYTES))
+
+
+def _mail(payload: bytes) -> Info | None:
+    """Return what a MAIL payload says; a verb that nobody knows says nothing, as an unknown subtype."""
+    if len(payload) < _MAIL_HEAD:
+        raise _malformed("MAIL without a verb")
+    verb, size = payload[1], len(payload) - _MAIL_HEAD
+    if verb == MailVerb.TAKEN:
+        return _mail_taken(payload, size)
+    expected = _MAIL_LENGTHS.get(verb)
+    if expected is None:
+        return None
+    if size != expected:
+        raise _malformed(f"MAIL verb {verb} with {size} bytes")
+    return _MAIL_DECODERS[verb](payload)
+
+
+def _mail_taken(payload: bytes, size: int) -> MailTaken:
+    count, rest = divmod(size, HASH_BYTES)
+    if rest or not 1 <= count <= MAIL_TAKEN_MAX:
+        raise _malformed(f"TAKEN with {size} bytes")
+    return MailTaken(tuple(payload[at : at + HASH_BYTES] for at in range(_MAIL_HEAD, len(payload), HASH_BYTES)))
+
+
+def _mail_open(payload: bytes) -> MailOpen:
+    presence = _presence_at(payload, _MAIL_HEAD)
+    if presence.kind is not PresenceKind.MAILBOX:
+        raise _malformed("OPEN with a presence of another kind")
+    return MailOpen(presence)
+
+
+def _mail_state(payload: bytes) -> MailState:
+    state, messages_count, kept_bytes, until_ms = _MAIL_STATE.unpack_from(payload, _MAIL_HEAD)
+    if state > MailboxState.REFUSED:
+        raise _malformed(f"mailbox of state {state}")
+    return MailState(MailboxState(state), messages_count, kept_bytes, until_ms)
+
+
 def _last_address(payload: bytes, at: int, *, empty: bool) -> str:
     """Return the address whose length stands at ``at`` and which ends the payload."""
     if len(payload) <= at or payload[at] != len(payload) - at - 1:
@@ -268,8 +365,24 @@ _LENGTHS: Final[Mapping[int, tuple[int, ...]]] = {
     InfoType.KEY_QUERY: (1 + KEY_BYTES, 2 + KEY_BYTES),
     InfoType.GONE: (1 + KEY_BYTES,),
     InfoType.LIMITS: (1 + _SIZE_BYTES,),
+    InfoType.PRESENCE: (1 + _PRESENCE_BYTES,),
 }
 """Whole payloads of the subtypes that have a fixed length; the others check their own."""
+
+_MAIL_LENGTHS: Final[Mapping[int, int]] = {
+    MailVerb.OPEN: _PRESENCE_BYTES,
+    MailVerb.CLOSE: 0,
+    MailVerb.STATE: _MAIL_STATE.size,
+    MailVerb.FETCH: 0,
+}
+"""Bodies of the verbs that have a fixed length."""
+
+_MAIL_DECODERS: Final[Mapping[int, Callable[[bytes], Info]]] = {
+    MailVerb.OPEN: _mail_open,
+    MailVerb.CLOSE: lambda _payload: MailClose(),
+    MailVerb.STATE: _mail_state,
+    MailVerb.FETCH: lambda _payload: MailFetch(),
+}
 
 _DECODERS: Final[Mapping[int, Callable[[bytes], Info | None]]] = {
     InfoType.REQUEST_SERVERS: lambda _payload: RequestServers(),
@@ -285,4 +398,6 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], Info | None]]] = {
     InfoType.KEY_QUERY: _key_query,
     InfoType.GONE: lambda payload: Gone(payload[1:]),
     InfoType.LIMITS: lambda payload: Limits(int.from_bytes(payload[1:], "big")),
+    InfoType.PRESENCE: _presence,
+    InfoType.MAIL: _mail,
 }

@@ -22,6 +22,7 @@ __all__ = [
     "LENGTH_AT",
     "LENGTH_BYTES",
     "MAGIC",
+    "MAIL_TAKEN_MAX",
     "MESSAGE_ID_BYTES",
     "NONCE_BYTES",
     "SIGNATURE_BYTES",
@@ -45,7 +46,16 @@ __all__ = [
     "KeyQuery",
     "KeyUnknown",
     "Limits",
+    "MailClose",
+    "MailFetch",
+    "MailOpen",
+    "MailState",
+    "MailTaken",
+    "MailVerb",
+    "MailboxState",
     "MessageType",
+    "Presence",
+    "PresenceKind",
     "QueryClient",
     "RequestServers",
     "Role",
@@ -65,6 +75,8 @@ NONCE_BYTES: Final = 32  # spec 7, HELLO
 MESSAGE_ID_BYTES: Final = 16  # spec 7, FORWARD
 HASH_BYTES: Final = 16  # spec 10.3
 """How much of a frame's SHA-256 names it in DELIVERY."""
+MAIL_TAKEN_MAX: Final = 64  # spec 7, MAIL
+"""How many frames one TAKEN names at most."""
 ADDRESS_BYTES_MAX: Final = 255  # spec 4: u8 length
 FRAME_BYTES_USUAL: Final = 8_388_608  # spec 7: a node that has not said LIMITS
 """What a node takes that has not said so (specs/merk.md 10.11)."""
@@ -99,7 +111,9 @@ class InfoType(IntEnum):
     KEY_ADVERT = 0x84  # of a client; between nodes as an answer
     KEY_QUERY = 0x85  # to a relay
     GONE = 0x86  # between nodes of ours
-    LIMITS = 0x87  # between nodes of ours
+    LIMITS = 0x87  # of a node of ours
+    PRESENCE = 0x88  # of a client; between nodes as an answer
+    MAIL = 0x89  # between a client and the node that keeps its mail
 
 
 class Role(IntEnum):
@@ -116,6 +130,8 @@ class Feature(IntFlag):
     KEY_DIRECTORY = 2
     HEADER_SIGNATURES = 4
     MESH = 8
+    PRESENCE = 16
+    MAILBOX = 32
 
 
 class DeliveryCode(IntEnum):
@@ -127,6 +143,32 @@ class DeliveryCode(IntEnum):
     LOOKUP_TIMEOUT = 3
     TOO_LARGE = 4
     RATE = 5
+    STORED = 6
+
+
+class PresenceKind(IntEnum):
+    """What a client says of a node."""
+
+    CONNECTED = 0  # the client is connected there
+    MAILBOX = 1  # that node keeps the client's mail
+
+
+class MailVerb(IntEnum):
+    """Second byte of a MAIL payload."""
+
+    OPEN = 1  # to a node
+    CLOSE = 2  # to a node
+    STATE = 3  # to the client
+    TAKEN = 4  # to a node
+    FETCH = 5  # to a node
+
+
+class MailboxState(IntEnum):
+    """Whether a node keeps a client's mail."""
+
+    CLOSED = 0
+    OPEN = 1
+    REFUSED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +323,61 @@ class Limits:
     """u32: largest frame of a client, header included."""
 
 
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """A client's signed word on where it is, or on which node keeps its mail."""
+
+    kind: PresenceKind
+    client: bytes
+    """The client's key; it signs."""
+    node: bytes
+    """The node's key."""
+    issued_ms: int
+    """u64, Unix milliseconds; the newest counts."""
+    until_ms: int
+    """u64, Unix milliseconds: from then on it proves nothing."""
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MailOpen:
+    """Asks a node to keep the client's mail."""
+
+    presence: Presence
+    """Of kind MAILBOX, for other nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailClose:
+    """Asks a node to keep no more mail."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailState:
+    """What a node keeps for the client."""
+
+    state: MailboxState
+    messages_count: int
+    """u32."""
+    kept_bytes: int
+    """u32."""
+    until_ms: int
+    """u64, Unix milliseconds: until when it is kept; 0 where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailTaken:
+    """Names frames that the client has, and that the node may delete."""
+
+    hashes: tuple[bytes, ...]
+    """1 to 64 frame hashes of 16 bytes, as in ``Delivery``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailFetch:
+    """Asks for everything that the node keeps, oldest first."""
+
+
 Info = (
     RequestServers
     | Servers
@@ -297,5 +394,11 @@ Info = (
     | KeyUnknown
     | Gone
     | Limits
+    | Presence
+    | MailOpen
+    | MailClose
+    | MailState
+    | MailTaken
+    | MailFetch
 )
 """What a NODE_INFO frame says."""

@@ -29,6 +29,8 @@ from waystation.protocols.merk.messages import (
     InfoType,
     KeyAdvert,
     MessageType,
+    Presence,
+    PresenceKind,
 )
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 
@@ -46,7 +48,10 @@ __all__ = [
     "frame_hash",
     "header_message",
     "is_advert_valid",
+    "is_presence_valid",
     "make_advert",
+    "make_presence",
+    "presence_message",
     "read_head",
     "target_of",
 ]
@@ -59,6 +64,7 @@ _TIME_BYTES: Final = 8  # u64 milliseconds
 _NODE_INFO: Final = int(MessageType.NODE_INFO)
 _AUTH_CONTEXT: Final = b"merk-ext-auth/1"  # specs/merk.md 10.1
 _KEYS_CONTEXT: Final = b"merk-keys/1"  # specs/merk.md 10.2
+_PRESENCE_CONTEXT: Final = b"merk-presence/1"  # specs/merk.md 7
 _FRAME_CONTEXT: Final = b"merk-frame/1"  # specs/merk.md 7
 
 _HEAD: Final = struct.Struct(">BBBxI16x32s")
@@ -192,6 +198,12 @@ def advert_message(key: bytes, agreement_key: bytes, time_ms: int) -> bytes:
     return b"".join((_KEYS_CONTEXT, key, agreement_key, time_ms.to_bytes(_TIME_BYTES, "big")))
 
 
+def presence_message(kind: int, client: bytes, node: bytes, issued_ms: int, until_ms: int) -> bytes:
+    """Return the 96 bytes that a PRESENCE signs; keys of 32 bytes, Unix milliseconds. Spec: specs/merk.md 7."""
+    times = (time_ms.to_bytes(_TIME_BYTES, "big") for time_ms in (issued_ms, until_ms))
+    return b"".join((_PRESENCE_CONTEXT, bytes((kind,)), client, node, *times))
+
+
 def header_message(header56: bytes, payload: bytes) -> bytes:
     """Return what the header signature of DATA and SIGNED_DATA covers. Spec: specs/merk.md 7.
 
@@ -212,3 +224,15 @@ def make_advert(key_pair: KeyPair, agreement_public: bytes, time_ms: int) -> Key
 def is_advert_valid(advert: KeyAdvert) -> bool:
     """Return whether the key itself signed the advert; how old it is stays the caller's to judge."""
     return verify(advert.key, advert_message(advert.key, advert.agreement_key, advert.time_ms), advert.signature)
+
+
+def make_presence(key_pair: KeyPair, kind: PresenceKind, node: bytes, issued_ms: int, until_ms: int) -> Presence:
+    """Return the signed word of ``key_pair`` on the node with this 32-byte key."""
+    signature = sign(key_pair, presence_message(kind, key_pair.public, node, issued_ms, until_ms))
+    return Presence(kind, key_pair.public, node, issued_ms, until_ms, signature)
+
+
+def is_presence_valid(presence: Presence) -> bool:
+    """Return whether the client itself signed the presence; node and times stay the caller's to judge."""
+    message = presence_message(presence.kind, presence.client, presence.node, presence.issued_ms, presence.until_ms)
+    return verify(presence.client, message, presence.signature)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from waystation.protocols.merk.client.events import MessageArrived, MessageDropped
-from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Plain
+from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Plain, Receipt
 from waystation.protocols.merk.payload.sealing import Auth, Opened
 from waystation.protocols.merk.refusals import Refusal
 from waystation.sdk.connection import now
@@ -71,7 +71,7 @@ class Inbox:
         plain = content.content if isinstance(content, Extended) else content
         if isinstance(plain, FilePart):
             self._on_part(opened, plain, relay)
-        else:
+        elif not isinstance(plain, Receipt):
             self._put(opened, plain, opened.auth, relay, event.frame_bytes)
 
     def end(self, failure: BaseException | None = None) -> None:

@@ -24,12 +24,21 @@ function unfold() {
   show();
 }
 
+/** Says why there is no cryptography, with a link to this node's page over https where it has one. */
+async function leadToHttps(sdk, problem) {
+  if (problem instanceof sdk.NoCryptoError && problem.reason === "insecure") {
+    const { securePage } = await sdk.nodeInfo();
+    if (securePage) byId("notices").append(make("p", { class: "notice" }, make("a", { href: securePage + location.hash }, `Open ${securePage}`)));
+  }
+  throw problem;
+}
+
 async function start() {
   unfold();
   byId("sdk-line").textContent = `import { MerkClient } from "${location.origin}/sdk/merk.js";`;
   const { to, as: identity } = readHash(location.hash);
   const sdk = await import("/sdk/merk.js");
-  const client = await sdk.MerkClient.open({ identity });
+  const client = await sdk.MerkClient.open({ identity }).catch((problem) => leadToHttps(sdk, problem));
   client.warnings.forEach(notice);
   client.on("warning", ({ sentence }) => notice(sentence));
   showIdentity(sdk, client, identity, notice);

@@ -82,7 +82,7 @@ export class MerkClient extends Emitter {
     super();
     this.#keys = keys;
     this.#environment = environment;
-    this.#isPersistent = environment.identities.isPersistent;
+    this.#isPersistent = environment.storage.isPersistent;
     this.#book = new ServerBook(environment.storage, environment.isHttps);
     this.#link = new SharedLink({ keys, environment, pins: this.#book });
     this.#directory = new Directory({ environment, link: this.#link });
@@ -137,8 +137,8 @@ export class MerkClient extends Emitter {
    * @param {{ environment?: Partial<Environment> }} [options]
    */
   static async forgetIdentity(identity, { environment } = {}) {
-    const { identities } = await completeEnvironment(environment);
-    await identities.remove("identities", identity);
+    const { storage } = await completeEnvironment(environment);
+    await storage.remove("identities", identity);
   }
 
   /** What you give to others: 64 hex digits. */
@@ -355,8 +355,7 @@ export class MerkClient extends Emitter {
     this.#link.on("info", (info) => this.#inTurn(() => this.#onInfo(info)));
     this.#link.on("dropped", ({ refusal, sender }) => this.#onDropped(refusal, sender));
     this.#link.on("changed", () => this.#inTurn(() => this.#readServers()));
-    this.#warn("keys_in_memory", this.#keys.crypto.warning);
-    if (this.#keys.crypto.kind === "native" && !this.#isPersistent) this.#warn("not_stored", NOT_STORED_WARNING);
+    if (!this.#isPersistent) this.#warn("not_stored", NOT_STORED_WARNING);
     this.#warn("not_shared", this.#link.warning);
     this.#expireLater();
     await this.#readServers();

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { loadCrypto } from "./crypto/choice.js";
-import { MemoryStorage, openStorage } from "./storage.js";
+import { loadCrypto } from "./crypto/web_crypto.js";
+import { openStorage } from "./storage.js";
 
 /**
  * @typedef {object} Clock
@@ -39,8 +39,7 @@ import { MemoryStorage, openStorage } from "./storage.js";
  * @typedef {object} Environment
  * @property {(address: string) => Socket} socketFactory
  * @property {import("./storage.js").Storage} storage
- * @property {import("./storage.js").Storage} identities Where keys stay: `storage`, or memory when keys are bytes.
- * @property {import("./crypto/choice.js").Crypto} crypto
+ * @property {import("./crypto/web_crypto.js").WebCrypto} crypto
  * @property {Clock} clock
  * @property {() => number} random
  * @property {LockManager | null} locks
@@ -77,7 +76,6 @@ async function complete(given) {
   return {
     socketFactory: (address) => new WebSocket(address),
     storage,
-    identities: crypto.kind === "native" ? storage : new MemoryStorage(),
     clock: {
       now: () => Date.now(),
       setTimeout: (action, delayMs) => scope.setTimeout(action, delayMs),

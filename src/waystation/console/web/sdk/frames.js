@@ -82,7 +82,7 @@ export function decodeFrame(data) {
 
 /**
  * Hashes a whole frame as its sender sent it: 16 bytes.
- * @param {import("./crypto/choice.js").Crypto} crypto
+ * @param {import("./crypto/web_crypto.js").WebCrypto} crypto
  * @param {Bytes} frame
  * @returns {Promise<Bytes>}
  */

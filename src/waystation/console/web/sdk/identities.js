@@ -20,8 +20,8 @@ const NAME_MAX = 64;
  * @param {string} identity
  * @returns {Promise<Keys | null>}
  */
-export async function loadIdentity({ identities, crypto }, identity) {
-  const stored = await identities.get("identities", identity);
+export async function loadIdentity({ storage, crypto }, identity) {
+  const stored = await storage.get("identities", identity);
   return stored === undefined ? null : Keys.fromStored(crypto, stored);
 }
 
@@ -36,7 +36,7 @@ export async function loadIdentity({ identities, crypto }, identity) {
 export async function makeIdentity(environment, identity, exportable) {
   await demandFree(environment, identity);
   const keys = await Keys.generate(environment.crypto, { exportable });
-  await environment.identities.put("identities", identity, keys.toStored());
+  await environment.storage.put("identities", identity, keys.toStored());
   return keys;
 }
 
@@ -52,7 +52,7 @@ export async function makeIdentity(environment, identity, exportable) {
 export async function takeIdentity(environment, identity, text, exportable) {
   await demandFree(environment, identity);
   const keys = await Keys.importJson(environment.crypto, text, { exportable });
-  await environment.identities.put("identities", identity, keys.toStored());
+  await environment.storage.put("identities", identity, keys.toStored());
   return keys;
 }
 
@@ -61,8 +61,8 @@ export async function takeIdentity(environment, identity, text, exportable) {
  * @param {Environment} environment
  * @returns {Promise<IdentityRecord[]>}
  */
-export async function allIdentities({ identities }) {
-  return (await identities.entries("identities")).map(([identity, stored]) => ({
+export async function allIdentities({ storage }) {
+  return (await storage.entries("identities")).map(([identity, stored]) => ({
     identity,
     id: toHex(stored.signing.public),
     agreementKey: toHex(stored.agreement.public),
@@ -74,7 +74,7 @@ export async function allIdentities({ identities }) {
  * @param {Environment} environment
  * @param {string} identity
  */
-async function demandFree({ identities }, identity) {
+async function demandFree({ storage }, identity) {
   if (identity === "" || identity.length > NAME_MAX) throw new LocalError(`An identity's name has 1 to ${NAME_MAX} characters.`);
-  if ((await identities.get("identities", identity)) !== undefined) throw new LocalError(`There is an identity "${identity}" already; forget it first.`);
+  if ((await storage.get("identities", identity)) !== undefined) throw new LocalError(`There is an identity "${identity}" already; forget it first.`);
 }

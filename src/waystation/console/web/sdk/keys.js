@@ -8,8 +8,8 @@ import { concat, equal, fromBase64, toBase64, toHex } from "./bytes.js";
 import { LocalError } from "./errors.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {import("./crypto/choice.js").Crypto} Crypto */
-/** @typedef {import("./crypto/choice.js").Pair} Pair */
+/** @typedef {import("./crypto/web_crypto.js").WebCrypto} Crypto */
+/** @typedef {import("./crypto/web_crypto.js").Pair} Pair */
 
 /** @typedef {{ signing: Pair, agreement: Pair, exportable: boolean }} StoredKeys What goes into the storage. */
 

@@ -17,8 +17,8 @@ export { Backoff } from "./backoff.js";
 export { fromHex, shortKey, toHex } from "./bytes.js";
 export { MerkClient } from "./client.js";
 export { ContentType, decodeContent, decodeSignedContent, encodeContent, encodeSignedContent } from "./contents.js";
-export { loadCrypto } from "./crypto/choice.js";
-export { LocalError, MalformedError } from "./errors.js";
+export { loadCrypto } from "./crypto/web_crypto.js";
+export { LocalError, MalformedError, NoCryptoError } from "./errors.js";
 export { decodeFrame, encodeFrame, frameHash, MessageType } from "./frames.js";
 export { decodeInfo, encodeInfo, encodeInfoFrame, Feature, InfoType, Role } from "./info.js";
 export { Keys } from "./keys.js";
@@ -28,4 +28,5 @@ export { AUTH_SENTENCES, dataFrame, encryptedFrame, openFrame, signedFrame } fro
 export { SeenMessages } from "./seen.js";
 export { Session } from "./session.js";
 export { SharedLink } from "./shared_link.js";
+export { nodeInfo } from "./node_info.js";
 export { IndexedDbStorage, MemoryStorage, openStorage } from "./storage.js";

@@ -61,7 +61,7 @@ export async function makeAdvert(keys, timeMs) {
 
 /**
  * Tells whether the identity itself made the tie.
- * @param {import("./crypto/choice.js").Crypto} crypto
+ * @param {import("./crypto/web_crypto.js").WebCrypto} crypto
  * @param {KeyAdvert} advert
  */
 export function isAdvertValid(crypto, advert) {

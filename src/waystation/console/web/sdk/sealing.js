@@ -78,7 +78,7 @@ export async function signedFrame(keys, target, content, { headerSignature = tru
  * @param {Bytes} target
  * @param {Bytes} recipientAgreementKey X25519, 32 bytes.
  * @param {Content} content
- * @param {{ ephemeral?: import("./crypto/choice.js").Pair, nonce?: Bytes }} [fixed] For vectors; both are fresh otherwise.
+ * @param {{ ephemeral?: import("./crypto/web_crypto.js").Pair, nonce?: Bytes }} [fixed] For vectors; both are fresh otherwise.
  * @throws {LocalError} The recipient's key is unfit.
  */
 export async function encryptedFrame(keys, target, recipientAgreementKey, content, fixed = {}) {

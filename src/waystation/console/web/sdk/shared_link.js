@@ -75,14 +75,14 @@ export class SharedLink extends Emitter {
     this.state = idleState("alone");
   }
 
-  /** Whether tabs can share here. Keys that are bytes live in one tab, so there is nothing to share then. */
+  /** Whether tabs can share here. */
   get canShare() {
-    return this.environment.locks !== null && this.environment.broadcastChannel !== null && this.options.keys.crypto.kind === "native";
+    return this.environment.locks !== null && this.environment.broadcastChannel !== null;
   }
 
   /** A sentence for people, where two tabs would have one identity and cannot share. */
   get warning() {
-    return this.canShare || this.options.keys.crypto.kind === "vendored" ? null : NO_LOCKS_WARNING;
+    return this.canShare ? null : NO_LOCKS_WARNING;
   }
 
   /** Becomes owner, follower, or alone. */

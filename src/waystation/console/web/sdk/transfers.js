@@ -128,7 +128,7 @@ export class IncomingTransfers {
   /** @type {Incoming[]} */
   #givenUp = [];
 
-  /** @param {import("./crypto/choice.js").Crypto} crypto */
+  /** @param {import("./crypto/web_crypto.js").WebCrypto} crypto */
   constructor(crypto) {
     this.crypto = crypto;
   }

@@ -9,7 +9,8 @@ byte. Raw bytes could then be mistaken for typed content or for the answer to a 
 are not signed unchanged (MERK-RAW).
 
 Layout of 0x10: ``10 | u64 ms | id[16] | u8 kind | body``; kinds 0 to 3 have the bodies of those types, kind 4 is a file
-part: ``transfer[16] | digest[32] | u32 index | u32 count | u64 total | u8 name_len | name | data``.
+part: ``transfer[16] | digest[32] | u32 index | u32 count | u64 total | u8 name_len | name | data``; kind 5 is a
+receipt: ``u8 what | n x id[16]``, 1 <= n <= 64.
 
 Spec: specs/merk.md 3, 7.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "DIGEST_BYTES",
     "FILE_BYTES_MAX",
     "FILE_NAME_BYTES_MAX",
+    "RECEIPT_IDS_MAX",
     "TRANSFER_ID_BYTES",
     "Content",
     "ContentType",
@@ -37,6 +39,7 @@ __all__ = [
     "Json",
     "Plain",
     "Raw",
+    "Receipt",
     "Text",
     "decode_content",
     "decode_signed_content",
@@ -46,6 +49,7 @@ __all__ = [
 ]
 
 TRANSFER_ID_BYTES: Final = 16  # spec 3, EXTENDED kind 4
+RECEIPT_IDS_MAX: Final = 64  # spec 3, EXTENDED kind 5
 DIGEST_BYTES: Final = 32  # SHA-256 of the whole file
 FILE_NAME_BYTES_MAX: Final = 255  # its length is a u8; a longer one overflows in the original (specs/merk.md 3)
 FILE_BYTES_MAX: Final = 2**40  # ours: a tebibyte
@@ -132,6 +136,14 @@ class FilePart:
     """The parts' data in order of their index are the file."""
 
 
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """States that the sender's program has taken messages; it counts only in the bound form of encryption."""
+
+    message_ids: tuple[bytes, ...]
+    """16 bytes each, 1 to ``RECEIPT_IDS_MAX`` of them."""
+
+
 Plain = Raw | Text | Json | File
 """Contents that clients of the original know."""
 
@@ -144,7 +156,7 @@ class Extended:
     """When it was said, Unix milliseconds by the sender's clock; u64."""
     message_id: bytes
     """16 bytes, never used twice by the sender."""
-    content: Plain | FilePart
+    content: Plain | FilePart | Receipt
 
 
 Content = Plain | Extended
@@ -224,8 +236,11 @@ def _parts(content: Content) -> tuple[bytes, ...]:
     if not 0 <= content.time_ms <= _U64_MAX:
         raise LocalError(f"no time in milliseconds: {content.time_ms}")
     inner = content.content
-    # Spec 3: kind 4 exists only inside EXTENDED, whose id marks a repetition.
-    parts = _file_part_parts(inner) if isinstance(inner, FilePart) else _plain_parts(inner)
+    # Spec 3: kinds 4 and 5 exist only inside EXTENDED, whose id marks a repetition.
+    if isinstance(inner, FilePart):
+        parts = _file_part_parts(inner)
+    else:
+        parts = _receipt_parts(inner) if isinstance(inner, Receipt) else _plain_parts(inner)
     return _EXTENDED.pack(ContentType.EXTENDED, content.time_ms, content.message_id), *parts
 
 
@@ -254,14 +269,24 @@ def _file_part_parts(part: FilePart) -> tuple[bytes, ...]:
     return numbers, _encode_name(part.name), part.data
 
 
+def _receipt_parts(receipt: Receipt) -> tuple[bytes, ...]:
+    assert all(len(each) == MESSAGE_ID_BYTES for each in receipt.message_ids)
+    if not 1 <= len(receipt.message_ids) <= RECEIPT_IDS_MAX:
+        raise LocalError(f"a receipt names 1 to {RECEIPT_IDS_MAX} messages, this {len(receipt.message_ids)}")
+    return bytes((_RECEIPT, _TAKEN)), *receipt.message_ids
+
+
 def _extended(data: bytes) -> Extended:
     # Spec 3: type, time, id and at least the byte of the kind.
     if len(data) <= _EXTENDED.size:
         raise _bad(f"extended content of {len(data)} bytes")
     _, time_ms, message_id = _EXTENDED.unpack_from(data)
     kind = data[_EXTENDED.size]
-    inner = _file_part(data) if kind == _FILE_PART else _plain(kind, data, _EXTENDED.size + 1)
-    return Extended(time_ms, message_id, inner)
+    if kind == _FILE_PART:
+        return Extended(time_ms, message_id, _file_part(data))
+    if kind == _RECEIPT:
+        return Extended(time_ms, message_id, _receipt(data, _EXTENDED.size + 1))
+    return Extended(time_ms, message_id, _plain(kind, data, _EXTENDED.size + 1))
 
 
 def _plain(kind: int, data: bytes, at: int) -> Plain:
@@ -292,6 +317,14 @@ def _file_part(data: bytes) -> FilePart:
     if not _is_sensible(part):
         raise _bad(f"part {index} of {count} of a file of {total_bytes} bytes")
     return part
+
+
+def _receipt(data: bytes, at: int) -> Receipt:
+    body = data[at + 1 :]
+    count, rest = divmod(len(body), MESSAGE_ID_BYTES)
+    if data[at : at + 1] != bytes((_TAKEN,)) or rest or not 1 <= count <= RECEIPT_IDS_MAX:
+        raise _bad(f"receipt of {len(body)} bytes")
+    return Receipt(tuple(body[first : first + MESSAGE_ID_BYTES] for first in range(0, len(body), MESSAGE_ID_BYTES)))
 
 
 def _is_sensible(part: FilePart) -> bool:
@@ -347,6 +380,9 @@ def _bad(detail: str) -> MalformedError:
 
 _FILE_PART: Final = 4  # spec 3, EXTENDED
 """Kind of a file part; only inside ``Extended``."""
+_RECEIPT: Final = 5  # spec 3, EXTENDED
+"""Kind of a receipt; only inside ``Extended``."""
+_TAKEN: Final = 1  # spec 3, what a receipt says of its messages
 _TYPED: Final = frozenset(bytes((kind,)) for kind in (1, 2, 3, ContentType.EXTENDED))
 _CONTEXTS: Final = b"merk-"  # of every other statement that these keys sign: specs/merk.md 7
 _U32_MAX: Final = 2**32 - 1

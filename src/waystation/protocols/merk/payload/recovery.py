@@ -12,7 +12,15 @@ from waystation.crypto.signing import verify
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import KEY_BYTES, SIGNATURE_BYTES, ZERO_SIGNATURE, Frame, MessageType
 from waystation.protocols.merk.payload.contents import Content, Raw, decode_content, decode_signed_content
-from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened, auth_of_signed, decrypt_package, open_frame
+from waystation.protocols.merk.payload.sealing import (
+    Auth,
+    Mode,
+    Opened,
+    auth_of_signed,
+    decrypt_package,
+    message_id_of,
+    open_frame,
+)
 from waystation.protocols.merk.wire import decode_frame, encode_frame, frame_hash
 
 __all__ = ["is_altered", "open_recovered"]
@@ -42,15 +50,18 @@ def open_recovered(frame: bytes | Frame, keys: Keys) -> Opened:
         return open_frame(frame, keys)
     data = frame if isinstance(frame, bytes) else encode_frame(frame.kind, frame.payload, sender=frame.sender)
     mode, auth, content = _recover(arrived, keys)
-    return Opened(arrived.sender, mode, auth, content, frame_hash(data), (arrived.sender, sha256(arrived.payload)))
+    # What the relay cut is the target: all that is left is what an id is made of.
+    message_id = message_id_of(content, arrived.payload)
+    fingerprint = arrived.sender, sha256(arrived.payload)
+    return Opened(arrived.sender, mode, auth, content, frame_hash(data), fingerprint, message_id)
 
 
 def _recover(frame: Frame, keys: Keys) -> tuple[Mode, Auth, Content]:
     signature, said = frame.payload[:SIGNATURE_BYTES], frame.payload[SIGNATURE_BYTES:]
     if verify(frame.sender, said, signature):
         return Mode.SIGNED, auth_of_signed(said), decode_signed_content(said)
-    plaintext = decrypt_package(frame.payload, keys)
-    if plaintext is not None:
+    opened = decrypt_package(frame.payload, frame.sender, keys)
+    if opened is not None:
         # The relay erased the signature, so the sender is what the relay says.
-        return Mode.ENCRYPTED, Auth.NONE, decode_content(plaintext)
+        return Mode.ENCRYPTED, Auth.NONE, decode_content(opened[0])
     return Mode.PLAIN, Auth.NONE, Raw(frame.payload)

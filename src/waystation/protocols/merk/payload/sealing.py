@@ -6,7 +6,10 @@ which states what its signature proves. Signed frames of the reference implement
 they can be redirected; its handshake signs 32 bytes that a server chose. Our frames of all modes have a header
 signature that covers the recipient.
 
-Encryption: X25519 with a fresh key, AES-256-GCM under SHA-256 of the shared secret, no associated data, tag last.
+Encryption: X25519 with a fresh key, AES-256-GCM under SHA-256 of the shared secret, tag last. There are two forms
+(MERK-BOUND). The bound form has ``merk-bound/1``, the sender's and the recipient's key as associated data and an
+``Extended`` content, so that nobody can pass a ciphertext off as his own or aim it at another identity, and time and
+id are proved. The legacy form, of the reference implementation, has no associated data; it proves neither.
 
 Spec: specs/merk.md 3, 7, 8; seed "Message Types".
 """
@@ -25,6 +28,7 @@ from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import (
     CHALLENGE_BYTES,
     KEY_BYTES,
+    MESSAGE_ID_BYTES,
     SIGNATURE_BYTES,
     ZERO_SIGNATURE,
     Frame,
@@ -32,6 +36,7 @@ from waystation.protocols.merk.messages import (
 )
 from waystation.protocols.merk.payload.contents import (
     Content,
+    Extended,
     Raw,
     decode_content,
     decode_signed_content,
@@ -53,9 +58,11 @@ __all__ = [
     "Mode",
     "Opened",
     "auth_of_signed",
+    "bound_context",
     "data_frame",
     "decrypt_package",
     "encrypted_frame",
+    "message_id_of",
     "open_frame",
     "signed_frame",
 ]
@@ -67,7 +74,7 @@ class Auth(Enum):
     BOUND = "bound"
     """The sender wrote this, in this mode, to us."""
     LEGACY = "legacy"
-    """The sender wrote this, perhaps to somebody else."""
+    """Signed: the sender wrote this, perhaps to somebody else. Encrypted: the sender passed this on, perhaps unread."""
     AMBIGUOUS = "ambiguous"
     """The sender signed these 32 bytes, perhaps as an answer to a server's challenge."""
     NONE = "none"
@@ -95,6 +102,9 @@ class Opened:
     """16 bytes; names the frame in DELIVERY."""
     fingerprint: tuple[bytes, bytes]
     """Sender and SHA-256 of the payload: the same for the same message, whatever became of its header."""
+    message_id: bytes
+    """16 bytes, the same for sender and recipient: of an ``Extended`` its id, else the hash of the payload behind the
+    target, which stays the same whatever becomes of the header (``message_id_of``)."""
 
 
 def data_frame(sender: KeyPair, target: bytes, content: bytes, *, header_signature: bool) -> bytes:
@@ -147,7 +157,7 @@ def encrypted_frame(
         sender: Who says it.
         target: 32-byte key of the recipient.
         recipient_agreement: The recipient's X25519 key, 32 bytes.
-        content: What is said.
+        content: What is said; an ``Extended`` goes in the bound form, any other in the legacy form.
         ephemeral_secret: 32 fresh random bytes, never used before.
         nonce: 12 fresh random bytes.
 
@@ -156,9 +166,10 @@ def encrypted_frame(
         WeakKeyError: The recipient's X25519 key has small order, so that anybody could read the content.
     """
     assert len(target) == KEY_BYTES
-    # Spec 3: AES-256-GCM under SHA-256 of the shared secret, no associated data.
+    # Spec 3: AES-256-GCM under SHA-256 of the shared secret; MERK-BOUND: ours name both sides as associated data.
     key = sha256(agree(ephemeral_secret, recipient_agreement))
-    sealed = seal_gcm(key, nonce, encode_content(content))
+    associated = bound_context(sender.public, target) if isinstance(content, Extended) else b""
+    sealed = seal_gcm(key, nonce, encode_content(content), associated)
     payload = b"".join((target, public_of_secret(ephemeral_secret), nonce, sealed))
     return encode_frame(MessageType.ENCRYPTED_DATA, payload, sender=sender.public, signature=sign(sender, payload))
 
@@ -183,11 +194,34 @@ def open_frame(frame: bytes | Frame, keys: Keys) -> Opened:
     _check_target(arrived.payload, keys)
     mode, auth, content = opener(data[:SIGNED_HEADER_BYTES], arrived, keys)
     fingerprint = arrived.sender, sha256(arrived.payload)
-    return Opened(arrived.sender, mode, auth, content, frame_hash(data), fingerprint)
+    message_id = message_id_of(content, arrived.payload[KEY_BYTES:])
+    return Opened(arrived.sender, mode, auth, content, frame_hash(data), fingerprint, message_id)
 
 
-def decrypt_package(package: bytes, keys: Keys) -> bytes | None:
-    """Return the plaintext of ``ephemeral key[32] | nonce[12] | ciphertext and tag``, or None when it is not for us."""
+def message_id_of(content: Content, untargeted: bytes) -> bytes:
+    """Return the 16 bytes that name a message on both sides; ``untargeted`` is its payload behind the target.
+
+    Spec: specs/merk.md 3 (MERK-IDS).
+    """
+    return content.message_id if isinstance(content, Extended) else sha256(untargeted)[:MESSAGE_ID_BYTES]
+
+
+def bound_context(sender: bytes, target: bytes) -> bytes:
+    """Return the 76 bytes of associated data of the bound form; both keys have 32 bytes."""
+    return b"".join((_BOUND_CONTEXT, sender, target))
+
+
+def decrypt_package(package: bytes, sender: bytes, keys: Keys) -> tuple[bytes, bool] | None:
+    """Return the plaintext of ``ephemeral key[32] | nonce[12] | ciphertext and tag``, None when it is not for us.
+
+    Args:
+        package: Of that layout.
+        sender: 32-byte key of who is said to have sent it.
+        keys: The recipient's.
+
+    Returns:
+        The plaintext, and whether it names ``sender`` and us in the bound form.
+    """
     if len(package) < _PACKAGE_BYTES_MIN:
         return None
     try:
@@ -195,7 +229,12 @@ def decrypt_package(package: bytes, keys: Keys) -> bytes | None:
         shared = agree(keys.agreement_secret, package[:KEY_BYTES])
     except WeakKeyError:
         return None
-    return open_gcm(sha256(shared), package[KEY_BYTES:_SEALED_AT], package[_SEALED_AT:])
+    key, nonce, sealed = sha256(shared), package[KEY_BYTES:_SEALED_AT], package[_SEALED_AT:]
+    bound = open_gcm(key, nonce, sealed, bound_context(sender, keys.signing.public))
+    if bound is not None:
+        return bound, True
+    legacy = open_gcm(key, nonce, sealed)
+    return (legacy, False) if legacy is not None else None
 
 
 def auth_of_signed(said: bytes) -> Auth:
@@ -240,17 +279,23 @@ def _open_encrypted(_header56: bytes, frame: Frame, keys: Keys) -> tuple[Mode, A
     package = frame.payload[KEY_BYTES:]
     if len(package) < _PACKAGE_BYTES_MIN:
         raise MalformedError(Refusal.CANNOT_DECRYPT, f"{len(package)} bytes, at least {_PACKAGE_BYTES_MIN}")
-    # Spec 3: ours sign the whole payload with its target (bound), an original all but the target (legacy).
-    if verify(frame.sender, frame.payload, frame.signature):
-        auth = Auth.BOUND
-    elif verify(frame.sender, package, frame.signature):
-        auth = Auth.LEGACY
-    else:
+    # Spec 3: ours sign the whole payload with its target, an original all but the target.
+    covers_target = verify(frame.sender, frame.payload, frame.signature)
+    if not covers_target and not verify(frame.sender, package, frame.signature):
         raise MalformedError(Refusal.BAD_SIGNATURE, "of the encrypted payload")
-    plaintext = decrypt_package(package, keys)
-    if plaintext is None:
-        raise MalformedError(Refusal.CANNOT_DECRYPT, "wrong key or changed on its way")
-    return Mode.ENCRYPTED, auth, decode_content(plaintext)
+    opened = decrypt_package(package, frame.sender, keys)
+    if opened is None:
+        raise MalformedError(Refusal.CANNOT_DECRYPT, "wrong key, sender or recipient, or changed on its way")
+    plaintext, is_bound = opened
+    content = decode_content(plaintext)
+    if not is_bound:
+        return Mode.ENCRYPTED, Auth.LEGACY, content
+    # MERK-BOUND: nobody of ours makes the bound form otherwise.
+    if not covers_target:
+        raise MalformedError(Refusal.BAD_SIGNATURE, "a bound message is signed with its target")
+    if not isinstance(content, Extended):
+        raise MalformedError(Refusal.BAD_CONTENT, "a bound message has a time and an id")
+    return Mode.ENCRYPTED, Auth.BOUND, content
 
 
 def _is_header_signed(header56: bytes, frame: Frame) -> bool:
@@ -262,6 +307,7 @@ def _is_header_signed(header56: bytes, frame: Frame) -> bool:
     return True
 
 
+_BOUND_CONTEXT: Final = b"merk-bound/1"  # MERK-BOUND
 _SAID_AT: Final = KEY_BYTES + SIGNATURE_BYTES
 _SEALED_AT: Final = KEY_BYTES + GCM_NONCE_BYTES
 _PACKAGE_BYTES_MIN: Final = _SEALED_AT + 1 + GCM_TAG_BYTES  # a type byte at least: specs/merk.md 3

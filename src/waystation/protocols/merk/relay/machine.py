@@ -5,13 +5,13 @@ memory; only the addresses of other nodes survive a restart. It never reads a fr
 
 ``session`` is one connection; ``authentication`` and ``handshake`` prove its key. ``routing`` forwards frames with
 ``delivery``, ``lookups`` and ``forwards``. ``mesh`` manages the links to other nodes, ``key_directory`` the agreement
-keys. This module dispatches each frame to one of them.
+keys. ``known_frames`` dispatches each frame of who is identified to one of them.
 
 Spec: seed "Protocol Details"; specs/merk.md, all of it.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from waystation.core.commits import Commits
@@ -24,40 +24,19 @@ from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.merk import wire
 from waystation.protocols.merk.limits import DEFAULT_LIMITS, MerkLimits
-from waystation.protocols.merk.messages import (
-    AddServer,
-    Auth,
-    ClientAbsent,
-    ClientFound,
-    Delivery,
-    DeliveryCode,
-    Forward,
-    Gone,
-    Hello,
-    KeyAdvert,
-    KeyQuery,
-    KeyUnknown,
-    Limits,
-    MessageType,
-    QueryClient,
-    RequestServers,
-    Servers,
-)
+from waystation.protocols.merk.messages import RequestServers
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 from waystation.protocols.merk.relay.delivery import PROTOCOL
 from waystation.protocols.merk.relay.fast_path import Runs
 from waystation.protocols.merk.relay.handshake import Handshakes
 from waystation.protocols.merk.relay.key_directory import KeyDirectory
 from waystation.protocols.merk.relay.key_frames import KeyFrames
+from waystation.protocols.merk.relay.known_frames import KnownFrames
 from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.outbox import Outbox
-from waystation.protocols.merk.relay.routing import CARRIED, SWEEP_MS, Routing
+from waystation.protocols.merk.relay.routing import SWEEP_MS, Routing
 from waystation.protocols.merk.relay.sessions import Sessions
-from waystation.protocols.merk.session import (
-    NODES,
-    Session,
-    State,
-)
+from waystation.protocols.merk.session import NODES, Session, State
 from waystation.protocols.merk.settings import MerkSettings
 
 __all__ = ["MerkRelay"]
@@ -120,26 +99,11 @@ class MerkRelay:
             is_unlimited=is_unlimited,
             admits_unproved=admits_unproved,
         )
+        self._frames = KnownFrames(
+            settings, self._sessions, self._mesh, self._routing, self._handshakes, self._key_frames
+        )
         self._sweep_at: Instant | None = None
         self._commits = Commits()
-        self._retiring = False
-        self._on_info: Mapping[type, Callable[[Session, Any, Instant], None]] = {
-            RequestServers: self._on_request_servers,
-            Servers: self._on_servers,
-            AddServer: self._on_add_server,
-            QueryClient: self._on_query_client,
-            ClientFound: self._on_client_found,
-            ClientAbsent: self._on_client_absent,
-            Hello: self._handshakes.on_hello,
-            Auth: self._handshakes.on_auth,
-            Delivery: self._on_notice,
-            Forward: self._on_forward,
-            KeyAdvert: self._key_frames.on_advert,
-            KeyQuery: self._key_frames.on_query,
-            KeyUnknown: self._key_frames.on_unknown,
-            Gone: self._on_gone,
-            Limits: self._on_limits,
-        }
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
@@ -188,9 +152,9 @@ class MerkRelay:
             self._sessions.close(session, error.refusal, now)
             return
         if session.state is State.CLIENT:
-            self._on_client_frame(session, kind, sender, data, now)
+            self._frames.of_client(session, kind, sender, data, now)
         elif session.state in NODES:
-            self._on_node_frame(session, kind, data, now)
+            self._frames.of_node(session, kind, data, now)
         else:
             self._handshakes.receive(session, kind, data, now)
 
@@ -259,7 +223,7 @@ class MerkRelay:
             self._sweep_at = after_ms(now, SWEEP_MS) if left or len(self._sessions) else None
         self._close_doomed(now)
         self._commits.wake(now)
-        if not self._retiring:
+        if not self._frames.is_retiring:
             for dial in self._mesh.dials(now):
                 self._outbox.add(dial)
 
@@ -269,7 +233,7 @@ class MerkRelay:
         times.append(self._commits.again_at)
         if self._outbox.doomed:
             times.append(Instant(0))
-        if not self._retiring:
+        if not self._frames.is_retiring:
             times.append(self._mesh.deadline())
         return min((at for at in times if at is not None), default=None)
 
@@ -284,7 +248,7 @@ class MerkRelay:
 
     def retire(self) -> None:
         """Search for no client and dial no node any more; what is under way gets its outcome."""
-        self._retiring = self._key_frames.is_retiring = True
+        self._frames.is_retiring = self._key_frames.is_retiring = True
 
     def settled(self) -> bool:
         """Return whether no frame is under way."""
@@ -334,129 +298,8 @@ class MerkRelay:
 
     def mesh(self, now: Instant) -> dict[str, Any]:
         """Return what everybody may know: this node, the nodes it is linked with, and their links among each other."""
-        clients = len(self._routing.clients)
-        return {**self._mesh.view(now), "address": self._settings.public_url, "clients": clients}
-
-    # Frames of those who are known
-
-    def _on_client_frame(self, session: Session, kind: int, sender: bytes, data: bytes, now: Instant) -> None:
-        size = len(data)
-        # Spec 10.5: the limit counts the whole message; close code 1009.
-        if size > self._settings.max_frame_bytes:
-            self._sessions.close(session, Refusal.TOO_BIG, now)
-        elif kind == MessageType.HANDSHAKE:
-            self._sessions.close(session, Refusal.MISPLACED_HANDSHAKE, now)
-        # Spec 9: the sender must be the key that this connection proved.
-        elif sender != session.identity:
-            self._sessions.strike(session, Refusal.FORGED_SENDER, now)
-        elif kind in CARRIED:
-            # Spec 3: the first 32 bytes of the payload of types 2, 4 and 5.
-            target = wire.target_of(data)
-            if target is None:
-                self._sessions.strike(session, Refusal.NO_TARGET, now)
-            elif not session.affords(size, now):
-                self._sessions.note(session, Refusal.RATE)
-                # Spec 6: beyond the rate a frame is refused with code 5; the connection stays.
-                self._routing.delivery.refuse(session, DeliveryCode.RATE, target, data, now)
-            else:
-                self._routing.route(session, target, data, now, may_ask=not self._retiring)
-        elif not session.affords(size, now):
-            self._sessions.note(session, Refusal.RATE)
-        else:
-            self._on_node_info(session, kind, data, now)
-
-    def _on_node_frame(self, session: Session, kind: int, data: bytes, now: Instant) -> None:
-        """Take a frame of another node; an original may confirm and challenge as often as it likes."""
-        link = session.link
-        assert link is not None
-        if not session.affords(len(data), now):
-            # Spec 6: the rate is of its clients' frames, so the node itself gets no strike.
-            self._sessions.note(session, Refusal.RATE, named=False)  # its clients' frames, not its own
-            self._routing.arrived_too_fast(session, data, now)
-        elif kind == MessageType.NODE_INFO:
-            self._on_node_info(session, kind, data, now)
-        elif session.state is State.PEER and kind == MessageType.HANDSHAKE:
-            self._sessions.close(session, Refusal.MISPLACED_HANDSHAKE, now)
-        elif session.state is State.PEER:
-            self._sessions.strike(session, Refusal.UNKNOWN_TYPE, now)
-        elif kind in CARRIED:
-            link.frames_in += 1
-            link.bytes_in += len(data)
-            self._routing.arrived_bare(session, data, now)
-
-    def _on_node_info(self, session: Session, kind: int, data: bytes, now: Instant) -> None:
-        if kind != MessageType.NODE_INFO:
-            self._sessions.strike(session, Refusal.UNKNOWN_TYPE, now)
-            return
-        try:
-            info = wire.decode_info_frame(data)
-        except MalformedError as error:
-            self._sessions.strike(session, error.refusal, now)
-            return
-        if info is not None:
-            # Spec 4: unknown subtypes and an empty payload were decoded as None and are ignored.
-            self._on_info[type(info)](session, info, now)
-
-    def _on_request_servers(self, session: Session, _info: RequestServers, _now: Instant) -> None:
-        # Spec 4: answered to every connection that has proved a key.
-        self._sessions.say(session, Servers(self._mesh.servers()))
-
-    def _on_servers(self, session: Session, servers: Servers, now: Instant) -> None:
-        if self._sessions.is_peer(session, now):
-            # Spec 5 and 8: believed from proven peers only, and dialled under the guards for learnt addresses.
-            refused = self._mesh.named(session, servers.entries, now)
-            if refused:
-                self._sessions.note(session, Refusal.PRIVATE_ADDRESS, refused)
-
-    def _on_add_server(self, session: Session, info: AddServer, now: Instant) -> None:
-        """Learn an address of a peer's; a client's is taken without a word and not dialled (specs/merk.md 8)."""
-        if session.state is not State.PEER:
-            return
-        assert session.identity is not None
-        if not self._mesh.learn(info.address, None, session.identity, now):
-            self._sessions.note(session, Refusal.PRIVATE_ADDRESS)
-
-    def _on_query_client(self, session: Session, info: QueryClient, now: Instant) -> None:
-        """Answer a node whether a client is here; clients would learn who is present."""
-        if session.state in NODES:
-            # Spec 4: QUERY_CLIENT is answered to nodes only; a client would learn who is present.
-            self._routing.asked(session, info.key, now, may_ask=not self._retiring)
-        else:
-            self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
-
-    def _on_client_found(self, session: Session, info: ClientFound, now: Instant) -> None:
-        if session.state in NODES:
-            self._routing.found(session, info, now)
-        else:
-            self._sessions.strike(session, Refusal.UNASKED_ANSWER, now)
-
-    def _on_client_absent(self, session: Session, info: ClientAbsent, now: Instant) -> None:
-        if session.state in NODES:
-            self._routing.absent(session, info, now)
-        else:
-            self._sessions.strike(session, Refusal.UNASKED_ANSWER, now)
-
-    def _on_notice(self, session: Session, notice: Delivery, now: Instant) -> None:
-        if self._sessions.is_peer(session, now):
-            self._routing.noticed(session, notice, now)
-
-    def _on_forward(self, session: Session, forward: Forward, now: Instant) -> None:
-        if self._sessions.is_peer(session, now):
-            assert session.link is not None
-            session.link.frames_in += 1
-            session.link.bytes_in += len(forward.frame)
-            self._routing.arrived(session, forward, now)
-
-    def _on_gone(self, session: Session, gone: Gone, now: Instant) -> None:
-        if self._sessions.is_peer(session, now):
-            # Spec 7: GONE ends a location that this very node has given.
-            self._routing.lookups.moved(gone.key, session)
-
-    def _on_limits(self, session: Session, limits: Limits, now: Instant) -> None:
-        """Note what a peer takes: a larger frame would cost us the link."""
-        if self._sessions.is_peer(session, now):
-            # Spec 7: LIMITS; a larger frame is refused here with code 4 and never sent.
-            session.frame_bytes_max = limits.frame_bytes_max
+        here = {"address": self._settings.public_url, "clients": len(self._routing.clients)}
+        return {**self._mesh.view(now), **here}
 
     # Ends
 

@@ -1,28 +1,40 @@
 // @ts-check
 /**
- * The browser's own cryptography; private keys are CryptoKeys and, unless asked otherwise, cannot be exported.
+ * Every primitive the protocol needs, computed by WebCrypto; private keys are CryptoKeys and, unless asked otherwise, cannot be
+ * exported.
+ *
+ * WebCrypto exists in secure contexts only: pages of https and of the own machine, and Node.js. There is no second
+ * implementation: where it is missing, or lacks Ed25519 or X25519, `loadCrypto` throws `NoCryptoError`. MERK-JS.
  * @module
  */
 
 import { concat, fromHex, isZero } from "../bytes.js";
+import { NoCryptoError } from "../errors.js";
 import { mayVerify } from "./ed25519_checks.js";
-import { LocalError } from "../errors.js";
 
 /** @typedef {import("../bytes.js").Bytes} Bytes */
-/** @typedef {import("./choice.js").PrivateKey} PrivateKey */
-/** @typedef {import("./choice.js").Crypto} Crypto */
+/** @typedef {{ secret: CryptoKey, public: Bytes }} Pair */
 
 /** PKCS #8 in front of 32 secret bytes, RFC 8410 7. */
 const PKCS8_ED25519 = fromHex("302e020100300506032b657004220420");
 const PKCS8_X25519 = fromHex("302e020100300506032b656e04220420");
+const NOTHING = new Uint8Array(0);
 
-/** @implements {Crypto} */
-export class NativeCrypto {
-  /** @type {"native"} */
-  kind = "native";
-  /** @type {string | null} */
-  warning = null;
+/**
+ * Loads the cryptography of this page.
+ * @param {{ subtle?: SubtleCrypto | undefined }} [scope] The global `crypto`, or what stands in for it.
+ * @returns {Promise<WebCrypto>}
+ * @throws {NoCryptoError} There is none (`reason` "insecure"), or it lacks what is needed ("old").
+ */
+export async function loadCrypto(scope = globalThis.crypto) {
+  const subtle = scope?.subtle;
+  if (subtle === undefined) throw new NoCryptoError(globalThis.isSecureContext === true ? "old" : "insecure");
+  if (!(await WebCrypto.isComplete(subtle))) throw new NoCryptoError("old");
+  return new WebCrypto(subtle);
+}
 
+/** The primitives over one `SubtleCrypto`. */
+export class WebCrypto {
   /** @param {SubtleCrypto} subtle */
   constructor(subtle) {
     this.subtle = subtle;
@@ -80,22 +92,27 @@ export class NativeCrypto {
     return this.#importPair(PKCS8_X25519, secret, "X25519", ["deriveBits"], exportable);
   }
 
-  /** @param {PrivateKey} secret */
+  /**
+   * @param {CryptoKey} secret
+   * @returns {Promise<Bytes | null>} 32 bytes; null when the key cannot be exported.
+   */
   async exportSecret(secret) {
-    const key = handleOf(secret);
-    if (!key.extractable) return null;
-    return new Uint8Array(await this.subtle.exportKey("pkcs8", key)).slice(-32);
+    if (!secret.extractable) return null;
+    return new Uint8Array(await this.subtle.exportKey("pkcs8", secret)).slice(-32);
   }
 
   /**
-   * @param {PrivateKey} secret
+   * Signs with Ed25519.
+   * @param {CryptoKey} secret
    * @param {Bytes} message
+   * @returns {Promise<Bytes>} 64 bytes.
    */
   async sign(secret, message) {
-    return new Uint8Array(await this.subtle.sign("Ed25519", handleOf(secret), message));
+    return new Uint8Array(await this.subtle.sign("Ed25519", secret, message));
   }
 
   /**
+   * Checks a signature strictly, see ed25519_checks.js.
    * @param {Bytes} key
    * @param {Bytes} message
    * @param {Bytes} signature
@@ -111,39 +128,45 @@ export class NativeCrypto {
   }
 
   /**
-   * @param {PrivateKey} secret
+   * Agrees on a secret by X25519.
+   * @param {CryptoKey} secret
    * @param {Bytes} key
+   * @returns {Promise<Bytes | null>} 32 bytes; null when they would be zero.
    */
   async agree(secret, key) {
     try {
       const publicKey = await this.subtle.importKey("raw", key, "X25519", false, []);
-      const shared = new Uint8Array(await this.subtle.deriveBits({ name: "X25519", public: publicKey }, handleOf(secret), 256));
+      const shared = new Uint8Array(await this.subtle.deriveBits({ name: "X25519", public: publicKey }, secret, 256));
       return isZero(shared) ? null : shared;
-    } catch (error) {
-      if (error instanceof LocalError) throw error;
+    } catch {
       return null; // The specification lets deriveBits fail where the result would be zero.
     }
   }
 
   /**
-   * @param {Bytes} key
-   * @param {Bytes} nonce
+   * Seals with AES-256-GCM; the tag comes last.
+   * @param {Bytes} key 32 bytes.
+   * @param {Bytes} nonce 12 bytes.
    * @param {Bytes} plaintext
+   * @param {Bytes} [associated] What has to be the same for `open`, and is not part of the result.
    */
-  async seal(key, nonce, plaintext) {
+  async seal(key, nonce, plaintext, associated = NOTHING) {
     const gcm = await this.subtle.importKey("raw", key, "AES-GCM", false, ["encrypt"]);
-    return new Uint8Array(await this.subtle.encrypt({ name: "AES-GCM", iv: nonce }, gcm, plaintext));
+    return new Uint8Array(await this.subtle.encrypt({ name: "AES-GCM", iv: nonce, additionalData: associated }, gcm, plaintext));
   }
 
   /**
+   * Opens what `seal` made.
    * @param {Bytes} key
    * @param {Bytes} nonce
    * @param {Bytes} sealed
+   * @param {Bytes} [associated]
+   * @returns {Promise<Bytes | null>} Null when it was not sealed so.
    */
-  async open(key, nonce, sealed) {
+  async open(key, nonce, sealed, associated = NOTHING) {
     const gcm = await this.subtle.importKey("raw", key, "AES-GCM", false, ["decrypt"]);
     try {
-      return new Uint8Array(await this.subtle.decrypt({ name: "AES-GCM", iv: nonce }, gcm, sealed));
+      return new Uint8Array(await this.subtle.decrypt({ name: "AES-GCM", iv: nonce, additionalData: associated }, gcm, sealed));
     } catch {
       return null; // decrypt fails with one OperationError for every kind of damage.
     }
@@ -169,15 +192,6 @@ export class NativeCrypto {
     const key = exportable ? open : await this.subtle.importKey("pkcs8", pkcs8, algorithm, false, usages);
     return { secret: key, public: fromBase64Url(x ?? "") };
   }
-}
-
-/**
- * @param {PrivateKey} secret
- * @returns {CryptoKey}
- */
-function handleOf(secret) {
-  if (secret instanceof Uint8Array) throw new LocalError("This key belongs to the vendored cryptography.");
-  return secret;
 }
 
 /** @param {string} text */
