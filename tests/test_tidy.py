@@ -40,6 +40,8 @@ UNMIRRORED = {
 SIMULATED = re.compile(r"src/waystation/(sim/(bhumi|bsp|lprp|merk|strata)|simsdk/bhumi)/")
 
 MAY_WAIT = {
+    "tests/simsdk/test_loop.py": "waits on a virtual clock",
+    "tests/simsdk/test_streams.py": "waits on a virtual clock",
     "tests/server/bhumi/test_originals.py": "is idle for ten minutes, which is what is tried",
     "tests/server/build.py": "polls with a deadline what another process does, where no event can be awaited",
     "tests/pipeline/worlds/test_cluster.py": "reads the logs of Spark's own servers with a deadline",

@@ -28,7 +28,7 @@ class StandstillError(RuntimeError):
 
 
 class _Clock(selectors.SelectSelector):
-    """Tells the time, and lets it pass in place of waiting for sockets."""
+    """Gives the time, and lets it pass in place of waiting for sockets."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from waystation.simsdk.run import run_seed
 HOURS = 0.001
 QUICK = [
     (mutants.answers_anew, "handled-once", 1),
-    (mutants.handles_side_by_side, "handled-once", 1),
+    (mutants.handles_side_by_side, "handled-once", 2),
     (mutants.never_dials_again, "liveness", 1),
 ]
 SLOW = [

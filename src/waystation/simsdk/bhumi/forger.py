@@ -33,7 +33,7 @@ class Forger:
         dialect: Dialect,
         device: bytes,
         preimage: bytes,
-        content: bytes = b"UNLOCK THE DOOR",
+        content: bytes = b"UNLOCK THE SAFE",
         content_type: ContentType = ContentType.TEXT,
     ) -> bytes:
         """Return a request to a device, as well as it can be written without the root of another."""
@@ -51,7 +51,7 @@ class Forger:
         response = MessageResponse(ResponseStatus.OK, bytes([0xEF]) * 32, content)
         return self._answer(dialect, sender, send, response)
 
-    def welcome(self, dialect: Dialect, sender: bytes, send: Send) -> bytes:
+    def completion(self, dialect: Dialect, sender: bytes, send: Send) -> bytes:
         """Return the answer to a handshake in the place of an inviter."""
         return self._answer(dialect, sender, send, HandshakeComplete(ResponseStatus.OK, bytes([0xEF]) * 32))
 

@@ -271,7 +271,10 @@ class HostileRelay(HostedRelay):
         if send is not None and self.participants:
             sender = self._rng.choice(self.participants)
             content = self._rng.choice((b"done", _IN_PLAIN))
-            made += [self._forger.answer(dialect, sender, send, content), self._forger.welcome(dialect, sender, send)]
+            made += [
+                self._forger.answer(dialect, sender, send, content),
+                self._forger.completion(dialect, sender, send),
+            ]
             made.append(send.payload)
         return self._rng.choice(made)
 

@@ -111,7 +111,7 @@ class TrueAnswer(_OfPeople):
             raise self.broken(f"{replied.content!r} is {replied.outcome}, and has the answer {replied.answer!r}")
 
     def _on_recovers(self, recovers: Recovers, _now: Instant) -> None:
-        device = self._names.get(recovers.peer, "a stranger")
+        device = self._names.get(recovers.peer, "nobody we know")
         is_answer = recovers.outcome == Outcome.ANSWERED.value and b'"spares"' not in recovers.answer
         if is_answer and recovers.answer not in self._given[recovers.sender, device]:
             raise self.broken(f"{recovers.sender} recovers {recovers.answer!r}, which {device} has not said")
@@ -130,7 +130,7 @@ class OnlyInvited(_OfPeople):
 
     def _on_peers(self, peers: Peers, _now: Instant) -> None:
         for identity in peers.identities:
-            other = self._names.get(identity, "a stranger")
+            other = self._names.get(identity, "nobody we know")
             if not {(peers.name, other), (other, peers.name)} & self._accepted:
                 raise self.broken(f"{peers.name} is paired with {other}")
 

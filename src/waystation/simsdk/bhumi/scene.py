@@ -58,6 +58,7 @@ class Scene:
         observe: Callable[[Any], None],
         *,
         hostile_s: float,
+        rounds_min: int = 0,
         clock: Callable[[], float],
         repeatable: bool = False,
     ) -> None:
@@ -70,6 +71,7 @@ class Scene:
             url: Where it listens.
             observe: Gets what they do and see.
             hostile_s: For how many seconds senders send before the relay turns honest.
+            rounds_min: How often each sends at least, whatever time it takes on a machine that is slow.
             clock: Unix seconds.
             repeatable: Let every content arrive twice.
         """
@@ -80,6 +82,7 @@ class Scene:
         self._url = url
         self._observe = observe
         self._hostile_s = hostile_s
+        self._rounds_min = rounds_min
         self._clock = clock
         self._repeatable = repeatable
         self._identities: dict[str, PublicKey] = {}
@@ -175,7 +178,7 @@ class Scene:
     async def _ask(self, sender: str, device: str, rng: random.Random, until_s: float) -> None:
         """Pair, and send unique contents one after the other, as impatient applications do."""
         number = 0
-        while asyncio.get_running_loop().time() < until_s:
+        while number < self._rounds_min or asyncio.get_running_loop().time() < until_s:
             number += 1
             await asyncio.sleep(rng.uniform(0, THINK_S))
             if not self._is_paired(sender, device) and await self._accept(sender, device) is not None:
