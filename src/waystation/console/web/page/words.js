@@ -7,7 +7,8 @@
 
 /** By name of an outcome: what is said in short, and how it is meant. @type {Record<string, [string, Tone]>} */
 export const OUTCOMES = {
-  delivered: ["Delivered", "good"],
+  accepted: ["Delivered", "good"],
+  stored: ["Kept for them", "good"],
   unknown_target: ["Not delivered", "bad"],
   queue_full: ["Queue full", "bad"],
   lookup_timeout: ["No answer in time", "warn"],
