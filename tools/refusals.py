@@ -16,6 +16,7 @@ __all__ = ["REFUSALS", "refusals", "table"]
 
 _CLOSED: Final = "The connection closes without a frame."
 _STAYS: Final = "Nothing; it is counted and the connection stays."
+_CODE_2: Final = "DELIVERY 2 to who asked for notices."
 _AT_ONCE: Final = "The connection closes before the TLS handshake."
 
 _OR_LISTS: Final = ", or `[access]` keeps it out"
@@ -242,10 +243,10 @@ _MERK_ENDS: Final[dict[MerkRefusal, str]] = {
     MerkRefusal.DOUBLE_LINK: "There is another link to this node.",
     MerkRefusal.PEERS_FULL: "A node that `merk.peers` does not name: 32 such are linked, or 4 of its address.",
     MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
+    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
     MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
     MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
     MerkRefusal.STRIKES: "Too many broken rules on one connection (`limits.merk.strikes`).",
-    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
     MerkRefusal.NOT_READING: "It has taken nothing for 60 s, or for 10 s while no memory is left for other readers.",
     MerkRefusal.SHUTDOWN: "The node stops.",
 }
@@ -274,19 +275,19 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     MerkRefusal.RATE: ("Frames beyond the allowance.", "DELIVERY 5 to who asked for notices; the connection stays."),
     MerkRefusal.QUEUE_FULL: (
         "Too much waits for this recipient or node, or too much is searched for.",
-        "DELIVERY 2 to who asked for notices.",
+        _CODE_2,
     ),
     MerkRefusal.KEY_QUESTIONS: ("Too many questions for keys are open.", "What the relay itself knows of the key."),
     MerkRefusal.MAILBOX_OFF: ("A client asks for a mailbox, and `merk.mailbox` is off.", "MAIL state 2."),
     MerkRefusal.MAILBOXES_FULL: ("No room for another mailbox, of all or of this network.", "MAIL state 2."),
-    MerkRefusal.MAILBOX_FULL: ("The recipient's mailbox is full.", "DELIVERY 2 to who asked for notices."),
+    MerkRefusal.MAILBOX_FULL: ("The recipient's mailbox is full.", _CODE_2),
     MerkRefusal.MAIL_SHARE: (
         "The sender, its network or its node has filled its share of the recipient's mailbox.",
-        "DELIVERY 2 to who asked for notices.",
+        _CODE_2,
     ),
     MerkRefusal.MAIL_FULL: (
         "All mailboxes are full, or the owner's or sender's network has its share, or too much waits for the disk.",
-        "DELIVERY 2 to who asked for notices.",
+        _CODE_2,
     ),
     MerkRefusal.MAIL_TOO_LARGE: (
         "A frame that is too large to be kept, for a recipient that is away.",
