@@ -64,13 +64,13 @@ class MerkLimits:
     # Other nodes
     nodes: int = limit(
         64,
-        "Linked nodes; strangers have half of the places, and nodes of merk.peers have one beyond them.",
+        "Linked nodes; half of the places are for nodes that merk.peers does not name, and named ones have one anyhow.",
         at_least=2,
         at_most=1_024,
         refusal=Refusal.PEERS_FULL,
         use="nodes",
     )
-    strangers_per_address: int = limit(
+    unnamed_nodes_per_address: int = limit(
         4, "Linked nodes of one address that merk.peers does not name.", at_most=1_024, refusal=Refusal.PEERS_FULL
     )
     original_relays: int = limit(

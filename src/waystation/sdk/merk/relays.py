@@ -5,7 +5,7 @@ not tried again. One in sixty honest challenges of a reference relay looks like 
 (specs/merk.md 8).
 
 Addresses that relays send are tried last, and only where a key came with them, which the relay there must prove. While
-such a relay has us, the user's own are tried now and then, and taken as soon as one answers (MERK-TOLD).
+such a relay has us, the user's own are tried now and then, and taken as soon as one answers.
 """
 
 import asyncio

@@ -273,8 +273,8 @@ def test_peers_of_the_operator_have_room_when_strangers_have_taken_theirs():
 
     assert b.key in a.links
     assert a.key in b.links
-    assert [link.is_stranger for link in a.relay._mesh.links.values() if link.identity == b.key] == [False]
-    assert [link.is_stranger for link in b.relay._mesh.links.values()] == [False]
+    assert [link.is_unnamed for link in a.relay._mesh.links.values() if link.identity == b.key] == [False]
+    assert [link.is_unnamed for link in b.relay._mesh.links.values()] == [False]
 
 
 # The door for original relays

@@ -166,7 +166,7 @@ class Delivery:
             self.release(session, now)
         for session in self._outbox.congested:
             # Spec 8: a reader that takes nothing for 60 s is cut; the table is in the order of progress.
-            if now < after_ms(session.progress_at, self._patience_ms):
+            if now < after_ms(session.progress_at, self._idle_ms_max):
                 break
             self._outbox.doomed.append((session, Refusal.NOT_READING))
             if self._outbox.is_short:  # one at a time: its end may free enough
@@ -181,11 +181,11 @@ class Delivery:
             return Instant(0)
         due = [] if self._tally_at is None else [self._tally_at]
         if self._outbox.congested:
-            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, self._patience_ms))
+            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, self._idle_ms_max))
         return min(due, default=None)
 
     @property
-    def _patience_ms(self) -> int:
+    def _idle_ms_max(self) -> int:
         """How long a reader may take nothing."""
         return PRESSED_MS if self._outbox.is_short else NOT_READING_MS
 

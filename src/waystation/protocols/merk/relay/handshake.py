@@ -231,8 +231,8 @@ class Handshakes:
     def _recognise(self, key: bytes) -> None:
         """Give a link whose key answers at an address of the operator's the rates of such a node."""
         link = self._mesh.links.get(key)
-        if link is not None and link.is_stranger and self._mesh.is_named(link):
-            link.is_stranger = False
+        if link is not None and link.is_unnamed and self._mesh.is_named(link):
+            link.is_unnamed = False
             link.use_limits(self._limits.now)
 
     def _on_original(self, session: Session, now: Instant) -> None:
@@ -253,7 +253,7 @@ class Handshakes:
             self._sessions.close(session, Refusal.PEERS_FULL, now)
         else:
             # An address that others named proves nothing by being silent: what answers there may not claim clients.
-            session.is_stranger = contact is not None and not self._mesh.is_named(session)
+            session.is_unnamed = contact is not None and not self._mesh.is_named(session)
             self._mesh.originals[session] = None
             session.link = Traffic(now)
             if self._rate_limits:
@@ -321,7 +321,7 @@ class Handshakes:
         """A node has proved itself, and unless there is another link to it this one stands."""
         assert session.identity is not None
         contact = session.contact
-        session.is_stranger = not self._mesh.is_named(session)
+        session.is_unnamed = not self._mesh.is_named(session)
         refusal = self._mesh.no_room(session.identity, session.address, contact)
         if refusal is not None:
             self._sessions.close(session, refusal, now)

@@ -197,7 +197,7 @@ class MerkRelay:
                 taken = self._runs.of_client(session, messages, start, now)
                 slow_count = max(0, -taken)
                 start += max(0, taken)
-            elif session.state is State.PEER and not session.is_stranger:
+            elif session.state is State.PEER and not session.is_unnamed:
                 start += self._runs.of_peer(session, messages, start, now)
             for message in messages[start : start + slow_count]:
                 self.receive(peer, message, now)

@@ -183,7 +183,7 @@ class Routing:
         # A ban holds for senders behind other nodes, too.
         if target is None or not self.admits(PublicKey(wire.read_head(frame)[1])):
             return
-        # An original takes 100 MiB, our clients what we have told them; the link stays (MERK-LARGE).
+        # An original takes 100 MiB, our clients what we have said to them; the link stays (MERK-LARGE).
         if len(frame) > self._frame_bytes_max:
             self.outbox.add(Refused(PROTOCOL, None, Refusal.TOO_BIG.value))
             return
@@ -203,8 +203,8 @@ class Routing:
             self.delivery.refuse(node, DeliveryCode.TOO_LARGE, target, frame, now)
         elif not self.admits(PublicKey(sender)) or (recipient is None and self.mail_word(target, now) is None):
             self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now)
-        # MERK-STRANGERS: a node that nobody has named brings no senders of its own invention.
-        elif node.is_stranger and not wire.is_frame_signed(frame):
+        # MERK-UNNAMED: a node that nobody has named brings no senders of its own invention.
+        elif node.is_unnamed and not wire.is_frame_signed(frame):
             # Not "unknown": one sender's unsigned frames must not make others believe that the recipient has left.
             self.outbox.add(Refused(PROTOCOL, node.identity, Refusal.UNSIGNED.value))
             self.delivery.refuse(node, DeliveryCode.QUEUE_FULL, target, frame, now)
