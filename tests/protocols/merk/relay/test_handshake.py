@@ -95,7 +95,7 @@ def test_a_client_that_greets_learns_who_the_node_is():
     hello, auth, limits = line.told()
     message = wire.auth_message(node.key, ALICE.public, hello.nonce, line.nonce, 1, 0)
 
-    assert hello == Hello(ALL_FEATURES, Role.NODE, node.key, hello.nonce, "ws://me.example")
+    assert hello == Hello(ALL_FEATURES | Feature.MAILBOX, Role.NODE, node.key, hello.nonce, "ws://me.example")
     assert auth == Auth(sign(node.key_pair, message))
     assert limits == Limits(8_388_608)
 

@@ -225,9 +225,7 @@ class Handshakes:
         if session.state is State.DOWNSTREAM:
             self._on_original(session, now)
             return
-        self._outbox.reply(
-            session, authentication.hello_frame(session, self._key, self._settings.public_url, self._rng)
-        )
+        self._outbox.reply(session, self._hello_frame(session))
         self._sessions.expect(session, HELLO_ANSWER_MS, now)
 
     def _recognise(self, key: bytes) -> None:
@@ -290,7 +288,7 @@ class Handshakes:
             session.hello = hello
             # Spec 6: notices go only to clients that asked for them by feature 1.
             session.wants_notices = bool(hello.features & Feature.DELIVERY_NOTICES)
-            ours = authentication.hello_frame(session, self._key, self._settings.public_url, self._rng)
+            ours = self._hello_frame(session)
             self._outbox.reply(session, ours)
             self._outbox.reply(session, authentication.auth_frame(session, self._key_pair))
             if hello.role is Role.NODE:
@@ -299,6 +297,11 @@ class Handshakes:
             else:
                 # Spec 7: what a client may send, so that it need not find out by a closed connection.
                 self._sessions.say(session, Limits(self._settings.max_frame_bytes))
+
+    def _hello_frame(self, session: Session) -> bytes:
+        mailbox = Feature.MAILBOX if self._settings.mailbox else Feature(0)
+        features = authentication.FEATURES | mailbox
+        return authentication.hello_frame(session, self._key, self._settings.public_url, self._rng, features)
 
     def on_auth(self, session: Session, auth: Auth, now: Instant) -> None:
         """A node or a client proves that it speaks with this very node."""

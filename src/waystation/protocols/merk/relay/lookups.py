@@ -30,6 +30,7 @@ LOOKUP_MS: Final = 5_000  # specs/merk.md 5
 ANSWER_MS: Final = 60_000  # how late an answer may be and still be no offence; a slow node is not a lying one
 FOUND_MS: Final = 60_000  # spec 5
 ABSENT_MS: Final = 2_000  # spec 5
+MAILBOX_MS: Final = 2_000  # spec 5: as absence, because the client may come back anywhere (MERK-MAILPLACE)
 DISTRUST_MS: Final = 60_000  # ours: how long the word of a node that was wrong about a client counts for less
 
 
@@ -200,7 +201,8 @@ class Lookups:
         # MERK-PRESENCE: what a client signs cannot be had without it, so the bare word of a node does not count.
         if presence is None and (node.is_unnamed or self._is_able(target)):
             return self.absent(target, node, now)
-        claim = Location(node, after_ms(now, FOUND_MS), presence)
+        is_mail = presence is not None and presence.kind is PresenceKind.MAILBOX
+        claim = Location(node, after_ms(now, MAILBOX_MS if is_mail else FOUND_MS), presence)
         lookup = self._lookups.get(target)
         if lookup is None:
             place = self.place(target, now)
