@@ -33,7 +33,15 @@ class _WithPart(MerkRelay):
             if issubclass(self.mistaken, type(part)):
                 part.__class__ = self.mistaken
         if issubclass(self.mistaken, KnownFrames):  # its table of handlers is made at the start
-            others = (self._sessions, self._mesh, routing, self._handshakes, self._key_frames, self._clock)
+            others = (
+                self._sessions,
+                self._mesh,
+                routing,
+                self._handshakes,
+                self._key_frames,
+                self._clock,
+                self._mailing,
+            )
             self._frames = self.mistaken(self._settings, *others)
 
 
