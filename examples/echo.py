@@ -45,7 +45,7 @@ async def say(home: str, relay: str, tls: ssl.SSLContext | None, key: str, text:
                         print(message.text)
                         return True
         except TimeoutError:
-            print("delivered, but no answer came")
+            print("accepted, but no answer came")
         return False
 
 

@@ -240,12 +240,13 @@ _MERK_ENDS: Final[dict[MerkRefusal, str]] = {
     MerkRefusal.WRONG_PEER_KEY: "A node that we dialled has another key than we were told.",
     MerkRefusal.SELF_LINK: "A node that we dialled is ourselves.",
     MerkRefusal.DOUBLE_LINK: "There is another link to this node.",
-    MerkRefusal.PEERS_FULL: "64 nodes are linked.",
+    MerkRefusal.PEERS_FULL: "A node that `merk.peers` does not name: 32 such are linked, or 4 of its address.",
     MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
     MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
     MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
     MerkRefusal.STRIKES: "Too many broken rules on one connection (`limits.merk.strikes`).",
-    MerkRefusal.NOT_READING: "Too much waits for it, or it has taken nothing for 60 s.",
+    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
+    MerkRefusal.NOT_READING: "It has taken nothing for 60 s, or for 10 s while no memory is left for other readers.",
     MerkRefusal.SHUTDOWN: "The node stops.",
 }
 """When a connection ends; each with the status of its reason."""
@@ -260,6 +261,14 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     MerkRefusal.UNASKED_ANSWER: ("An answer to a question that was not put to this connection.", _STAYS),
     MerkRefusal.LYING_PEER: ("A node speaks for another one.", _STAYS),
     MerkRefusal.BAD_ADVERT: ("A key advert of somebody else, of the future, or not signed by its key.", _STAYS),
+    MerkRefusal.BAD_PRESENCE: (
+        "A presence of another client or node, of another time, or not signed by its key.",
+        _STAYS,
+    ),
+    MerkRefusal.UNSIGNED: (
+        "A node that `merk.peers` does not name forwards a frame that its sender has not signed.",
+        "DELIVERY 2 to that node.",
+    ),
     MerkRefusal.REPLAYED_FORWARD: ("A forwarded frame whose number has been seen.", _STAYS),
     MerkRefusal.PRIVATE_ADDRESS: ("A peer names an address that must not be dialled.", _STAYS),
     MerkRefusal.RATE: ("Frames beyond the allowance.", "DELIVERY 5 to who asked for notices; the connection stays."),
@@ -272,7 +281,15 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
     MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),
     MerkRefusal.BAD_CONTENT: ("Only in clients: content that is not what its type byte says.", "Nothing."),
-    MerkRefusal.DUPLICATE: ("Only in clients: signed content that has come before.", "Nothing."),
+    MerkRefusal.DUPLICATE: ("Only in clients: signed or encrypted content that has come before.", "Nothing."),
+    MerkRefusal.STALE: (
+        "Only in clients: bound content older than 14 days, a day ahead, or as old as what was forgotten for room.",
+        "Nothing.",
+    ),
+    MerkRefusal.DOWNGRADED: (
+        "Only in clients: a legacy form from a sender that is known to use the bound form.",
+        "Nothing.",
+    ),
 }
 
 _LPRP_WHEN: Final[dict[LprpRefusal, str]] = {

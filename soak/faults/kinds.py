@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import ClassVar, Final
 
+from soak.faults.memory import Crowd
 from soak.faults.node import FaultyNode
 from soak.shims.power_cut import SHARES, cut_power
 from soak.shims.preload import Word
@@ -140,6 +141,23 @@ class Descriptors(Fault):
         self._node.limit_files(self._before)
 
 
+class Memory(Fault):
+    """The node may have hardly more memory than it has, and clients of every listener make it ask for some."""
+
+    name = "memory"
+    lasts_s = (5.0, 10.0)
+    spare_bytes: Final = 4 << 20
+    crowd_count: Final = 20
+
+    def begin(self) -> None:
+        self._before = self._node.limit_memory(self.spare_bytes)
+        self._crowd = Crowd(self._node, self.crowd_count)
+
+    def end(self) -> None:
+        self._crowd.close()
+        self._node.limit_memory(self._before)
+
+
 class HomeMoved(Fault):
     """The home is moved away under the node, and comes back."""
 
@@ -171,6 +189,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     Words.of("clock-behind", (5.0, 15.0), {Word.CLOCK_STEP_US: -HOUR_US}),
     Words.of("clock-days", (5.0, 15.0), {Word.CLOCK_STEP_US: 5 * DAY_US}),
     Descriptors,
+    Memory,
     HomeMoved,
 )
 """Every fault, in the order of the table in docs/operating.md."""

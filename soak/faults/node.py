@@ -71,6 +71,14 @@ class FaultyNode(ServedNode):
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (soft, hard))
         return before
 
+    def limit_memory(self, spare_bytes: int) -> int:
+        """Let it have so much more address space than now; return how much more it might have before."""
+        size = int(Path(f"/proc/{self.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        before, hard = resource.prlimit(self.pid, resource.RLIMIT_AS)
+        is_free = spare_bytes == resource.RLIM_INFINITY
+        resource.prlimit(self.pid, resource.RLIMIT_AS, (spare_bytes if is_free else size + spare_bytes, hard))
+        return resource.RLIM_INFINITY if before == resource.RLIM_INFINITY else before - size
+
     def ready_status(self) -> int:
         """Return the HTTP status of ``/readyz``; 0 when nobody answers."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=_STATUS_S)) as connection:

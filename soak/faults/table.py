@@ -19,7 +19,7 @@ class Cell(Enum):
     LATER = "later"
     """Each is acknowledged, some of them only after the fault; none is refused."""
     IN_PART = "in part"
-    """Each is acknowledged, waits or is refused, as the store takes writes or not."""
+    """Each is acknowledged, waits or is refused, as the store takes writes, or the process gets memory, or not."""
     REFUSES = "refuses"
     """None is acknowledged, and the sender learns at once that the node does not take it."""
     DOWN = "down"
@@ -58,6 +58,9 @@ ROWS: Final[Mapping[str, Row]] = {
     "clock-behind": Row("the clock steps an hour back, and ahead", _WRONG_TIME),
     "clock-days": Row("the clock steps five days ahead, and back", _WRONG_TIME),
     "descriptors": Row("idle connections take every file descriptor", _GOES_ON),
+    "memory": Row(
+        "the process gets no more memory (`MemoryMax=`, `ulimit -v`)", dict.fromkeys(PROTOCOLS, Cell.IN_PART)
+    ),
     "home-moved": Row("the home is moved away, and back", _NO_STORE),
 }
 """By the fault's name in ``soak.faults.kinds``."""
@@ -92,6 +95,11 @@ OTHERS: Final = (
     (
         "file descriptors run out",
         "new connections wait, those that stand go on, one line a minute in the log",
+        "tests/server/whole/test_shortages.py",
+    ),
+    (
+        "memory runs out",
+        "what needs more is refused or waits, connections may end, one line a minute in the log; nobody crashes",
         "tests/server/whole/test_shortages.py",
     ),
     (

@@ -16,14 +16,13 @@ from typing import Final
 from soak.merk.nodes import MerkNode
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.refusals import Refusal
-from waystation.sdk.errors import ClosedError, RelayUnreachableError
+from waystation.sdk.errors import ClosedError, KeyUnknownError, RelayUnreachableError
 from waystation.sdk.merk import (
     Auth,
     Connected,
     Disconnected,
     FileFailed,
     Json,
-    KeyUnknownError,
     MerkClient,
     Message,
     MessageDropped,
@@ -225,9 +224,9 @@ class Actor:
         sending = self._sending(kind, serial, target, mode)
         try:
             async with asyncio.timeout(OUTCOME_S):
-                sent.outcome = (await sending).outcome
-        except KeyUnknownError:
-            sent.outcome = None
+                result = await sending
+            # Whose key could not be found got nothing, whether he is there or not.
+            sent.outcome = None if isinstance(result.failure, KeyUnknownError) else result.outcome
         except (ClosedError, RelayUnreachableError):
             assert self.moves_count, f"{self} did not get back to its node"
         sent.known_at = loop.time()

@@ -1,5 +1,6 @@
 """Nodes that are linked, a real browser, and a person in front of it."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -40,16 +41,23 @@ TELL_VIOLATIONS = """addEventListener("securitypolicyviolation",
   ({ violatedDirective, blockedURI }) => console.error("policy", violatedDirective, blockedURI))"""
 
 START_OVER = """() => {
-  document.querySelector("#compose").reset();
-  document.querySelector("#compose").dispatchEvent(new Event("change"));
-  document.querySelector("#to").dispatchEvent(new Event("input"));
-  document.querySelector("#clear-log").click();
-  document.querySelectorAll("#you details details").forEach((one) => { one.open = false; });
+  document.querySelectorAll("dialog[open]").forEach((one) => one.close());
+  document.querySelector("#settings-back").click();
+  document.querySelector("#to").value = "";
+  document.querySelectorAll("#settings details").forEach((one) => { one.open = false; });
   document.activeElement.blur();
 }"""
 
 NOBODY = "ab" * 32
 """A key that is connected nowhere."""
+
+ARRIVED = ("accepted", "stored", "read")
+"""States of a message that its recipient's relay has taken."""
+
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture of one point, PNG."""
 
 EXPECTED_WHILE_DOWN = re.compile(
     r"ERR_CONNECTION_(REFUSED|RESET|CLOSED)|ERR_EMPTY_RESPONSE|WebSocket connection to .* failed"
@@ -176,49 +184,81 @@ class Person:
         """The person's key, as the page shows it."""
         return self.page.locator("#key-hex").text_content()
 
+    @property
+    def nameless(self):
+        """How others see somebody who has said no name."""
+        return f"{self.key[:4]} {self.key[4:8]}"
+
     def connected(self):
         """Wait until the page says so."""
         expect(self.page.locator("#state")).to_have_attribute("data-phase", "ready", timeout=PATIENCE_MS)
         return self
 
     def starts_over(self):
-        """Go back to an empty form and an empty list of messages."""
+        """Go back to the list."""
         self.connected()
         self.page.set_viewport_size(DESKTOP)
         self.page.evaluate(START_OVER)
         return self
 
-    def choose(self, name, value):
-        """Choose text, JSON or file; encrypted, signed or plain."""
-        self.page.check(f"input[name={name}][value={value}]")
+    def call_self(self, name):
+        """Choose a name that others see."""
+        self.page.fill("#nick", name)
+        self.page.locator("#nick").blur()
+        expect(self.page.locator("#invite-link")).to_contain_text("name=")
 
-    def address(self, key):
-        """Fill in a recipient, and wait until the page has found its key to encrypt with."""
-        self.page.fill("#to", key)
-        expect(self.page.locator("#to-note")).to_contain_text("can be encrypted", timeout=PATIENCE_MS)
+    def address(self, who):
+        """Open the conversation with a key or link, and wait until there is a key to encrypt with."""
+        self.page.fill("#to", who)
+        self.page.press("#to", "Enter")
+        expect(self.page.locator("#thread")).to_have_attribute("data-key", "found", timeout=PATIENCE_MS)
 
-    def write(self, text, *, kind="text", mode="encrypted"):
-        """Send a text or JSON to whoever stands in the recipient's line."""
-        self.choose("kind", kind)
-        self.choose("mode", mode)
+    def open(self, name):
+        """Open a conversation of the list."""
+        self.page.locator(".conversation", has_text=name).first.click(timeout=PATIENCE_MS)
+
+    def write(self, text, *, mode="encrypted", json=False):
+        """Send a text or JSON in the open conversation."""
+        if mode != "encrypted" or json:
+            self.page.click("#more")
+            self.page.check(f"input[name=mode][value={mode}]")
+            self.page.set_checked("#as-json", json)
         self.page.fill("#text", text)
-        self.page.click("#send")
+        self.page.press("#text", "Enter")
 
     def send_file(self, path):
-        """Send a file, encrypted."""
-        self.choose("kind", "file")
+        """Send a file in the open conversation."""
         self.page.set_input_files("#file", path)
-        self.page.click("#send")
+        self.page.press("#text", "Enter")
 
     def sees(self, text):
-        """Wait for a message that came, and return its entry."""
+        """Wait for a message that came in the open conversation, and return its entry."""
         entry = self.page.locator("#log .in", has_text=text).first
         entry.wait_for(timeout=PATIENCE_MS)
         return entry
 
-    def learns(self, outcome):
-        """Wait until the last message that was sent has this outcome."""
-        expect(self.page.locator("#log .out .outcome strong").first).to_have_text(outcome, timeout=PATIENCE_MS)
+    def hears_from(self, name, text):
+        """Wait for a message in the list, open its conversation, and return the entry."""
+        self.page.locator(".conversation", has_text=text).filter(has_text=name).wait_for(timeout=PATIENCE_MS)
+        self.open(name)
+        return self.sees(text)
+
+    def learns(self, *states):
+        """Wait until the last message that was sent has one of these states."""
+        marks = ", ".join(f".mark[data-state={state}]" for state in states)
+        self.page.locator("#log .out").last.locator(marks).wait_for(timeout=PATIENCE_MS)
+
+    def settings(self):
+        """Open the settings with everything in them."""
+        self.page.click("#settings-open")
+        self.page.evaluate("document.querySelectorAll('#settings details').forEach((one) => { one.open = true; })")
+
+    def passphrase(self, text, *, is_new=True):
+        """Answer the question for a passphrase."""
+        self.page.fill("#passphrase", text)
+        if is_new:
+            self.page.fill("#passphrase-again", text)
+        self.page.click("#passphrase-yes")
 
     def ask(self, script, argument=None):
         """Return what a function returns in the page."""

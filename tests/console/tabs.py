@@ -80,7 +80,7 @@ class Tab:
 
     def sees(self, text):
         """Wait for a message that came."""
-        self.waits_for(f"document.querySelector('#log')?.textContent.includes({json.dumps(text)})")
+        self.waits_for(f"document.querySelector('#conversations')?.textContent.includes({json.dumps(text)})")
 
     def connected(self):
         """Wait until the page says so."""

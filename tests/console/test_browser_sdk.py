@@ -14,18 +14,23 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.merk import messages, wire
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.payload import sealing
-from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Json, Raw, Text
+from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Json, Raw, Receipt, Text
 
 WEB = Path(__file__).parent / "web"
-TESTS_AT_LEAST = 222
+TESTS_AT_LEAST = 270
 """So that a file which Node does not find, or which registers nothing, is no success."""
 
 ALICE = Keys.from_seeds(b"\x11" * 32, b"\x91" * 32)
 BOB = Keys.from_seeds(b"\x22" * 32, b"\xa2" * 32)
 FILE = b"0123456789"
 PART = FilePart(b"t" * 16, sha256(FILE).digest(), 1, 3, len(FILE), "büro.bin", FILE[4:8])
+RECEIPT = Receipt((b"i" * 16, b"j" * 16))
 CONTENTS = [Raw(b"\x00\xff"), Text("héllo there"), Json('{"a":[1,2]}'), File("a.bin", b"\x01\x02"), File("", b"")]
-CONTENTS += [Extended(1_700_000_000_123, b"m" * 16, inner) for inner in (*CONTENTS, PART)]
+CONTENTS += [Extended(1_700_000_000_123, b"m" * 16, inner) for inner in (*CONTENTS, PART, RECEIPT)]
+
+PRESENCE = wire.make_presence(
+    ALICE.signing, messages.PresenceKind.MAILBOX, b"n" * 32, 1_700_000_000_000, 1_700_000_600_000
+)
 
 INFOS = [
     messages.RequestServers(),
@@ -40,6 +45,13 @@ INFOS = [
     messages.KeyAdvert(b"k" * 32, b"x" * 32, 1_700_000_000_123, b"s" * 64),
     messages.KeyQuery(b"k" * 32),
     messages.KeyUnknown(b"k" * 32),
+    messages.Limits(0xFFFFFFFF),
+    PRESENCE,
+    messages.MailOpen(PRESENCE),
+    messages.MailClose(),
+    messages.MailState(messages.MailboxState.OPEN, 3, 4_000_000_000, 1_700_000_000_123),
+    messages.MailTaken((b"h" * 16, b"i" * 16)),
+    messages.MailFetch(),
 ]
 
 
@@ -69,6 +81,8 @@ def said(content):
             numbers = {"index": index, "count": count, "totalBytes": total_bytes}
             ids = {"transferId": transfer_id.hex(), "digest": digest.hex()}
             return {"kind": "file_part", **ids, **numbers, "name": name, "data": data.hex()}
+        case Receipt(ids):
+            return {"kind": "receipt", "what": 1, "ids": [each.hex() for each in ids]}
     raise AssertionError(content)
 
 
@@ -84,8 +98,13 @@ def three_ways(content):
     ]
 
 
-PROVED = [("signed", "legacy"), ("signed", "bound"), ("encrypted", "bound")]
-"""Mode and auth of ``three_ways``."""
+def proved(content):
+    """Return mode and auth of ``three_ways``."""
+    return [
+        ("signed", "legacy"),
+        ("signed", "bound"),
+        ("encrypted", "bound" if isinstance(content, Extended) else "legacy"),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +121,7 @@ def crossed():
 def test_the_sdk_passes_its_own_tests():
     """Every test file runs under Node, nothing is skipped, and nothing fails."""
     files = sorted(path.name for path in WEB.glob("*.test.mjs"))
-    finished = run("--test", "--test-reporter=tap", *files, seconds=180)
+    finished = run("--test", "--test-reporter=tap", *files, seconds=240)
 
     counts = {name: int(count) for name, count in re.findall(r"^# (\w+) (\d+)$", finished.stdout, re.MULTILINE)}
     failures = re.findall(r"^\s*not ok .*$", finished.stdout, re.MULTILINE)
@@ -116,7 +135,7 @@ def test_javascript_opens_what_python_seals(crossed):
     expected = [
         {"sender": ALICE.signing.public.hex(), "mode": mode, "auth": auth, "content": said(content)}
         for content in CONTENTS
-        for mode, auth in PROVED
+        for mode, auth in proved(content)
     ]
 
     assert crossed["opened"] == expected
@@ -126,8 +145,8 @@ def test_python_opens_what_javascript_seals(crossed):
     """The other way round the same holds."""
     opened = [sealing.open_frame(bytes.fromhex(frame), BOB) for frame in crossed["made"]]
 
-    assert [each.content for each in opened] == [content for content in CONTENTS for _ in PROVED]
-    assert [(each.mode.value, each.auth.value) for each in opened] == PROVED * len(CONTENTS)
+    assert [each.content for each in opened] == [content for content in CONTENTS for _ in range(3)]
+    assert [(each.mode.value, each.auth.value) for each in opened] == [way for each in CONTENTS for way in proved(each)]
 
 
 def test_signed_frames_are_the_same_bytes_on_both_sides(crossed):
@@ -152,6 +171,14 @@ def test_python_verifies_an_advert_of_javascript(crossed):
     assert advert == wire.make_advert(KeyPair.from_seed(b"\x11" * 32), ALICE.agreement_public, 1_700_000_000_000)
 
 
+def test_python_verifies_a_presence_of_javascript(crossed):
+    """A node believes where a page says that it is, and which node keeps its mail."""
+    presence = wire.decode_info(bytes.fromhex(crossed["presence"]))
+
+    assert wire.is_presence_valid(presence)
+    assert presence == PRESENCE
+
+
 def test_two_clients_of_two_nodes_exchange_everything(tmp_path):
     """Text, JSON, bytes and a file in parts cross two linked nodes, and who sends to nobody is told."""
     with linked_nodes(tmp_path) as (first, second):
@@ -159,7 +186,8 @@ def test_two_clients_of_two_nodes_exchange_everything(tmp_path):
 
     assert process.returncode == 0, process.stderr
     finished = json.loads(process.stdout)
-    assert finished["outcomes"] == ["delivered"] * 4 + ["unknown_target"]
+    assert finished["outcomes"] == ["accepted"] * 4 + ["unknown_target"]
+    assert (finished["reads"], finished["isIdShared"]) == ([True, False, True], True)
     shown = {(each["kind"], each["mode"], each["auth"], each["bytes"]) for each in finished["messages"]}
     assert shown == {
         ("text", "encrypted", "bound", 6),

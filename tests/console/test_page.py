@@ -7,7 +7,20 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.build import NOBODY, PATIENCE_MS, PHONE, linked_nodes, merk_node, page_of, photograph, restart, told
+from tests.console.build import (
+    ARRIVED,
+    DESKTOP,
+    NOBODY,
+    PATIENCE_MS,
+    PHONE,
+    PICTURE,
+    linked_nodes,
+    merk_node,
+    page_of,
+    photograph,
+    restart,
+    told,
+)
 from tests.console.tabs import Tab
 from tests.server.build import until
 
@@ -15,35 +28,13 @@ pytestmark = pytest.mark.browser
 
 HIDDEN_MS = 60_000
 
-# Tries to take every private key out of everything that the page has stored; returns what became of each try.
-EXPORT_ALL = """async () => {
-  const results = [];
-  const seen = new Set();
-  const visit = async (value) => {
-    if (value === null || typeof value !== "object" || seen.has(value)) return;
-    seen.add(value);
-    if (value instanceof CryptoKey) {
-      if (value.type !== "private") return;
-      for (const format of ["raw", "pkcs8", "jwk"]) {
-        results.push(await crypto.subtle.exportKey(format, value).then(() => "exported", (error) => error.name));
-      }
-      return;
-    }
-    if (ArrayBuffer.isView(value)) return;
-    for (const inner of Object.values(value)) await visit(inner);
-  };
-  const finished = (request) => new Promise((done, failed) => {
-    request.onsuccess = () => done(request.result);
-    request.onerror = () => failed(request.error);
-  });
-  for (const { name } of await indexedDB.databases()) {
-    const database = await finished(indexedDB.open(name));
-    for (const store of database.objectStoreNames) {
-      for (const value of await finished(database.transaction(store).objectStore(store).getAll())) await visit(value);
-    }
-    database.close();
-  }
-  return results;
+GIVE_FILE = """([way, name]) => {
+  const given = new DataTransfer();
+  given.items.add(new File(["given"], name, { type: "text/plain" }));
+  const init = { bubbles: true, cancelable: true };
+  const event = way === "paste" ? new ClipboardEvent("paste", { ...init, clipboardData: given })
+    : new DragEvent("drop", { ...init, dataTransfer: given });
+  document.querySelector(way === "paste" ? "#text" : "#scroller").dispatchEvent(event);
 }"""
 
 
@@ -61,102 +52,223 @@ def tab(chromium):
         one.close()
 
 
-def test_two_people_write_through_two_nodes(alice, bob):
-    """An encrypted text goes from one node's page to the other's; its reader sees the proof, its writer the outcome."""
-    alice.address(bob.key)
-    alice.write("Good evening, Bob. — Ünïcode ✓")
-    entry = bob.sees("Good evening, Bob. — Ünïcode ✓")
+def test_invitation_names_text_and_answer(room, nodes):
+    """Ada's link opens a conversation at Bob's relay; each sees the other's name, text and proof.
 
-    expect(entry).to_contain_text("text, encrypted")
-    expect(entry.locator(".proof strong")).to_have_text("Sender proved")
-    alice.learns("Delivered")
-    assert alice.page.input_value("#text") == ""
-    photograph(alice, "sender")
-    photograph(bob, "receiver")
-
-
-def test_answer_goes_back_with_one_press(alice, bob):
-    """The button "Reply" fills in the sender, and the answer finds its way back."""
-    alice.address(bob.key)
-    alice.write("Are you there?")
-    bob.sees("Are you there?").get_by_role("button", name="Reply").click()
+    And the answer finds its way back.
+    """
+    alice, bob = room.person(nodes[0]), room.person(nodes[1])
+    alice.call_self("Ada")
+    bob.call_self("Bob")
+    alice.page.click("#copy-link")
+    expect(alice.page.locator("#copy-link")).to_have_text("Copied")
+    bob.address(alice.ask("navigator.clipboard.readText()"))
+    expect(bob.page.locator("#person-name")).to_have_text("Ada")
     expect(bob.page.locator("#text")).to_be_focused()
-    bob.write("I am.")
+    bob.write("Good evening, Ada. — Ünïcode ✓")
+    entry = alice.hears_from("Bob", "Good evening, Ada. — Ünïcode ✓")
+    alice.write("I see you.")
 
-    alice.sees("I am.")
-    assert bob.page.input_value("#to") == alice.key
+    bob.sees("I see you.")
+    alice.learns(*ARRIVED)
+    assert entry.locator(".mark").get_attribute("aria-label") == "Encrypted, sender proved"
+    assert entry.locator(".why").is_hidden()
+    photograph(alice, "inviter")
+    photograph(bob, "invited")
+
+
+def test_link_opened_in_a_browser_begins_the_conversation(room, nodes, alice):
+    """Whoever opens a link has the conversation before them, under the name that the link says.
+
+    And no key in the address any more.
+    """
+    bob = room.person(nodes[0], fragment=f"#to={alice.key}&name=Ada%20Lovelace")
+
+    expect(bob.page.locator("#thread")).to_be_visible()
+    expect(bob.page.locator("#person-name")).to_have_text("Ada Lovelace")
+    assert bob.page.url == page_of(nodes[0])
+
+
+def test_proof_and_outcome_are_explained_on_demand(alice, bob):
+    """A mark says in short what is proved or became of a message, and in a sentence when it is pressed."""
+    alice.address(bob.key)
+    alice.write("what does the lock mean")
+    entry = bob.hears_from(alice.nameless, "what does the lock mean")
+    entry.locator(".mark").press("Enter")
+    alice.learns(*ARRIVED)
+    alice.page.locator("#log .out:last-child .mark").click()
+
+    expect(entry.locator(".why")).to_contain_text("no relay can read it")
+    expect(entry.locator(".mark")).to_have_attribute("aria-expanded", "true")
+    expect(alice.page.locator("#log .out:last-child .why")).to_contain_text("Encrypted")
+
+
+def test_newest_message_is_at_the_bottom_and_in_view(alice, bob):
+    """After more messages than the screen has room for, the last one is seen without scrolling.
+
+    On a desk and on a phone.
+    """
+    alice.address(bob.key)
+    bob.address(alice.key)
+    for number in range(16):
+        alice.write(f"line {number} of many")
+    bob.sees("line 15 of many")
+    for person, viewport in ((bob, DESKTOP), (bob, PHONE), (alice, PHONE)):
+        person.page.set_viewport_size(viewport)
+        expect(person.page.locator("#log .entry").last).to_be_in_viewport(ratio=1)
+        assert person.page.locator("#log .entry").last.text_content().find("line 15 of many") >= 0
+
+
+def test_what_was_not_seen_is_counted(alice, bob):
+    """Messages of a conversation that is not open are counted in the list and the title, until it is opened."""
+    alice.address(bob.key)
+    bob.address(alice.key)
+    bob.starts_over()
+    alice.write("one")
+    alice.write("two")
+    row = bob.page.locator(".conversation", has_text="two")
+
+    expect(row.locator(".badge")).to_have_text("2", timeout=PATIENCE_MS)
+    assert bob.page.title().startswith("(2) ")
+    row.click()
+    expect(bob.page.locator(".badge")).to_have_count(0)
+    assert not bob.page.title().startswith("(")
 
 
 @pytest.mark.parametrize("mode", ["encrypted", "signed"])
 def test_json_arrives_in_each_protection(alice, bob, mode):
-    """JSON arrives readable, however it is protected, and says how."""
+    """JSON arrives readable, however it is protected, and its mark says how."""
     alice.address(bob.key)
-    alice.write('{"tank": [0.97, null], "née": true}', kind="json", mode=mode)
-    entry = bob.sees('"née": true')
+    alice.write(f'{{"tank": [0.97, null], "née": "{mode}"}}', json=True, mode=mode)
+    entry = bob.hears_from(alice.nameless, f'"{mode}"')
+    said = {"encrypted": "Encrypted, sender proved", "signed": "Not encrypted, sender proved"}
 
-    expect(entry.locator("header")).to_contain_text(f"json, {mode}")
-    expect(entry.locator(".proof strong")).to_have_text("Sender proved")
+    assert entry.locator("pre").count() == 1
+    assert entry.locator(".mark").get_attribute("aria-label") == said[mode]
 
 
 def test_plain_message_says_that_it_is_plain(alice, bob):
-    """A plain message has no type on the wire and arrives as the bytes it is, signed, shown as the text they are."""
+    """A plain message is shown as the text that it is, and its mark says that relays can read it.
+
+    The writer is warned before.
+    """
     alice.address(bob.key)
     alice.write("everybody may read this", mode="plain")
-    entry = bob.sees("everybody may read this")
+    entry = bob.hears_from(alice.nameless, "everybody may read this")
 
-    expect(entry.locator("header")).to_contain_text("bytes, plain")
-    expect(entry.locator(".proof strong")).to_have_text("Sender proved")
-    expect(entry.get_by_role("link", name="Save bytes")).to_have_count(0)
+    assert entry.locator(".mark").get_attribute("aria-label").startswith("Not encrypted")
+    alice.page.click("#more")
+    expect(alice.page.locator("#unusual")).to_have_text("plain: relays can read it")
 
 
-def test_file_arrives_whole(alice, bob, tmp_path):
-    """A file of 300 KB can be saved under its name, byte for byte."""
+def test_files_arrive_whole_and_pictures_are_shown(alice, bob, tmp_path):
+    """A file can be saved under its name, byte for byte; a picture is shown to who has written to its sender."""
     path = tmp_path / "readings 2026.bin"
     path.write_bytes(random.Random(1).randbytes(300_000))
     alice.address(bob.key)
+    bob.address(alice.key)
+    bob.write("send it")
     alice.send_file(path)
     entry = bob.sees("readings 2026.bin")
     with bob.page.expect_download() as download:
-        entry.get_by_role("link", name="Save file").click()
+        entry.get_by_role("button", name="Save").click()
+    alice.page.set_input_files("#file", {"name": "a.bin", "mimeType": "x/y", "buffer": PICTURE})
+    expect(alice.page.locator("#attached .thumbnail")).to_have_count(1)
+    alice.page.press("#text", "Enter")
 
     assert download.value.suggested_filename == "readings 2026.bin"
     assert hashlib.sha256(download.value.path().read_bytes()).digest() == hashlib.sha256(path.read_bytes()).digest()
     expect(entry).to_contain_text("300 KB")
-    alice.learns("Delivered")
+    expect(bob.page.locator("#log .in:last-child .picture")).to_have_js_property("naturalWidth", 1, timeout=PATIENCE_MS)
+    alice.learns(*ARRIVED)
 
 
-def test_message_to_nobody_tells_its_outcome(alice):
-    """Whoever writes to a key that is connected nowhere learns it."""
-    alice.page.fill("#to", NOBODY)
-    expect(alice.page.locator("#to-note")).to_contain_text("No key to encrypt with is known")
-    alice.write("Hello?", mode="signed")
+def test_picture_of_a_stranger_waits_for_a_press(room, nodes, bob):
+    """A picture of somebody whom one never wrote to is shown only when one asks for it."""
+    stranger = room.person(nodes[0])
+    stranger.address(bob.key)
+    stranger.page.set_input_files("#file", {"name": "strange.png", "mimeType": "image/png", "buffer": PICTURE})
+    stranger.page.press("#text", "Enter")
+    entry = bob.hears_from(stranger.nameless, "strange.png")
+    press = entry.get_by_role("button", name="Show the picture")
+    press.wait_for()
 
-    alice.learns("Not delivered")
-    photograph(alice, "nobody")
-
-
-def test_message_that_cannot_be_encrypted_is_not_sent(alice):
-    """Without the recipient's key nothing leaves the page, nothing is lost, and a sentence says why."""
-    alice.page.fill("#to", NOBODY)
-    alice.write("A secret")
-
-    expect(alice.page.locator("#compose-error")).to_contain_text("key")
-    assert alice.page.input_value("#text") == "A secret"
-    assert alice.page.locator("#log .out").count() == 0
+    assert entry.locator("img").count() == 0
+    press.click()
+    expect(entry.locator("img")).to_have_count(1)
 
 
-def test_keys_outlive_a_reload_and_cannot_be_taken_out(room, nodes):
-    """The identity is the same after a reload, and no script can export its private keys."""
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_files_come_by_paste_and_drop(alice, bob, way):
+    """A file that is pasted or dropped stands beside the text until it is sent, and can be taken out again."""
+    alice.address(bob.key)
+    alice.ask(GIVE_FILE, [way, f"by {way}.txt"])
+    expect(alice.page.locator("#attached li")).to_have_count(1)
+    alice.page.get_by_role("button", name=f"Do not send by {way}.txt").click()
+    expect(alice.page.locator("#attached li")).to_have_count(0)
+    alice.ask(GIVE_FILE, [way, f"by {way}.txt"])
+    alice.page.press("#text", "Enter")
+
+    bob.hears_from(alice.nameless, f"by {way}.txt")
+
+
+def test_message_to_nobody_says_why_and_can_be_sent_again(room, nodes):
+    """Whoever writes to a key that is connected nowhere learns the reason, keeps the text and may try again."""
     alice = room.person(nodes[0])
-    before = alice.key
-    alice.page.reload()
-    alice.connected()
+    alice.page.fill("#to", NOBODY)
+    alice.page.press("#to", "Enter")
+    expect(alice.page.locator("#key-trouble")).to_be_visible()
+    alice.write("Hello?", mode="signed")
+    alice.learns("failed")
+    trouble = alice.page.locator("#log .trouble")
+    expect(trouble).not_to_be_empty()
+    trouble.get_by_role("button", name="Send again").click()
 
-    assert alice.key == before
-    results = alice.ask(EXPORT_ALL)
-    assert len(results) >= 6
-    assert set(results) <= {"InvalidAccessError", "NotSupportedError"}
-    assert "InvalidAccessError" in results
+    alice.learns("failed")
+    expect(alice.page.locator("#log .out")).to_have_count(1)
+    expect(alice.page.locator(".conversation")).to_contain_text("Not sent: Hello?")
+
+
+def test_message_that_cannot_be_encrypted_is_not_sent(room, nodes):
+    """Without the recipient's key nothing leaves the page, nothing is lost, and a sentence says why."""
+    alice = room.person(nodes[0])
+    alice.page.fill("#to", NOBODY)
+    alice.page.press("#to", "Enter")
+    alice.write("A secret")
+    alice.learns("failed")
+
+    expect(alice.page.locator("#log .out .trouble")).to_contain_text("key")
+
+
+def test_what_is_written_without_a_connection_goes_out_later(room, nodes, bob):
+    """A text that is written while the relay is gone waits, through a reload too, and goes out by itself."""
+    alice = room.person(nodes[0])
+    alice.address(bob.key)
+    alice.settings()
+    alice.page.get_by_role("button", name="Disconnect").click()
+    alice.page.click("#settings-back")
+    alice.open(bob.nameless)
+    alice.write("into the bottle")
+    alice.learns("waiting")
+    alice.settings()
+    alice.page.get_by_role("button", name="Connect", exact=True).click()
+
+    bob.hears_from(alice.nameless, "into the bottle")
+
+
+def test_page_works_under_any_path(room, tmp_path):
+    """The page finds the node's MERK wherever its operator has put it."""
+    node = merk_node(tmp_path, merk__paths="/chat").start()
+    try:
+        alice = room.person(node)
+        alice.address(alice.key)
+        alice.write("a note to myself")
+
+        alice.sees("a note to myself")
+        expect(alice.page.locator("#state-text")).to_contain_text("/chat")
+    finally:
+        alice.page.close()
+        node.stop()
 
 
 def test_two_profiles_are_two_people(alice, bob):
@@ -173,14 +285,15 @@ def test_tabs_of_one_identity_share_one_connection(room, bob, nodes):
     bob.write("to both tabs")
 
     assert second.key == alice.key
-    alice.sees("to both tabs")
-    second.sees("to both tabs")
+    alice.hears_from(bob.nameless, "to both tabs")
+    second.hears_from(bob.nameless, "to both tabs")
+    expect(second.page.locator("#log .in")).to_have_count(1)
     assert told(nodes[0])["clients"] == sockets
     alice.page.close()
     bob.address(second.key)
     expect(second.page.locator("#state")).to_have_attribute("data-phase", "ready")
     bob.write("to the one that is left")
-    second.sees("to the one that is left")
+    second.hears_from(bob.nameless, "to the one that is left")
     assert told(nodes[0])["clients"] == sockets
 
 
@@ -190,12 +303,13 @@ def test_hidden_page_goes_on_receiving(alice, nodes, tab):
     alice.address(bob.key)
     bob.go_behind()
     alice.write("while you look elsewhere")
-    alice.learns("Delivered")
+    alice.learns(*ARRIVED)
     bob.sees("while you look elsewhere")
 
     assert bob.ask("document.title").startswith("(1) ")
     bob.return_to_front()
-    assert bob.ask("document.title").startswith("waystation")
+    bob.ask("document.querySelector('.conversation').click()")
+    bob.waits_for("document.title.startsWith('waystation')")
 
 
 def test_frozen_page_comes_back(alice, nodes, tab):
@@ -209,7 +323,7 @@ def test_frozen_page_comes_back(alice, nodes, tab):
 
     def arrives():
         alice.write("after the thaw")  # again and again: nobody can tell when the old socket has been found dead
-        return bob.ask("document.querySelector('#log').textContent.includes('after the thaw')")
+        return bob.ask("document.querySelector('#conversations').textContent.includes('after the thaw')")
 
     assert until(arrives, "a message after the thaw")
     bob.connected()
@@ -234,15 +348,14 @@ def test_page_outlives_a_restart_of_its_node(room, alice, bob, nodes):
     room.is_down_expected = True
     alice.address(bob.key)
     alice.write("before")
-    bob.sees("before")
+    bob.hears_from(alice.nameless, "before")
     restart(nodes[1])
     expect(bob.page.locator("#state")).to_have_attribute("data-phase", "ready", timeout=PATIENCE_MS)
-    alice.page.fill("#to", "")
     alice.address(bob.key)
     alice.write("after")
 
-    bob.sees("after")
-    alice.learns("Delivered")
+    bob.hears_from(alice.nameless, "after")
+    alice.learns(*ARRIVED)
 
 
 def test_new_key_of_a_server_is_asked_about(room, tmp_path):
@@ -255,7 +368,8 @@ def test_new_key_of_a_server_is_asked_about(room, tmp_path):
     node = merk_node(tmp_path / "after", merk__ws=port).start()
     try:
         expect(alice.page.locator("#state")).to_have_attribute("data-phase", "refused", timeout=PATIENCE_MS)
-        expect(alice.page.locator("#server-fold")).to_have_attribute("open", "")
+        expect(alice.page.locator("#state-trouble")).to_contain_text("key changed")
+        alice.page.click("#state")
         alice.page.get_by_role("button", name="Accept the server's new key").click()
         alice.page.get_by_role("button", name="Accept", exact=True).click()
         alice.connected()
@@ -278,10 +392,9 @@ def test_minute_in_the_background_changes_nothing(room, tab, tmp_path):
         bob.sees("at the beginning")
         restart(second)
         alice.ask("(ms) => new Promise((done) => setTimeout(done, ms))", HIDDEN_MS)
-        alice.page.fill("#to", "")
         alice.address(bob.key)
         alice.write("at the end, still hidden")
-        alice.learns("Delivered")
+        alice.learns(*ARRIVED)
         bob.sees("at the end, still hidden")
         bob.return_to_front()
         alice.write("and seen again")
@@ -294,13 +407,14 @@ def test_large_file_shows_its_progress(alice, bob, tmp_path):
     path = tmp_path / "large.bin"
     path.write_bytes(random.Random(2).randbytes(9_000_000))
     alice.address(bob.key)
+    bob.address(alice.key)
     alice.send_file(path)
     bob.page.locator("#log progress").first.wait_for(timeout=PATIENCE_MS)
-    entry = bob.page.locator("#log .in", has=bob.page.get_by_role("link", name="Save file")).first
-    entry.wait_for(timeout=2 * PATIENCE_MS)
+    save = bob.page.get_by_role("button", name="Save large.bin")
+    save.wait_for(timeout=2 * PATIENCE_MS)
     with bob.page.expect_download() as download:
-        entry.get_by_role("link", name="Save file").click()
+        save.click()
 
     assert download.value.path().stat().st_size == 9_000_000
     expect(bob.page.locator("#log progress")).to_have_count(0)
-    alice.learns("Delivered")
+    alice.learns(*ARRIVED)

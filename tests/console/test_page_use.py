@@ -1,39 +1,42 @@
 """Who can use the page, by keyboard or on a phone, and what it makes of keys, servers and hostile contents."""
 
-import itertools
-import json
-import random
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.build import NOBODY, PATIENCE_MS, PHONE, page_of, photograph
+from tests.console.build import ARRIVED, NOBODY, PATIENCE_MS, PHONE, page_of, photograph
 from waystation.core.ids import encode_id52
-from waystation.protocols.merk.keys import Keys
 
 pytestmark = pytest.mark.browser
 
 FOCUS = """() => {
   const at = document.activeElement;
+  if (at === document.body) return null;
   const shown = at.type === "radio" && at.nextElementSibling.textContent.length < 12 ? at.nextElementSibling : at;
   const { outlineStyle, outlineWidth } = getComputedStyle(shown);
   return { id: at.id || at.name || at.textContent.trim(), outline: `${outlineStyle} ${parseFloat(outlineWidth)}` };
 }"""
-CONTROLS = """() => [...document.querySelectorAll("a, button, summary, input, textarea")].filter((one) =>
+CONTROLS = """() => [...document.querySelectorAll("a, button, summary, input, textarea, #scroller")].filter((one) =>
   one.checkVisibility() && !one.disabled && !(one.type === "radio" && !one.checked)).length"""
 SMALL_TARGETS = """() => [...document.querySelectorAll(
-  "button, summary, input, textarea, .download, .choices label, .servers label")]
-  .filter((one) => one.type !== "radio" && one.checkVisibility())
-  .map((one) => [one.id || one.textContent.trim(), one.getBoundingClientRect()])
-  .filter(([, box]) => box.height < 43.9 || box.width < 43.9)
+  "button, summary, input, textarea, .choices label, .servers label, .check")]
+  .filter((one) => one.checkVisibility() && !["radio", "checkbox"].includes(one.type))
+  .map((one) => [one.id || one.textContent.trim(), one.getBoundingClientRect(), one.matches(".mark") ? 24 : 43.9])
+  .filter(([, box, least]) => box.height < least || box.width < least)
   .map(([name, box]) => `${name}: ${box.width} x ${box.height}`)"""
+WIDER = """() => [...document.querySelectorAll(
+  "html, .app, main, #log, #scroller, .settings-inner, .welcome, .side, #compose")]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > innerWidth + 1)
+  .map((one) => one.id || one.className || one.tagName)"""
 SEND_HOSTILE = """async ([to, text, name]) => {
   const { MerkClient } = await import("/sdk/merk.js");
   const client = await MerkClient.open({ identity: "hostile" });
   await client.connect(`ws://${location.host}/merk`);
   await client.whenReady();
-  const sent = [await client.sendText(to, text), await client.sendFile(to, new Blob([text]), { name })];
+  const sent = [await client.sendJson(to, { "merk.person": { name: "<b>Eve</b>\\n\\u202egnp.exe" } }),
+    await client.sendText(to, text), await client.sendFile(to, new Blob([text]), { name })];
   const outcomes = await Promise.all(sent.map(({ outcome }) => outcome));
   await client.close();
   return outcomes.map((outcome) => outcome.name);
@@ -67,61 +70,87 @@ MARKUP = (
 
 
 def test_keyboard_alone_is_enough(room, nodes, bob):
-    """Someone without a pointer begins in the form, walks it in order, sees where they are, and sends."""
+    """Someone without a pointer pastes a key, writes, presses the keys that other messengers know.
+
+    And reads the answer.
+    """
     alice = room.person(nodes[0])
-    press = alice.page.keyboard.press
+    press, type_ = alice.page.keyboard.press, alice.page.keyboard.insert_text
+    alice.page.focus("#settings-open")
     press("Tab")
-    alice.page.keyboard.insert_text(bob.key)
-    expect(alice.page.locator("#to-note")).to_contain_text("can be encrypted")
-    walked = [alice.ask(FOCUS)]
-    for _ in range(2):
-        press("Tab")
-        walked.append(alice.ask(FOCUS))
-    alice.page.keyboard.insert_text("typed, not clicked")
-    for _ in range(2):
-        press("Tab")
-        walked.append(alice.ask(FOCUS))
+    type_(bob.key)
     press("Enter")
+    expect(alice.page.locator("#text")).to_be_focused()
+    expect(alice.page.locator("#thread")).to_have_attribute("data-key", "found", timeout=PATIENCE_MS)
+    type_("first line")
+    press("Shift+Enter")
+    type_("second line")
+    press("Enter")
+    entry = bob.hears_from(alice.nameless, "second line")
+    bob.write("read by ear")
 
-    assert [step["id"] for step in walked] == ["to", "kind", "text", "mode", "send"]
-    assert [step["outline"] for step in walked] == ["solid 3"] * 5
-    bob.sees("typed, not clicked")
-    alice.learns("Delivered")
+    alice.sees("read by ear")
+    assert entry.locator(".body").text_content() == "first line\nsecond line"
+    press("Escape")
+    expect(alice.page.locator("#conversations button").first).to_be_focused()
+    press("Enter")
+    expect(alice.page.locator("#text")).to_be_focused()
 
 
-def test_arrow_keys_choose_and_control_enter_sends(alice, bob):
-    """Choices follow the arrow keys, and Ctrl + Enter sends from within the message."""
+def test_list_is_walked_by_arrow_keys(room, nodes, bob):
+    """Up and Down go from conversation to conversation."""
+    alice = room.person(nodes[0])
+    for key in (alice.key, bob.key):
+        alice.address(key)
+        alice.write("to be listed")
+        alice.learns(*ARRIVED)
+    alice.page.locator(".conversation").first.focus()
+    alice.page.keyboard.press("ArrowDown")
+    expect(alice.page.locator(".conversation").last).to_be_focused()
+    alice.page.keyboard.press("ArrowUp")
+
+    expect(alice.page.locator(".conversation").first).to_be_focused()
+
+
+def test_screen_reader_hears_what_comes(alice, bob):
+    """New messages stand in a polite log, named by who speaks; those of other conversations are announced."""
     alice.address(bob.key)
-    alice.page.focus("input[name=mode]:checked")
-    alice.page.keyboard.press("ArrowRight")
-    alice.page.fill("#text", "signed by arrow")
-    alice.page.keyboard.press("Control+Enter")
+    bob.address(alice.key)
+    bob.starts_over()
+    alice.write("can you hear me")
+    expect(bob.page.locator("#announcer")).to_contain_text(f"A message from {alice.nameless}", timeout=PATIENCE_MS)
+    entry = bob.hears_from(alice.nameless, "can you hear me")
 
-    expect(bob.sees("signed by arrow").locator("header")).to_contain_text("signed")
+    assert bob.page.get_by_role("log").get_attribute("aria-live") == "polite"
+    assert entry.locator(".hidden").first.text_content() == f"{alice.nameless}: "
+    expect(bob.page.get_by_role("main")).to_be_visible()
+    expect(bob.page.get_by_role("complementary", name="Conversations")).to_be_visible()
 
 
 def test_every_control_can_be_reached_and_seen(room, nodes):
-    """The Tab key visits every control once and comes round, and each shows that it has the focus."""
+    """The Tab key visits every control of a screen once and comes round, and each shows that it has the focus."""
     alice = room.person(nodes[0])
-    alice.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    wanted = alice.ask(CONTROLS)
-    seen = []
-    for _ in range(wanted):
-        alice.page.keyboard.press("Tab")
-        seen.append(alice.ask(FOCUS))
-
-    assert not [step for step in seen if step["outline"] != "solid 3"]
-    assert len({step["id"] for step in seen}) == wanted
+    for prepare in (lambda: alice.address(alice.key), alice.settings):
+        prepare()
+        alice.page.evaluate("document.activeElement.blur()")
+        wanted = alice.ask(CONTROLS)
+        seen = []
+        for _ in range(wanted + 1):  # once on the way it is the browser's own turn
+            alice.page.keyboard.press("Tab")
+            seen.append(alice.ask(FOCUS))
+        seen = [step for step in seen if step]
+        assert not [step for step in seen if step["outline"] != "solid 3"]
+        assert len({step["id"] for step in seen}) == wanted
 
 
 def test_dialog_keeps_the_focus_and_gives_it_back(alice):
     """A question takes the focus, Escape answers no, and the focus returns to where it was."""
     before = alice.key
-    alice.page.evaluate("document.querySelectorAll('#you details').forEach((one) => { one.open = true; })")
+    alice.settings()
     alice.page.focus("#new-identity")
     alice.page.keyboard.press("Enter")
     expect(alice.page.locator("#question")).to_be_visible()
-    expect(alice.page.get_by_role("button", name="Cancel")).to_be_focused()
+    expect(alice.page.locator("#question").get_by_role("button", name="Cancel")).to_be_focused()
     alice.page.keyboard.press("Escape")
 
     expect(alice.page.locator("#new-identity")).to_be_focused()
@@ -131,102 +160,74 @@ def test_dialog_keeps_the_focus_and_gives_it_back(alice):
 def test_nothing_is_wider_than_the_screen(room, nodes):
     """Whatever comes, the page never scrolls sideways."""
     alice = room.person(nodes[0])
-    alice.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    alice.page.fill("#server-address", "wss://" + "a" * 180 + ".example/merk")
-    alice.page.get_by_role("button", name="Add", exact=True).click()
+    alice.call_self("n" * 60)
     alice.address(alice.key)
     alice.write("w" * 3_000)
     alice.sees("w" * 3_000)
-    alice.write('{"' + "k" * 400 + '": 1}', kind="json")
+    alice.write('{"' + "k" * 400 + '": 1}', json=True)
     alice.sees("k" * 400)
-    alice.choose("kind", "file")
     alice.page.set_input_files("#file", {"name": "n" * 200 + ".bin", "mimeType": "x/y", "buffer": b"1"})
-    alice.page.click("#send")
+    widths = measured(alice)
+    alice.page.press("#text", "Enter")
     alice.sees("n" * 116)
-    widths = {}
-    for width in (320, 360, 390, 768, 960, 1280):
-        alice.page.set_viewport_size({"width": width, "height": 640})
-        widths[width] = alice.ask("document.documentElement.scrollWidth")
+    widths |= measured(alice)
+    alice.page.set_viewport_size({"width": 1280, "height": 640})
+    alice.settings()
+    alice.page.fill("#server-address", "wss://" + "a" * 180 + ".example/merk")
+    alice.page.get_by_role("button", name="Add", exact=True).click()
+    widths |= measured(alice)
+    alice.page.click("#settings-back")
+    widths |= measured(alice)
 
-    assert widths == {width: width for width in widths}
+    assert not widths
+
+
+def measured(person):
+    """Return at which widths of the screen something is wider."""
+    wide = set()
+    for width in (320, 360, 390, 768, 1280):
+        person.page.set_viewport_size({"width": width, "height": 640})
+        if person.ask(WIDER):
+            wide.add((width, *person.ask(WIDER)))
+    return wide
 
 
 def test_fingers_hit_what_they_aim_at(room, nodes):
-    """On a phone every control measures at least 44 by 44 pixels (WCAG 2.2, 2.5.5)."""
+    """On a phone every control measures 44 by 44 pixels, a mark in a message 24 (WCAG 2.2, 2.5.5 and 2.5.8)."""
     alice = room.person(nodes[0], viewport=PHONE, has_touch=True, is_mobile=True)
+    small = alice.ask(SMALL_TARGETS)
     alice.address(alice.key)
     alice.write("to myself")
     alice.sees("to myself")
-    alice.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    alice.page.click("#more")
+    small += alice.ask(SMALL_TARGETS)
+    alice.page.click("#person")
+    small += alice.ask(SMALL_TARGETS)
+    alice.page.click("#person-close")
+    alice.page.click("#back")
+    alice.settings()
+    small += alice.ask(SMALL_TARGETS)
 
-    assert alice.ask(SMALL_TARGETS) == []
-
-
-def test_key_is_asked_for_only_where_it_is_needed(alice):
-    """Whoever encrypts to an unknown key may type its agreement key; whoever only signs is not asked for one."""
-    alice.page.fill("#to", NOBODY)
-    expect(alice.page.get_by_label("Their agreement key")).to_be_visible()
-    alice.choose("mode", "signed")
-
-    expect(alice.page.get_by_label("Their agreement key")).to_be_hidden()
-    expect(alice.page.locator("#to-note")).to_be_empty()
+    assert small == []
 
 
-def test_agreement_key_can_be_typed(alice, bob):
+def test_agreement_key_can_be_given_by_hand(room, nodes, bob):
     """An agreement key given by hand is enough to encrypt, and a wrong one is refused with a sentence."""
+    alice = room.person(nodes[0])
     alice.page.fill("#to", NOBODY)
-    alice.page.get_by_label("Their agreement key").fill("12")
+    alice.page.press("#to", "Enter")
+    alice.page.click("#person")
+    alice.page.click("#person-dialog summary")
+    alice.page.fill("#agreement", "12")
+    alice.page.locator("#agreement").blur()
+    expect(alice.page.locator("#agreement-note")).to_contain_text("64")
+    alice.page.fill("#agreement", bob.page.locator("#key-agreement").text_content())
+    alice.page.locator("#agreement").blur()
+    alice.page.click("#person-close")
     alice.write("by hand")
-    expect(alice.page.locator("#compose-error")).not_to_be_empty()
-    alice.page.get_by_label("Their agreement key").fill(bob.page.locator("#key-agreement").text_content())
-    alice.page.click("#send")
+    alice.learns("failed")
 
-    alice.learns("Not delivered")
-
-
-PLACES = """() => [...document.querySelectorAll(
-  "a, button, input:not([type=radio]), textarea, .choices, section > details > summary")]
-  .filter((one) => one.checkVisibility())
-  .map((one) => { const { x, y } = one.getBoundingClientRect(); return [x, y + scrollY]; })"""
-
-
-def test_phone_begins_with_what_people_came_for(room, nodes):
-    """On a phone come the form, the messages, and one line for each setting; the Tab key goes the same way down."""
-    alice = room.person(nodes[0], viewport=PHONE, has_touch=True, is_mobile=True)
-    tops = alice.ask("""() => ["write", "messages", "you", "server", "mesh"].map(
-        (id) => document.getElementById(id).getBoundingClientRect()).map(({ top, height }) => [top, height])""")
-    downwards = [top for _, top in alice.ask(PLACES)]
-
-    assert [top for top, _ in tops] == sorted(top for top, _ in tops)
-    assert all(height < 80 for _, height in tops[2:4])
-    assert all(after > before - 40 for before, after in itertools.pairwise(downwards))
-    expect(alice.page.locator("#state-short")).to_have_text("Connected")
-    expect(alice.page.locator("#keys-note")).to_be_hidden()
-    alice.page.click("#you-title")
-    expect(alice.page.locator("#copy-link")).to_be_visible()
-
-
-def test_desk_shows_the_settings_beside_the_messages(alice):
-    """On a wide screen the settings stand open to the right, which is where the Tab key goes after the messages."""
-    left, right = (alice.page.locator(one).bounding_box() for one in (".talk", ".settings"))
-    columns = [x >= right["x"] for x, _ in alice.ask(PLACES)]
-
-    assert left["x"] + left["width"] < right["x"]
-    assert columns == sorted(columns)
-    expect(alice.page.locator("#copy-link")).to_be_visible()
-    expect(alice.page.locator("#connect")).to_be_visible()
-
-
-def test_message_to_nowhere_is_prepared(alice):
-    """The hint's button writes signed to a key that nobody has; the protection chosen before comes back after it."""
-    alice.page.get_by_role("button", name="Write to nowhere").click()
-    expect(alice.page.locator("#send")).to_be_focused()
-    expect(alice.page.locator("input[name=mode][value=signed]")).to_be_checked()
-    alice.page.keyboard.press("Enter")
-
-    alice.learns("Not delivered")
-    expect(alice.page.locator("#log .out header")).to_contain_text("text, signed")
-    expect(alice.page.locator("input[name=mode][value=encrypted]")).to_be_checked()
+    expect(alice.page.locator("#log .trouble")).not_to_contain_text("encryption key")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -240,32 +241,37 @@ def test_page_follows_the_light(room, nodes, scheme):
     assert (brightness > 200) == (scheme == "light")
 
 
-def test_hostile_contents_stay_text(alice, bob):
-    """Markup in a text or a file name is shown as it is, runs nothing, and a name leads to no folder."""
+def test_hostile_contents_stay_text(room, nodes, bob):
+    """Markup in a name, a text, a file name or a key of JSON is shown as it is, runs nothing.
+
+    And a name leads to no folder.
+    """
+    alice = room.person(nodes[0])
     name = "../../.bashrc<img src=x onerror=window.broken=1>\u202egnp.exe"
     outcomes = bob.ask(SEND_HOSTILE, [alice.key, MARKUP, name])
+    alice.page.locator(".conversation").click()
     alice.sees("<script>window.broken = 1</script>")
-    link = alice.page.get_by_role("link", name="Save file")
+    press = alice.page.get_by_role("button", name="Save")
     with alice.page.expect_download() as download:
-        link.click()
+        press.first.click()
 
-    assert outcomes == ["delivered", "delivered"]
+    assert set(outcomes) <= set(ARRIVED) and len(outcomes) == 3
     assert alice.ask("window.broken") is None
-    assert alice.page.locator("#log script, #log img, #log svg, #log style, #log a:not([download])").count() == 0
-    assert alice.page.locator("#log .in .body").last.text_content() == MARKUP
-    assert link.get_attribute("download") == "bashrcimg src=x onerror=window.broken=1gnp.exe"
-    assert ".." not in download.value.suggested_filename
-    assert alice.page.locator("#log .file-name").first.text_content() == link.get_attribute("download")
+    assert alice.page.locator("#log script, #log .body img, #log .body svg, #log style, #log a").count() == 0
+    assert alice.page.locator("#log .body").first.text_content() == MARKUP
+    assert download.value.suggested_filename == "bashrcimg src=x onerror=window.broken=1gnp.exe"
+    assert alice.page.locator("#log .file-name").first.text_content() == download.value.suggested_filename
+    assert alice.page.locator("#person-name").text_content() == "<b>Eve</b> gnp.exe"
+    assert alice.page.locator(".conversation script, .conversation b, #person b").count() == 0
 
 
 def test_nested_json_is_shown_as_it_came(alice, bob):
     """Indented, a value nested a thousand deep would be a thousand times its size."""
     nested = "[" * 1_200 + '"deep"' + "]" * 1_200
-    outcomes = bob.ask(SEND_NESTED, [alice.key, nested])
-    shown = alice.sees('"deep"').locator("pre")
+    bob.ask(SEND_NESTED, [alice.key, nested])
+    alice.page.locator(".conversation", has_text="[[[[").click(timeout=PATIENCE_MS)
 
-    assert outcomes == ["delivered"]
-    assert shown.text_content() == nested
+    assert alice.sees('"deep"').locator("pre").text_content() == nested
 
 
 def test_policy_is_kept_by_the_browser(room, alice):
@@ -289,15 +295,17 @@ def test_key_is_taken_in_any_form(nodes, alice, bob, form):
         "link": f"{page_of(nodes[1])}#to={key}",
     }
     alice.address(forms[form])
-    alice.write(f"found by {form}")
 
-    bob.sees(f"found by {form}")
+    assert (
+        alice.page.locator("#person-key").text_content() == ""
+        or alice.page.locator(".conversation[aria-current]").get_attribute("data-key") == key
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "Who should get it?"),
+        ("", "Paste the link or key"),
         ("12ab", "this has 4"),
         ("0" * 64, "This is no key"),
         ("hello there", "This is no key"),
@@ -306,80 +314,26 @@ def test_key_is_taken_in_any_form(nodes, alice, bob, form):
 def test_wrong_key_is_explained(alice, text, sentence):
     """What is no key is refused with one sentence, the line is marked, and the focus goes there."""
     alice.page.fill("#to", text)
-    alice.write("lost?")
+    alice.page.press("#to", "Enter")
 
     expect(alice.page.locator("#to-note")).to_contain_text(sentence)
-    expect(alice.page.locator("#compose-error")).to_be_empty()
     expect(alice.page.locator("#to")).to_be_focused()
     expect(alice.page.locator("#to")).to_have_attribute("aria-invalid", "true")
-    assert alice.page.input_value("#text") == "lost?"
 
 
 def test_wrong_json_is_explained(alice):
     """What is not JSON stays in its field, with the parser's reason."""
     alice.address(alice.key)
-    alice.write("{half", kind="json")
+    alice.write("{half", json=True)
 
     expect(alice.page.locator("#compose-error")).to_contain_text("This is not JSON")
     assert alice.page.input_value("#text") == "{half"
 
 
-def test_shown_forms_of_the_key_agree(room, nodes, alice):
-    """The id52 that the page shows is that of the key, and the link to share opens a page that writes to it."""
-    alice.page.click("#copy-link")
-    expect(alice.page.locator("#copy-link")).to_have_text("Copied")
-    link = alice.ask("navigator.clipboard.readText()")
-    bob = room.person(nodes[0], fragment=link.removeprefix(page_of(nodes[0])))
-
-    assert alice.page.locator("#key-id52").text_content() == encode_id52(bytes.fromhex(alice.key))
-    assert link == f"{page_of(nodes[0])}#to={alice.key}"
-    assert bob.page.input_value("#to") == alice.key
-    expect(bob.page.locator("#text")).to_be_focused()
-
-
-def test_second_person_has_an_identity_of_its_own(room, nodes, alice):
-    """The hint opens a tab that is somebody else and can write to the first at once."""
-    second = room.tab(alice.page.context, nodes[0], fragment=alice.page.get_attribute("#second-person", "href")[1:])
-    expect(second.page.locator("#to-note")).to_contain_text("can be encrypted")
-    second.write("from my other self")
-
-    assert second.key != alice.key
-    alice.sees("from my other self")
-
-
-def test_upstream_key_file_is_imported(room, nodes, tmp_path):
-    """A key file of the original client takes the identity's place after a question, and survives a reload."""
-    alice = room.person(nodes[0])
-    keys = Keys.generate(random.Random(5))
-    path = tmp_path / "keys.json"
-    path.write_text(keys.export_json())
-    alice.page.set_input_files("#import-file", path)
-    alice.page.get_by_role("button", name="Import", exact=True).click()
-    expect(alice.page.locator("#key-hex")).to_have_text(keys.signing.public.hex(), timeout=PATIENCE_MS)
-    alice.connected()
-
-    assert alice.page.locator("#key-agreement").text_content() == keys.agreement_public.hex()
-
-
-def test_wrong_key_file_changes_nothing(room, nodes, tmp_path):
-    """A file that holds no keys is refused with a sentence, and the identity stays."""
-    alice = room.person(nodes[0])
-    path = tmp_path / "keys.json"
-    path.write_text(json.dumps({"publicKey": "AAAA"}))
-    room.is_down_expected = True
-    before = alice.key
-    alice.page.set_input_files("#import-file", path)
-    alice.page.get_by_role("button", name="Import", exact=True).click()
-    expect(alice.page.locator("#notices .notice")).to_have_count(1)
-    alice.page.reload()
-    alice.connected()
-
-    assert alice.key == before
-
-
 def test_servers_are_added_chosen_and_removed(room, nodes):
     """A second server can be added, used and taken out, and wrong addresses are explained."""
     alice = room.person(nodes[0])
+    alice.settings()
     other = page_of(nodes[1]).replace("http", "ws") + "merk"
     alice.page.fill("#server-address", "http://example.org")
     alice.page.get_by_role("button", name="Add", exact=True).click()
@@ -391,24 +345,11 @@ def test_servers_are_added_chosen_and_removed(room, nodes):
     expect(alice.page.locator("#state-text")).to_contain_text(f"Connected to {other}")
     alice.page.reload()
     alice.connected()
+    alice.settings()
     expect(alice.page.locator("#state-text")).to_contain_text(f"Connected to {other}")
     alice.page.get_by_role("button", name=f"Remove {other}").click()
 
     expect(alice.page.locator(f"#servers input[value='{other}']")).to_have_count(0)
-
-
-def test_connection_can_be_ended_and_begun(room, nodes):
-    """Whoever disconnects stays so and can send nothing, until they connect again."""
-    alice = room.person(nodes[0])
-    alice.page.get_by_role("button", name="Disconnect").click()
-    expect(alice.page.locator("#state")).to_have_attribute("data-phase", "idle")
-    alice.page.fill("#to", NOBODY)
-    alice.write("into the void")
-    expect(alice.page.locator("#compose-error")).to_contain_text("no connection")
-    alice.page.get_by_role("button", name="Connect", exact=True).click()
-    alice.connected()
-
-    assert alice.page.input_value("#text") == "into the void"
 
 
 def test_mesh_is_told_in_a_picture_and_in_words(nodes, alice):

@@ -72,5 +72,8 @@ def test_snippet_of_the_guide_works_as_it_stands(chromium, nodes, bob):
         context.close()
 
     expect(entry.locator("header")).to_contain_text("text, encrypted")
-    assert said == ["Delivered to the recipient's connection.", f"{bob.key} bound good day"]
+    assert said == [
+        "Accepted by the recipient's server, which wrote it to the recipient's connection.",
+        f"{bob.key} bound good day",
+    ]
     assert faults == []

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.merk_promises import MERK
+
 ROOT = Path(__file__).parents[2]
 
 PROMISES = {
@@ -307,50 +309,7 @@ PROMISES = {
             ["protocols/lprp/relay/test_machine_work.py::test_closed_leases_are_renewed_only"],
         ),
     ],
-    "docs/merk.md": [
-        (
-            "exit code 0 only when it was delivered",
-            [
-                "cli/merk/test_commands.py::test_text_json_and_file_arrive_encrypted",
-                "cli/merk/test_commands.py::test_nobody_there_is_a_failure_with_a_sentence",
-            ],
-        ),
-        (
-            "Signed and encrypted messages are taken once in ten minutes",
-            ["protocols/merk/client/test_machine.py::test_replayed_message_is_dropped"],
-        ),
-        (
-            "refused parts go again after a pause",
-            ["protocols/merk/payload/test_transfers.py::test_refused_part_is_sent_again_after_a_pause"],
-        ),
-        ("cleans the name and overwrites nothing", ["sdk/merk/test_message.py::test_nothing_is_overwritten"]),
-        (
-            "none that reads as signed content; after four such in a row the relay is not used any more",
-            [
-                "protocols/merk/client/test_machine_hostile.py::test_second_challenge_is_not_answered",
-                "protocols/merk/client/test_machine_hostile.py::test_challenge_that_reads_as_signed_content_is_refused",
-                "sdk/merk/test_relays.py::test_hostile_challenge_is_tried_three_times_again_and_never_signed",
-            ],
-        ),
-        (
-            "A relay that has proved its key must prove the same one next time",
-            [
-                "protocols/merk/client/test_machine_hostile.py::test_pinned_relay_must_be_the_one",
-                "sdk/merk/test_servers.py::test_first_proved_key_is_pinned_until_the_server_is_removed",
-            ],
-        ),
-        (
-            "never in plain when the connection was encrypted, and never inside your network when the relay is not",
-            ["protocols/merk/client/test_addresses.py::test_told_address_must_not_lead_to_worse_places"],
-        ),
-        (
-            "false: only those in peers, whoever of the two dials",
-            [
-                "protocols/merk/relay/test_handshake.py::test_who_takes_no_peers_takes_no_peers",
-                "server/merk/test_bridging.py::test_node_that_accepts_nobody_turns_an_original_away",
-            ],
-        ),
-    ],
+    "docs/merk.md": MERK,
     "docs/operating.md": [
         (
             "Who is refused at a web port of several protocols before the path is known counts as `web`",

@@ -133,7 +133,7 @@ def test_merk(tmp_path, node):
         )
         heard = thanking.line()
 
-    assert sent.stdout.startswith("delivered")
+    assert sent.stdout.startswith("accepted")
     assert heard.endswith("encrypted bound hello")
 
 

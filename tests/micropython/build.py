@@ -41,7 +41,7 @@ MICROPYTHON = "micropython"
 INTERPRETERS = [CPYTHON] if micropython() is None else [CPYTHON, MICROPYTHON]
 """tests/conftest.py says in the report when the second one is missing."""
 ESP32_HEAP = "56wK"
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 def words_of(interpreter, heap="4M"):

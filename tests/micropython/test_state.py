@@ -256,7 +256,7 @@ def test_fullest_state_fits_an_esp32(place):
     script.write_text(FULL)
     words = [*words_of("micropython", "56wK"), str(script), str(place.parent), str(place)]
 
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
 
     assert done.returncode == 0, done.stdout
     assert int(done.stdout) > 8 * 1024

@@ -49,7 +49,7 @@ def test_check_raises_the_outcome_in_words():
     """Where nothing more is known the error says the outcome's own sentence and advice."""
     sent = Sent(waystation.merk.Outcome.RATE)
 
-    with pytest.raises(NotTakenError, match=r"not delivered: .*; send again after a second"):
+    with pytest.raises(NotTakenError, match=r"not accepted: .*; send again after a second"):
         sent.check()
 
 

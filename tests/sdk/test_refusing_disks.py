@@ -12,6 +12,7 @@ import pytest
 from tests.disk import fill, small_disk
 from tests.sdk.bsp.build import until
 from tests.sdk.build import PREIMAGE, LoopbackRelay, RunningDevice, echo, issue, paired, sender
+from tests.sdk.lprp import build as lprp
 from tests.sdk.merk.build import ALICE, BOB
 from tests.sdk.merk.build import RelayServer as MerkServer
 from tests.sdk.merk.build import client as merk_client
@@ -26,6 +27,8 @@ from waystation.sdk.bhumi import BhumiState, Dialect
 from waystation.sdk.bhumi import Outcome as BhumiOutcome
 from waystation.sdk.bhumi.answers import Answers
 from waystation.sdk.bhumi.dialect import read_answer, write_request
+from waystation.sdk.lprp import LprpSender, LprpTenant
+from waystation.sdk.lprp import sender as lprp_sender
 from waystation.sdk.merk import Recipients, Servers
 from waystation.sdk.relay_scores import RelayScores
 from waystation.sdk.store_news import StoreFailed, StoreRecovered
@@ -251,3 +254,75 @@ def test_bhumi_device_goes_on_while_its_disk_cannot_be_read(tmp_path, monkeypatc
             return len(told), (await bob.send("alice", "hi")).text
 
     assert asyncio.run(main()) == (1, "hi")
+
+
+@pytest.fixture
+def _quick_lprp(monkeypatch):
+    """A disk that refuses is tried again soon."""
+    monkeypatch.setattr(lprp_sender, "DISK_AGAIN_S", 0.02)
+
+
+@pytest.mark.usefixtures("_quick_lprp")
+def test_lprp_tenant_goes_on_when_its_disk_does(tmp_path, disk):
+    """What came meanwhile waits, is confirmed once it is on the disk, and comes once, without a new start."""
+    events = lprp.Events()
+
+    async def scenario():
+        async with (
+            lprp.HostServer() as server,
+            LprpTenant(disk / "alice", server.host, settings=lprp.QUICK, on_event=events) as alice,
+            LprpSender(tmp_path / "bob", server.host, settings=lprp.QUICK) as bob,
+        ):
+            await alice.allow(bob.public_key)
+            await bob.send(alice.public_key, "before")
+            await lprp.take(alice)
+            stuffing = fill(disk)
+            sent = [await bob.send(alice.public_key, text + "x" * 2_000) for text in ("one", "two")]
+            await events.until(StoreFailed)
+            own = await alice.send(bob.public_key, "to nobody")
+            with pytest.raises(HostError, match=r"lprp\.db"):
+                await alice.disallow(bob.public_key)
+            meanwhile = alice.status().waiting_count, server.queue(alice.public_key) > 0, own.outcome.name
+            stuffing.unlink()
+            texts = [each.text[:3] for each in await lprp.take(alice, 2)]
+            await events.until(StoreRecovered)
+            await lprp.until(lambda: server.queue(alice.public_key) == 0)
+            await alice.disallow(bob.public_key)
+            return [each.ok for each in sent], meanwhile, sorted(texts), alice.whitelist()
+
+    sent, meanwhile, texts, allowed = lprp.run(scenario)
+
+    assert (sent, meanwhile) == ([True, True], (0, True, "REFUSED"))
+    assert (texts, allowed) == (["one", "two"], frozenset())
+    assert kinds(events) == [StoreFailed, StoreRecovered]
+
+
+@pytest.mark.usefixtures("_quick_lprp")
+def test_lprp_message_that_cannot_be_noted_as_done_is_noted_later(tmp_path, disk):
+    """Reading goes on; a message read while the disk was full does not come again after a restart."""
+    events, stuffing = lprp.Events(), []
+
+    async def scenario():
+        async with lprp.HostServer() as server:
+            async with (
+                LprpTenant(disk / "alice", server.host, settings=lprp.QUICK, on_event=events) as alice,
+                LprpSender(tmp_path / "bob", server.host, settings=lprp.QUICK) as bob,
+            ):
+                await alice.allow(bob.public_key)
+                for text in ("one", "two"):
+                    await bob.send(alice.public_key, text)
+                    await lprp.until(lambda text=text: alice.status().waiting_count == 1 + (text == "two"))
+                found = alice.messages()
+                texts = [(await anext(found)).text]
+                stuffing.append(fill(disk))
+                following = asyncio.ensure_future(anext(found))  # the first one is done by that
+                await events.until(StoreFailed)
+                stuffing.pop().unlink()
+                message = await following
+                texts.append(message.text)
+                await message.done()
+                await found.aclose()
+            async with LprpTenant(disk / "alice", server.host, settings=lprp.QUICK) as alice:
+                return texts, alice.status().waiting_count
+
+    assert lprp.run(scenario) == (["one", "two"], 0)

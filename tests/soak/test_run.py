@@ -1,6 +1,7 @@
 """The runner finds every law, hands minutes to those that take them, and prints what they return."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def test_every_law_has_the_name_of_its_path():
     """Faults and power cuts are among the laws; a folder's law has the folder's name."""
     assert {"faults", "bsp-cuts", "lprp-cuts", "strata-cuts", "strata-kill"} <= run.INVARIANTS.keys()
     assert "faults-law" not in run.INVARIANTS
+
+
+def test_page_names_every_law_as_the_runner_does():
+    """The table of soak/README.md has each law of the runner once, and no other."""
+    page = (Path(run.__file__).parent / "README.md").read_text()
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = [name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)]
+
+    assert sorted(named) == sorted(run.INVARIANTS)
 
 
 def test_minutes_reach_those_that_take_them(monkeypatch, laws):

@@ -41,8 +41,9 @@ async def merk_types() -> None:
         assert_type(client, waystation.merk.MerkClient)
         assert_type(client.public_key, waystation.PublicKey)
         sent = await client.send(client.public_key, waystation.merk.Json.of([1]))
-        assert_type(sent, waystation.Sent[waystation.merk.Outcome])
-        assert_type(sent.retry_safe, bool)
+        assert_type(sent, waystation.merk.SentMessage)
+        assert_type(sent.outcome, waystation.merk.Outcome)
+        assert_type(await sent.read(), bool)
         async for message in client.messages():
             assert_type(message, waystation.merk.Message)
 

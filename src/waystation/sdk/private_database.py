@@ -2,8 +2,13 @@
 
 The state of each protocol's client is one such file. A disk that refuses is a ``HostError``; ``change_later`` keeps a
 change that may wait until the disk takes writes again.
+
+Another program of the same user may be writing, so a transaction waits for its lock: up to 10 s, but in a thread that
+runs an event loop ``ON_LOOP_S`` alone, since everything else there would wait too. What may wait for longer there
+awaits ``unlocked`` before, and the loop goes on.
 """
 
+import asyncio
 import contextlib
 import os
 import sqlite3
@@ -14,15 +19,22 @@ from typing import Any, Final
 
 from waystation.core.errors import HostError
 
-__all__ = ["EXIT_STORE", "WAITING_MAX", "PrivateDatabase", "private_folder"]
+__all__ = ["EXIT_STORE", "ON_LOOP_S", "WAITING_MAX", "LockedError", "PrivateDatabase", "private_folder"]
 
 EXIT_STORE: Final = 5
 WAITING_MAX: Final = 1_000
 """Changes that wait in memory for a disk that refuses."""
+ON_LOOP_S: Final = 0.005
+"""For so long a transaction waits for another program's lock where an event loop waits for it."""
 _BUSY_TIMEOUT_S: Final = 10.0  # another program of the same user may be writing
 _RETRY_S: Final = 0.005
+_SETTLE_S: Final = (0.05, 1.0)  # until what was refused is tried again, and the most that it grows to
 _PRIMARY_CODE: Final = 0xFF  # SQLite's extended error codes add to the bits above
 _OTHERS: Final = 0o077
+
+
+class LockedError(HostError):
+    """Another program holds the lock of the database; it is nothing to report before it lasts."""
 
 
 @contextlib.contextmanager
@@ -52,6 +64,9 @@ class PrivateDatabase:
         self.path = path
         self._waiting: list[Callable[[], object]] = []
         self._is_changing = False
+        self._wait_s = _BUSY_TIMEOUT_S
+        self._settling: asyncio.TimerHandle | None = None
+        self._is_closed = False
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._database = _open(path, schema, synchronous)
@@ -59,19 +74,44 @@ class PrivateDatabase:
             raise self._refused(error) from error
 
     def close(self) -> None:
-        """Release the database."""
+        """Release the database; what waits is written if the disk takes it now."""
+        self._is_closed = True
+        if self._settling is not None:
+            self._settling.cancel()
+        with contextlib.suppress(HostError):  # its ``change_later`` has said that it may be lost with the program
+            self.settle()
         self._database.close()
 
+    async def unlocked(self) -> None:
+        """Return once no other program holds the lock, after 10 s at most; a transaction that begins now gets it."""
+        give_up_at = time.monotonic() + _BUSY_TIMEOUT_S
+        while time.monotonic() < give_up_at:
+            try:
+                self._wait_for_lock(0.0)
+                self._database.execute("BEGIN IMMEDIATE")
+                self._database.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                if not _is_busy(error):
+                    return  # the transaction says why
+            else:
+                return
+            await asyncio.sleep(_RETRY_S)
+
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, opens: bool = False) -> Iterator[None]:
         """Make what is ``run`` inside durable together at its end, or none of it; raises HostError.
 
         What waits (``change_later``) is written before it. Inside another transaction it is a part of that one.
+
+        Args:
+            opens: Whether it is a part of opening a new file, which has no second try: another program's lock is waited
+                for on an event loop too.
         """
         if self._is_changing:
             yield
             return
         try:
+            self._wait_for_lock(_BUSY_TIMEOUT_S if opens else _lock_wait_s())
             self._database.execute("BEGIN IMMEDIATE")
             self._is_changing = True
             try:
@@ -108,14 +148,33 @@ class PrivateDatabase:
             if len(self._waiting) >= WAITING_MAX:
                 raise
             self._waiting.append(change)
+            self._settle_later(_SETTLE_S[0])
             sentence = f"{error}; it is kept in memory and written once the disk takes writes again"
-            raise HostError(sentence, exit_code=EXIT_STORE) from error
+            raise type(error)(sentence, exit_code=EXIT_STORE) from error
 
     def settle(self) -> None:
         """Make durable what waits; raises HostError."""
         if self._waiting:
             with self.transaction():
                 pass
+
+    def _settle_later(self, wait_s: float) -> None:
+        """Have an event loop write what waits; without one the next transaction does."""
+        if self._settling is None and not self._is_closed and _on_loop():
+            self._settling = asyncio.get_running_loop().call_later(wait_s, self._settle_again, wait_s)
+
+    def _settle_again(self, waited_s: float) -> None:
+        self._settling = None
+        try:
+            self.settle()
+        except HostError:
+            self._settle_later(min(2 * waited_s, _SETTLE_S[1]))
+
+    def _wait_for_lock(self, wait_s: float) -> None:
+        """Have what follows wait so long for another program's lock."""
+        if wait_s != self._wait_s:
+            self._database.execute(f"PRAGMA busy_timeout = {int(wait_s * 1_000)}")
+            self._wait_s = wait_s
 
     def run(self, statement: str, *values: Any) -> int:
         """Change something inside ``transaction``; return how many rows it was."""
@@ -124,6 +183,7 @@ class PrivateDatabase:
     def all(self, query: str, *values: Any) -> list[Any]:
         """Return all rows of a query; raises HostError."""
         try:
+            self._wait_for_lock(_lock_wait_s())
             return self._database.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise self._refused(error) from error
@@ -134,7 +194,8 @@ class PrivateDatabase:
         return rows[0] if rows else None
 
     def _refused(self, error: Exception) -> HostError:
-        return HostError(f"cannot use {self.path}: {error}", exit_code=EXIT_STORE)
+        kind = LockedError if isinstance(error, sqlite3.Error) and _is_busy(error) else HostError
+        return kind(f"cannot use {self.path}: {error}", exit_code=EXIT_STORE)
 
 
 def _open(path: Path, schema: str, synchronous: str) -> sqlite3.Connection:
@@ -162,8 +223,25 @@ def _turn_to_wal(database: sqlite3.Connection) -> None:
         try:
             database.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if time.monotonic() >= give_up_at or error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY:
+            if time.monotonic() >= give_up_at or not _is_busy(error):
                 raise
             time.sleep(_RETRY_S)
         else:
             return
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+
+
+def _lock_wait_s() -> float:
+    return ON_LOOP_S if _on_loop() else _BUSY_TIMEOUT_S
+
+
+def _on_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -31,6 +31,8 @@ from waystation.sdk.lprp import (
     PacketDropped,
     SendProgress,
     Sent,
+    StoreFailed,
+    StoreRecovered,
     WorkEnded,
     Working,
     WorkProgress,
@@ -220,3 +222,14 @@ def test_wrong_key_of_a_host_is_told_once(news, capsys):
     (line,) = capsys.readouterr().err.splitlines()
 
     assert f"another key answers at udp://127.0.0.1:9: {KEY.hex()}" in line
+
+
+def test_disk_that_refuses_is_told_until_it_takes_writes(news, capsys):
+    """A sentence when it begins and one when it is over."""
+    news.show(StoreFailed("cannot use lprp.db: disk is full"))
+    news.show(StoreRecovered(12.4))
+
+    assert capsys.readouterr().err.splitlines() == [
+        "waystation: this disk refuses, and what arrives is not confirmed: cannot use lprp.db: disk is full",
+        "waystation: this disk takes writes again, after 12 s",
+    ]

@@ -151,17 +151,19 @@ def test_as_a_new_user(tmp_path):
     program = [sys.executable, "-m", "waystation"]
     made = subprocess.run(
         [*program, "mcu", "new", "demo", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     accept = shlex.split(json.loads(made.stdout)["accept"])
     device = subprocess.Popen([*program, "mcu", "run", "demo"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     with device:
         connecting, listening = device.stdout.readline(), device.stdout.readline()
-        paired = subprocess.run(accept, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        paired = subprocess.run(accept, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
         words = ["bhumi", "send", "demo", "warm?"]
-        sent = subprocess.run([*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        sent = subprocess.run(
+            [*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
         device.send_signal(signal.SIGINT)
-        printed, _ = device.communicate(timeout=60)
+        printed, _ = device.communicate(timeout=120)
     node.stop()
 
     assert connecting == f"connecting to {url}\n"

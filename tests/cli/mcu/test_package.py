@@ -69,7 +69,7 @@ def test_micropython_runs_and_tells_how_it_ended():
     """The interpreter that is found is MicroPython, and its exit code comes through."""
     words = [*micropython(), "-c", "import sys; print(sys.implementation.name); sys.exit(3)"]
 
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
 
     assert (done.stdout.strip(), done.returncode) == ("micropython", 3)
 

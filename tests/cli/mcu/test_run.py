@@ -66,7 +66,7 @@ def test_signal_ends_it(tmp_path, number):
     with running(folder) as process:
         free = int(process.stdout.readline().split()[1])
         process.send_signal(number)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=120)
 
     assert (process.returncode, out, error) == (0, "", "")
     assert 100_000 < free <= 56 * 1024 * 2
@@ -80,9 +80,9 @@ def test_second_run_is_refused(tmp_path):
     with running(folder) as process:
         process.stdout.readline()
         with running(folder) as second:
-            _, error = second.communicate(timeout=30)
+            _, error = second.communicate(timeout=120)
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
     sentence = f"waystation: {folder} is running already (process {process.pid}); stop it first\n"
     assert (second.returncode, error) == (1, sentence)
@@ -95,7 +95,7 @@ def test_device_ends_with_the_command(tmp_path):
     with running(folder) as process:
         process.stdout.readline()
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
     os.close(take_lock(folder))
 
@@ -105,7 +105,7 @@ def test_state_stays_private(tmp_path):
     """What the device writes is for nobody else to read."""
     folder = folder_with(tmp_path, "from bhumi.state import State\nState('bhumi.state').save()\nprint('saved')")
     with running(folder) as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
 
     assert out == "saved\n"
     assert (folder / STATE_FILE).stat().st_mode & 0o777 == 0o600
@@ -127,7 +127,7 @@ def test_bad_settings(tmp_path, relays, sentence):
     folder = folder_with(tmp_path, MAIN)
     (folder / "settings.py").write_text(f"RELAYS = {relays}\nWIFI = None\n")
     with running(folder) as process:
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=120)
 
     assert (process.returncode, out) == (1, sentence + "\n")
     assert "try a larger --heap" in error
@@ -139,7 +139,7 @@ def test_state_that_is_gone(tmp_path):
     folder = folder_with(tmp_path, "print('runs')")
     (folder / STATE_FILE).unlink()
     with running(folder) as process:
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=120)
 
     assert out == "runs\n"
     assert error.startswith("a new identity: invites made before are void; ") and f"mcu invite {folder} makes" in error
@@ -151,7 +151,7 @@ def test_state_that_is_damaged(tmp_path):
     folder = folder_with(tmp_path, WAITS)
     (folder / STATE_FILE).write_bytes(b"x")
     with running(folder) as process:
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=120)
 
     assert (process.returncode, out, error.count("\n")) == (1, "", 1)
     assert "is damaged; restore a copy" in error
@@ -162,10 +162,10 @@ def test_program_that_fails(tmp_path):
     """What main.py raises is shown, and the command fails with a sentence; a main.py that ends is fine."""
     folder = folder_with(tmp_path, "raise ValueError('mine')")
     with running(folder) as process:
-        shown, error = process.communicate(timeout=30)
+        shown, error = process.communicate(timeout=120)
     (folder / "main.py").write_text("print('fine')")
     with running(folder, "--heap", "112wK") as fine:
-        out, _ = fine.communicate(timeout=30)
+        out, _ = fine.communicate(timeout=120)
 
     assert process.returncode == 1 and "ValueError: mine" in shown and "ended with 1; why stands above" in error
     assert (fine.returncode, out) == (0, "fine\n")

@@ -83,6 +83,17 @@ def test_text_json_and_file_arrive_encrypted(run, relay, alice, tmp_path):
     assert (tmp_path / "inbox" / "note.txt").read_text() == "a file"
 
 
+def test_send_waits_for_the_reader(run, relay, alice):
+    """With --wait-read the exit code says whether the recipient's program took it; both sides show one id."""
+    code, out, _ = run("send", alice.key, "hello", "--relay", relay, "--wait-read", "10", "--json")
+    plain = run("send", alice.key, "never", "--mode", "signed", "--relay", relay, "--wait-read", "0.2")
+    sent, received = json.loads(out), alice.next()
+
+    assert (code, sent["outcome"], sent["delivered"]) == (0, "read", True)
+    assert sent["message_id"] == received["message_id"]
+    assert (plain[0], plain[1].startswith("accepted")) == (1, True)
+
+
 def test_large_file_and_a_name_that_is_taken(run, relay, alice, tmp_path):
     """A file of many parts is whole, and nothing is overwritten."""
     data = os.urandom(1_000_000)
@@ -115,7 +126,7 @@ def test_nobody_there_is_a_failure_with_a_sentence(run, relay):
     as_json = run("send", CAROL.signing.public.hex(), "x", "--mode", "signed", "--relay", relay, "--json")
 
     assert (code, out) == (1, "")
-    assert "not delivered: no node linked with yours has the recipient" in err
+    assert "not accepted: no node linked with yours has the recipient" in err
     document = json.loads(as_json[1])
     assert (as_json[0], document["outcome"], document["delivered"]) == (1, "unknown_target", False)
     assert document["retry_safe"] is True

@@ -8,6 +8,7 @@ from tests.protocols.merk.build import ALICE, BOB, NODE
 from waystation.cli.merk.keys import KeyAction, ServerAction, act_on_keys, act_on_servers, describe_keys
 from waystation.core.errors import LocalError
 from waystation.core.ids import decode_id52
+from waystation.protocols.merk.messages import ServerEntry
 from waystation.sdk.merk import SERVERS_FILE, Servers
 
 A, B = ALICE.signing.public.hex(), BOB.signing.public.hex()
@@ -77,9 +78,11 @@ def test_missing_values_are_the_callers_mistake(tmp_path, action, values):
 
 
 def test_servers_show_origin_selection_and_pin(tmp_path):
-    """The list in its order, with the key that was proved."""
+    """The list in its order, with the key that each must prove."""
     act_on_servers(ServerAction.ADD, "ws://one.example", tmp_path)
-    Servers(tmp_path / SERVERS_FILE).learn(["ws://told.example"], learnt_from="ws://one.example")
+    Servers(tmp_path / SERVERS_FILE).learn(
+        [ServerEntry(b"k" * 32, "ws://told.example")], learnt_from="ws://one.example"
+    )
     Servers(tmp_path / SERVERS_FILE).pin("ws://one.example", NODE.public)
     listed = act_on_servers(ServerAction.SELECT, "ws://two.example", tmp_path)
 
@@ -88,7 +91,7 @@ def test_servers_show_origin_selection_and_pin(tmp_path):
         ("ws://one.example", "user", False),
         ("ws://told.example", "told", False),
     ]
-    assert [each["key"] for each in listed] == [None, NODE.public.hex(), None]
+    assert [each["key"] for each in listed] == [None, NODE.public.hex(), (b"k" * 32).hex()]
     assert len(act_on_servers(ServerAction.REMOVE, "ws://one.example", tmp_path)) == 2
 
 

@@ -31,8 +31,7 @@ URL = "ws://relay.example/merk"
 
 def message(content, *, auth=Auth.BOUND, time_ms=1_700_000_000_123, late=False):
     """Return a message from Alice."""
-    message_id = None if time_ms is None else b"m" * 16
-    return Message(A, Mode.ENCRYPTED, auth, content, time_ms, message_id, late, URL)
+    return Message(A, Mode.ENCRYPTED, auth, content, time_ms, b"m" * 16, late, URL)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +74,13 @@ def test_message_is_shown_with_time_proof_and_whole_sender(capsys):
     """The first line can be pasted from, the text stands below."""
     show_message(message(Text("one\ntwo")), None, as_json=False)
 
-    assert capsys.readouterr().out == (f"2023-11-14 22:13:20  encrypted, bound  {A.hex()}\n  one\n  two\n")
+    first = f"2023-11-14 22:13:20  encrypted, bound  {A.hex()}  id {(b'm' * 16).hex()}"
+    assert capsys.readouterr().out == f"{first}\n  one\n  two\n"
 
 
 @pytest.mark.parametrize(
     ("auth", "note"),
-    [(Auth.LEGACY, "for somebody else"), (Auth.AMBIGUOUS, "challenge"), (Auth.NONE, "nothing proves")],
+    [(Auth.LEGACY, "for, or by, somebody else"), (Auth.AMBIGUOUS, "challenge"), (Auth.NONE, "nothing proves")],
 )
 def test_weak_proof_is_explained(capsys, auth, note):
     """Whoever does not know the words is told what they mean."""

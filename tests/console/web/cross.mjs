@@ -14,6 +14,7 @@ const plain = (value) => JSON.parse(JSON.stringify(value, (_, part) => (part ins
 function content(value) {
   const read = { ...value };
   for (const name of ["data", "messageId", "transferId", "digest"]) if (name in read) read[name] = bytes(read[name]);
+  if ("ids" in read) read.ids = read.ids.map(bytes);
   if ("content" in read) read.content = content(read.content);
   return read;
 }
@@ -31,4 +32,6 @@ for (const said of given.contents.map(content)) {
   made.push(await sdk.encryptedFrame(alice, target, bob.agreement.public, said));
 }
 const advert = sdk.encodeInfo(await sdk.makeAdvert(alice, 1_700_000_000_000));
-console.log(JSON.stringify({ opened, infos, made: made.map(hex), advert: hex(advert) }));
+const presence = await sdk.makePresence(alice, 1, new Uint8Array(32).fill(0x6e), 1_700_000_000_000, 1_700_000_600_000);
+const said = sdk.encodeInfo({ type: "presence", ...presence });
+console.log(JSON.stringify({ opened, infos, made: made.map(hex), advert: hex(advert), presence: hex(said) }));

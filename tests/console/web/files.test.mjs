@@ -14,18 +14,21 @@ function imports(file) {
   return [...code.matchAll(/(?:\bfrom\s+|\bimport\(|^import\s+)["']([^"']+)["']/gm)].map(([, name]) => name);
 }
 
-test("every import is a relative path to a file that is there, and every file is reached", () => {
+test("every import is a relative path to a file that is there, every file is reached, and only node.js needs Node.js", () => {
   const reached = new Set();
   const visit = (file) => {
     if (reached.has(file)) return;
     reached.add(file);
     for (const name of imports(file)) {
+      if (relative(SDK, file) === "node.js" && name.startsWith("node:")) continue;
       assert.match(name, /^\.{1,2}\//, `${relative(SDK, file)} imports ${name}`);
       assert.ok(existsSync(join(dirname(file), name)), `${relative(SDK, file)} imports ${name}`);
       visit(join(dirname(file), name));
     }
   };
   visit(join(SDK, "merk.js"));
+  assert.ok(!reached.has(join(SDK, "node.js")), "pages load no module of Node.js");
+  visit(join(SDK, "node.js"));
   assert.deepEqual([...reached].map((file) => relative(SDK, file)).sort(), own.sort());
 });
 

@@ -42,7 +42,7 @@ test("the way to a connection is connecting, handshaking, ready", async () => {
   const { states, relay } = await ready();
   assert.deepEqual(states.filter(({ phase: name }) => name !== "idle").map(({ phase: name }) => name), ["connecting", "handshaking", "ready"]);
   const { serverKey, authenticated, features, sentence } = states.at(-1);
-  assert.deepEqual([serverKey, authenticated, features], [hex(relay.key), true, 15]);
+  assert.deepEqual([serverKey, authenticated, features], [hex(relay.key), true, 63]);
   assert.equal(sentence, sentenceOf(states.at(-1)));
 });
 
@@ -206,11 +206,11 @@ test("each frame gets the outcome that the server tells, by its hash", async () 
   const { link, relay } = await ready();
   const frame = sdk.encodeFrame(2, relay.key, keys.signing.public);
   const names = [];
-  for (relay.code = 0; relay.code <= 6; relay.code += 1) {
+  for (relay.code = 0; relay.code <= 7; relay.code += 1) {
     if (relay.code === 0) relay.clients.set(hex(relay.key), relay.live[0]);
     names.push((await link.send(Uint8Array.from([...frame.slice(0, 7), 33, ...frame.slice(8), relay.code]))).name);
   }
-  assert.deepEqual(names, ["delivered", "unknown_target", "queue_full", "lookup_timeout", "too_large", "rate", "no_notice"]);
+  assert.deepEqual(names, ["accepted", "unknown_target", "queue_full", "lookup_timeout", "too_large", "rate", "stored", "no_notice"]);
 });
 
 test("what was sent when the connection ends is lost, and said so; after thirty seconds nothing was told", async () => {

@@ -16,6 +16,7 @@ const bob = await person(second);
 const key = await until(() => alice.client.findKey(bob.client.id), "bob's key");
 const data = Uint8Array.from({ length: 1_000_000 }, (_, index) => (index * 31) % 256);
 const outcomes = [];
+const readOf = [];
 for (const sent of [
   await alice.client.sendText(bob.client.id, "héllo"),
   await alice.client.sendJson(bob.client.id, { a: 1 }, { mode: "signed" }),
@@ -24,13 +25,19 @@ for (const sent of [
   await alice.client.sendText("ab".repeat(32), "nobody", { mode: "signed" }),
 ]) {
   outcomes.push((await sent.outcome).name);
+  readOf.push({ id: sent.id, read: sent.read });
 }
 await until(() => bob.messages.length === 4, "four messages");
+// The text and the file were encrypted, so that their receipts come; both sides name them alike.
+const reads = [await readOf[0].read, await readOf[1].read, await readOf[3].read];
+const isIdShared = [readOf[0], readOf[3]].every(({ id }) => bob.messages.some((message) => message.id === id));
 await until(async () => (await alice.client.askServers()).length > 0, "servers");
 const file = bob.messages.find(({ kind }) => kind === "file");
 console.log(
   JSON.stringify({
     outcomes,
+    reads,
+    isIdShared,
     messages: bob.messages.map(({ kind, mode, auth, text, name, bytes: size, sender }) => ({ kind, mode, auth, text, name, bytes: size, isAlice: sender === alice.client.id })),
     isFileWhole: Buffer.compare(file.data, data) === 0,
     isKeyRight: key.agreementKey === bob.client.agreementKey,

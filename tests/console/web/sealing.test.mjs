@@ -78,7 +78,7 @@ test("a frame for somebody else, of another type, or without target is refused",
 
 test("an encrypted frame goes to its recipient, whose agreement key must not be weak", async () => {
   const opened = await open(await sdk.encryptedFrame(alice, TO_BOB, bob.agreement.public, { kind: "raw", data: Uint8Array.of(1, 2) }));
-  assert.deepEqual([opened.mode, opened.auth, opened.content], ["encrypted", "bound", { kind: "raw", data: Uint8Array.of(1, 2) }]);
+  assert.deepEqual([opened.mode, opened.auth, opened.content], ["encrypted", "legacy", { kind: "raw", data: Uint8Array.of(1, 2) }]);
   await assert.rejects(sdk.encryptedFrame(alice, TO_BOB, new Uint8Array(32), TEXT), sdk.LocalError);
 });
 
@@ -89,10 +89,11 @@ test("a valid signature over what is not encrypted for us cannot be decrypted", 
   await assert.rejects(open(sdk.encodeFrame(5, payload, alice.signing.public, await alice.sign(payload))), refused("cannot_decrypt"));
 });
 
-test("the fingerprint names sender and payload", async () => {
+test("a message's id is that inside, or names the payload whatever its target", async () => {
   const frame = await sdk.signedFrame(alice, TO_BOB, TEXT);
-  const payloadHash = hex(await native.sha256(frame.slice(120)));
-  assert.equal((await open(frame)).fingerprint, `${VECTORS.clients.alice.ed_pub}:${payloadHash}`);
+  assert.equal(hex((await open(frame)).messageId), hex((await native.sha256(frame.slice(152))).slice(0, 16)));
+  const messageId = new Uint8Array(16).fill(7);
+  assert.deepEqual((await open(await sdk.signedFrame(alice, TO_BOB, { kind: "extended", timeMs: 1, messageId, content: TEXT }))).messageId, messageId);
 });
 
 test("messages that are signed have the specified layout", () => {

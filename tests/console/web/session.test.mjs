@@ -55,13 +55,13 @@ test("the challenge is signed, nothing else is sent before the confirmation, the
   await run.receive(sdk.encodeFrame(1, Uint8Array.of(1), NODE));
 
   const hello = sdk.decodeInfo(sdk.decodeFrame(run.sent[1]).payload);
-  assert.deepEqual([hello.type, hello.features, hello.role, hello.key], ["hello", 7, 0, keys.signing.public]);
+  assert.deepEqual([hello.type, hello.features, hello.role, hello.key], ["hello", 55, 0, keys.signing.public]);
   assert.deepEqual(run.events, []);
 });
 
 test("a server that proves its key is authenticated, with its features", async () => {
   const run = await ready();
-  assert.deepEqual(run.events, [{ type: "ready", server: NODE, authenticated: true, features: 15 }]);
+  assert.deepEqual(run.events, [{ type: "ready", server: NODE, authenticated: true, features: 15, frameBytesMax: 8_388_608 }]);
 });
 
 test("a server that does not answer HELLO within two seconds is an original relay", async () => {
@@ -69,7 +69,36 @@ test("a server that does not answer HELLO within two seconds is an original rela
   run.clock.advance(1_999);
   assert.deepEqual(run.events, []);
   run.clock.advance(1);
-  assert.deepEqual(run.events, [{ type: "ready", server: NODE, authenticated: false, features: 0 }]);
+  assert.deepEqual(run.events, [{ type: "ready", server: NODE, authenticated: false, features: 0, frameBytesMax: 8_388_608 }]);
+});
+
+test("a client proves itself to a server that proved its key, to this one and its nonce, and only once", async () => {
+  const run = await ready();
+  const proofs = run.sent.map((data) => sdk.decodeFrame(data)).filter(({ kind, payload }) => kind === 3 && payload[0] === 0x81);
+  const { nonce } = sdk.decodeInfo(sdk.decodeFrame(run.sent[1]).payload);
+  const signed = (server, theirs) => sdk.authMessage(keys.signing.public, server, nonce, theirs, 0, 1);
+  const verify = (message) => native.verify(keys.signing.public, message, sdk.decodeInfo(proofs[0].payload).signature);
+  const theirs = helloOf().nonce;
+
+  assert.equal(proofs.length, 1);
+  assert.equal(await verify(signed(NODE, theirs)), true);
+  assert.equal(await verify(signed(other.signing.public, theirs)), false);
+  assert.equal(await verify(signed(NODE, theirs.map((byte) => byte ^ 1))), false);
+});
+
+test("a server that proves no key gets no proof", async () => {
+  const run = await confirmed();
+  await run.receive(info(helloOf()));
+  assert.ok(run.sent.every((data) => sdk.decodeFrame(data).payload[0] !== 0x81));
+});
+
+test("what the server takes is told before and after it is ready, and never above what we take", async () => {
+  const run = await confirmed();
+  await run.receive(info({ type: "limits", frameBytesMax: 70_000 }));
+  await run.receive(info(helloOf()));
+  await run.receive(info(await proofFor(run)));
+  await run.receive(info({ type: "limits", frameBytesMax: 4_294_967_295 }));
+  assert.deepEqual(run.events.map(({ frameBytesMax }) => frameBytesMax), [70_000, 8_388_608]);
 });
 
 test("a late proof is told a second time", async () => {

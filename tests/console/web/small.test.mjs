@@ -3,20 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Emitter } from "../../../src/waystation/console/web/sdk/emitter.js";
-import { PendingOutcomes, PENDING_MAX } from "../../../src/waystation/console/web/sdk/outcomes.js";
+import { PendingOutcomes, PENDING_MAX } from "../../../src/waystation/console/web/sdk/delivery/outcomes.js";
 import { sentenceOf } from "../../../src/waystation/console/web/sdk/state.js";
 import { sdk, TestClock } from "./support.mjs";
-
-test("a fingerprint counts once within ten minutes and again after", () => {
-  const seen = new sdk.SeenMessages();
-  assert.deepEqual([seen.add("a", 0), seen.add("a", 599_999), seen.add("b", 1), seen.add("a", 600_000)], [true, false, true, true]);
-});
-
-test("as many fingerprints as allowed are remembered, the oldest forgotten first", () => {
-  const seen = new sdk.SeenMessages(3);
-  for (const name of ["a", "b", "c", "d"]) seen.add(name, 0);
-  assert.deepEqual([seen.count, seen.add("d", 0), seen.add("b", 0), seen.add("a", 0)], [3, false, false, true]);
-});
 
 test("memory keeps values by table and key, in the order of the keys", async () => {
   const storage = new sdk.MemoryStorage();
@@ -37,12 +26,12 @@ test("frames that wait for their outcome are bounded, and all end together when 
   const outcomes = Array.from({ length: PENDING_MAX }, (_, index) => pending.expect(`${index % 100}`));
   assert.equal(pending.isFull, true);
   pending.settleAll("lost");
-  assert.ok((await Promise.all(outcomes)).every(({ name, delivered, code }) => name === "lost" && !delivered && code === null));
+  assert.ok((await Promise.all(outcomes)).every(({ name, accepted, delivered, code }) => name === "lost" && !accepted && !delivered && code === null));
   assert.equal(pending.isFull, false);
 });
 
 test("a notice that nobody waits for is ignored", () => {
-  new PendingOutcomes(new TestClock()).settle("nobody", { code: 0, name: "delivered", delivered: true, sentence: "" });
+  new PendingOutcomes(new TestClock()).settle("nobody", { code: 0, name: "accepted", accepted: true, delivered: true, sentence: "" });
 });
 
 test("every state has a sentence, whatever its reason", () => {

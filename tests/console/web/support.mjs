@@ -9,7 +9,7 @@ export const hex = sdk.toHex;
 export const bytes = (text) => sdk.fromHex(text);
 export const native = await sdk.loadCrypto();
 export const ADDRESS = "ws://relay.test/merk";
-export const ALL_FEATURES = 15;
+export const ALL_FEATURES = 63;
 
 /** Gives the keys of alice or bob. */
 export function keysOf(name, crypto = native) {
@@ -18,8 +18,8 @@ export function keysOf(name, crypto = native) {
 }
 
 /** Waits for a condition; WebCrypto answers from other threads, so turns of the loop cannot be counted. */
-export async function until(condition, what = condition.toString()) {
-  const deadline = Date.now() + 5000;
+export async function until(condition, what = condition.toString(), withinMs = 15_000) {
+  const deadline = Date.now() + withinMs;
   for (;;) {
     const value = await condition();
     if (value) return value;
@@ -127,6 +127,11 @@ export class TestRelay {
   clients = new Map();
   adverts = new Map();
   heard = [];
+  presences = [];
+  boxes = new Map();
+  refusesMail = false;
+  /** What LIMITS says; null says nothing. */
+  limit = null;
   servers = [];
   features = ALL_FEATURES;
   saysHello = true;
@@ -180,25 +185,51 @@ export class TestRelay {
   }
 
   async onInfo(socket, info) {
+    if (info.type === "auth") socket.isProved = await this.isProof(socket, info.signature);
+    if (info.type === "presence") this.presences.push(info);
+    if (info.type.startsWith("mail_")) await this.onMail(socket, info);
     if (info.type === "hello" && this.saysHello) await this.onHello(socket, info);
     if (info.type === "request_servers" && this.answersServers) this.say(socket, { type: "servers", entries: this.servers });
     if (info.type === "key_advert") this.adverts.set(hex(info.key), info);
     if (info.type === "key_query") this.say(socket, this.adverts.get(hex(info.key)) ?? { type: "key_unknown", key: info.key });
   }
 
+  isProof(socket, signature) {
+    const { key, nonce } = socket.hello;
+    return native.verify(key, sdk.authMessage(key, this.key, nonce, socket.nonce, 0, 1), signature);
+  }
+
+  /** Keeps frames of who is away, until their owner says that it took them. */
+  async onMail(socket, info) {
+    const key = socket.client;
+    if (info.type === "mail_open" && socket.isProved) this.boxes.set(key, this.boxes.get(key) ?? []);
+    if (info.type === "mail_close") this.boxes.delete(key);
+    if (info.type === "mail_taken") this.boxes.set(key, this.boxes.get(key).filter(({ hash }) => !info.hashes.some((taken) => hex(taken) === hash)));
+    if (info.type === "mail_fetch") for (const { data } of this.boxes.get(key) ?? []) socket.deliver(data);
+    const box = this.boxes.get(key);
+    const state = this.refusesMail ? 2 : box === undefined ? 0 : 1;
+    if (info.type !== "mail_fetch") this.say(socket, { type: "mail_state", state, messages: box?.length ?? 0, bytes: 0, untilMs: 0 });
+  }
+
   async onHello(socket, hello) {
     const nonce = native.randomBytes(32);
+    socket.hello = hello;
+    socket.nonce = nonce;
     this.say(socket, { type: "hello", features: this.features, role: 1, key: this.key, nonce, address: "" });
     const message = sdk.authMessage(this.key, hello.key, nonce, hello.nonce, 1, 0);
     this.say(socket, { type: "auth", signature: await this.keys.sign(message) });
+    if (this.limit !== null) this.say(socket, { type: "limits", frameBytesMax: this.limit });
   }
 
   async onContent(socket, { payload }, data) {
     const target = hex(payload.slice(0, 32));
     const recipient = this.clients.get(target);
-    const code = this.code ?? (recipient === undefined ? 1 : 0);
+    const frameHash = await sdk.frameHash(native, data);
+    const box = recipient === undefined && data[2] === 5 ? this.boxes.get(target) : undefined;
+    const code = this.code ?? (recipient === undefined ? (box === undefined ? 1 : 6) : 0);
     if (code === 0) recipient.deliver(data);
-    this.say(socket, { type: "delivery", code, target: payload.slice(0, 32), frameHash: await sdk.frameHash(native, data) });
+    if (code === 6) box?.push({ hash: hex(frameHash), data });
+    this.say(socket, { type: "delivery", code, target: payload.slice(0, 32), frameHash });
   }
 
   onClose(socket) {

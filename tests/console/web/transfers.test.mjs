@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { outcomeOf } from "../../../src/waystation/console/web/sdk/outcomes.js";
-import * as transfers from "../../../src/waystation/console/web/sdk/transfers.js";
+import { outcomeOf } from "../../../src/waystation/console/web/sdk/delivery/outcomes.js";
+import * as transfers from "../../../src/waystation/console/web/sdk/delivery/transfers.js";
 import { native, TestClock, until } from "./support.mjs";
 
 const { cut, IncomingTransfers, PART_BYTES, sendParts, WINDOW_PARTS } = transfers;
@@ -159,24 +159,24 @@ test("at most four parts wait for their outcome, and the next leaves when one is
   const { done, progress } = sending(parts, (frame) => new Promise((resolve) => { waiting.push({ frame, resolve }); most = Math.max(most, waiting.length); }));
   for (let count = 0; count < parts.length; count += 1) {
     await until(() => waiting.length > 0 && (waiting.length === WINDOW_PARTS || count + waiting.length === parts.length));
-    waiting.shift().resolve(outcomeOf("delivered"));
+    waiting.shift().resolve(outcomeOf("accepted"));
   }
 
-  assert.equal((await done).name, "delivered");
+  assert.equal((await done).name, "accepted");
   assert.deepEqual([most, progress.at(-1)], [WINDOW_PARTS, 9 * PART_BYTES]);
 });
 
 test("a part that did not arrive is sent again as it was, a little later each time", async () => {
   const { parts } = await file(1);
   const tries = [];
-  const outcomes = ["lost", "queue_full", "unknown_target", "delivered"];
+  const outcomes = ["lost", "queue_full", "unknown_target", "accepted"];
   const { clock, done } = sending(parts, async (frame) => { tries.push({ frame, at: clock.now() }); return outcomeOf(outcomes[tries.length - 1]); });
   for (let count = 1; count < 4; count += 1) {
     await until(() => tries.length === count && clock.waits.length === 1);
     clock.advance(clock.waits[0]);
   }
 
-  assert.equal((await done).name, "delivered");
+  assert.equal((await done).name, "accepted");
   assert.deepEqual(tries.map(({ at }) => at - tries[0].at), [0, 250, 750, 1_750]);
   assert.ok(tries.every(({ frame }) => frame === tries[0].frame));
 });
@@ -201,7 +201,7 @@ test("an outcome that will not change ends the transfer at once", async () => {
 test("a cancelled transfer stops", async () => {
   const { parts } = await file(20 * PART_BYTES);
   let count = 0;
-  const { done } = sending(parts, async () => { count += 1; return outcomeOf("delivered"); }, () => count >= 5);
+  const { done } = sending(parts, async () => { count += 1; return outcomeOf("accepted"); }, () => count >= 5);
   assert.equal(await done, null);
   assert.ok(count < 20);
 });

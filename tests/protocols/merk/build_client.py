@@ -10,7 +10,7 @@ from waystation.protocols.merk import messages, wire
 from waystation.protocols.merk.client.events import MessageArrived, MessageDropped
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.messages import CONFIRMATION, Feature, MessageType, Role
-from waystation.protocols.merk.payload.contents import Text
+from waystation.protocols.merk.payload.contents import Extended, Text
 from waystation.protocols.merk.payload.sealing import encrypted_frame, signed_frame
 
 PEER = Peer(7)
@@ -87,6 +87,10 @@ class Pair:
         """Return the contents that were taken."""
         return [event.opened.content for event in self.events if isinstance(event, MessageArrived)]
 
+    def opened(self):
+        """Return the messages that were taken, with what is known about them."""
+        return [event.opened for event in self.events if isinstance(event, MessageArrived)]
+
     def dropped(self):
         """Return why frames were not taken."""
         return [event.refusal for event in self.events if isinstance(event, MessageDropped)]
@@ -136,4 +140,13 @@ def encrypted_for_alice(text="hi"):
     secret, nonce = b"\x01" * 32, bytes(12)
     return encrypted_frame(
         BOB.signing, ALICE.signing.public, ALICE.agreement_public, Text(text), ephemeral_secret=secret, nonce=nonce
+    )
+
+
+def bound_for_alice(text="hi", *, number=0, time_ms=0, content=None):
+    """Return an encrypted frame in the bound form from Bob to Alice."""
+    inside = Extended(time_ms, number.to_bytes(16, "big"), content or Text(text))
+    secret, nonce = b"\x01" * 32, bytes(12)
+    return encrypted_frame(
+        BOB.signing, ALICE.signing.public, ALICE.agreement_public, inside, ephemeral_secret=secret, nonce=nonce
     )

@@ -51,8 +51,18 @@ def world_of_two(*, peers=0, **settings):
 # What a peer says
 
 
-def found_at(peer, target=BOB):
-    """Let a peer say that it has a client."""
+def presence_at(peer, target=BOB, **times):
+    """Return what a client signs that is connected to a node, now or at other times."""
+    return peer.presence(target, **times)
+
+
+def found_at(peer, target=BOB, **times):
+    """Let a peer show that it has a client."""
+    return peer.say(presence_at(peer, target, **times))
+
+
+def claimed_at(peer, target=BOB):
+    """Let a peer say that it has a client, and show nothing."""
     return peer.say(ClientFound(target.public, peer.key.public))
 
 
@@ -99,12 +109,13 @@ def mesh_of(store=None, limits=None, **settings):
     return Mesh(MerkSettings(**settings), NODE.public, store or MemoryStore(), random.Random(1), limits or in_force())
 
 
-def link(key, number=1, *, url="", address=""):
+def link(key, number=1, *, url="", address="", stranger=False):
     """Return the proved connection of a node that we dialled at ``url``, or that came."""
     one = Session(Peer(number), State.PEER, START, contact=Contact(url, None) if url else None)
     one.identity = key.public
     one.hello = Hello(0, Role.NODE, key.public, bytes(32), address)
     one.link = Traffic(START)
+    one.is_stranger = stranger
     return one
 
 

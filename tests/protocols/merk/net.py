@@ -24,6 +24,7 @@ from waystation.protocols.merk.messages import (
     Forward,
     Hello,
     MessageType,
+    PresenceKind,
     QueryClient,
     Role,
 )
@@ -60,8 +61,10 @@ def ordered_keys(count):
 
 
 def data_to(target, sender, content=b"hello"):
-    """Return a DATA frame."""
-    return wire.encode_frame(MessageType.DATA, target.public + content, sender=sender.public)
+    """Return a DATA frame, its header signed by the sender."""
+    payload = target.public + content
+    header56 = wire.encode_header(MessageType.DATA, len(payload), sender.public)
+    return header56 + sign(sender, wire.header_message(header56, payload)) + payload
 
 
 class Node:
@@ -159,6 +162,17 @@ class Line:
         """Prove our key with what the relay has said."""
         self.their_hello = next(info for info in self.told() if isinstance(info, Hello))
         return self.say(self.proof(self.their_hello))
+
+    def presence(self, client, kind=PresenceKind.CONNECTED, *, issued_ms=0, lasts_ms=600_000, node=None):
+        """Return what ``client`` signs about being at the node that speaks here, some time after the start."""
+        issued_ms += self.net.wall_ms
+        return wire.make_presence(client, kind, node or self.key.public, issued_ms, issued_ms + lasts_ms)
+
+    def is_here(self, **times):
+        """Say AUTH and PRESENCE as a client of ours does."""
+        self.their_hello = next(info for info in self.told() if isinstance(info, Hello))
+        here = self.presence(self.key, node=self.node.key, **times)
+        return self.say(self.proof(self.their_hello, Role.CLIENT), here)
 
     def forward(self, frame, message_id, hop=1, origin=None):
         """Forward a frame of a client as a node does."""
@@ -265,7 +279,7 @@ class Net:
             is_unlimited=is_unlimited,
             admits_unproved=admits_unproved,
         )
-        relay.set_wall(self.now, WALL_MS * 1_000)
+        relay.set_wall(self.now, self.wall_ms * 1_000)
         node = self.nodes[name] = Node(self, name, key_pair, relay, store)
         if settles:
             self.settle()
@@ -301,6 +315,11 @@ class Net:
         """Return the connections' numbers at ``one``."""
         return [at[1] for at, far in self.pipes.items() if (at[0], far[0]) == (one.name, other.name)]
 
+    @property
+    def wall_ms(self):
+        """What the wall clock shows, as all relays know it."""
+        return WALL_MS + (self.now - START) // 1_000
+
     # Connections of tests
 
     def connect(self, node, key=None, address="", door=""):
@@ -318,13 +337,22 @@ class Net:
         """Connect as a client, and forget all that was said about it."""
         line = self.connect(node, key).answer()
         if hello:
-            line.greet()
+            line.greet().is_here()
         line.hear()
         return line
 
     def peer(self, node, key, address=""):
-        """Connect as a node that proves itself."""
-        line = self.connect(node, key).answer()
+        """Connect as a node that proves itself and that the operator has named."""
+        line = self.stranger(node, key, address)
+        if line.session is not None:  # there may be a better link already
+            line.session.is_stranger = False
+            if line.session.frames_allowance is not None:
+                line.session.give_allowances(node.relay._limits.now, self.now)
+        return line
+
+    def stranger(self, node, key, address="", *, host=""):
+        """Connect as a node that proves itself and that nobody has named."""
+        line = self.connect(node, key, host).answer()
         line.greet(Role.NODE, address=address).prove()
         line.hear()
         return line

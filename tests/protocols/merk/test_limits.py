@@ -128,11 +128,11 @@ def test_strikes_that_an_operator_allows_are_those_that_close():
 def test_nodes_that_an_operator_allows_are_those_that_link():
     """The next one is refused; with a higher limit it links."""
     net = Net()
-    node = net.node(limits=MerkLimits(nodes=1))
-    net.peer(node, X)
+    node = net.node(limits=MerkLimits(nodes=2))
+    net.stranger(node, X)
     second = net.connect(node, key_of("y")).answer().greet(Role.NODE)
-    node.relay.use_limits(MerkLimits(nodes=2))
-    net.peer(node, key_of("z"))
+    node.relay.use_limits(MerkLimits(nodes=4))
+    net.stranger(node, key_of("z"))
 
     assert second.closed is Refusal.PEERS_FULL
     assert node.sizes["nodes"] == 2

@@ -228,14 +228,13 @@ CLOSES = {
     },
     **{(state, name): Refusal.BAD_ANSWER for state in (State.ANSWERED, State.CHALLENGE_ANSWERED) for name in NAMES},
     (State.CLIENT, "HANDSHAKE"): Refusal.MISPLACED_HANDSHAKE,
-    (State.CLIENT, "Auth"): Refusal.BAD_PEER_AUTH,
     (State.AWAITING_HELLO, "Auth"): Refusal.BAD_PEER_AUTH,
     (State.UPSTREAM, "Auth"): Refusal.BAD_PEER_AUTH,
     (State.AWAITING_HELLO, "broken info"): Refusal.MALFORMED_INFO,
 }
 """What ends a connection."""
 COUNTED = {
-    **{(State.CLIENT, name): Refusal.INFO_NOT_ALLOWED for name in (*FOR_PEERS, "QueryClient", "Hello")},
+    **{(State.CLIENT, name): Refusal.INFO_NOT_ALLOWED for name in (*FOR_PEERS, "QueryClient", "Hello", "Auth")},
     **{(State.CLIENT, name): Refusal.UNASKED_ANSWER for name in ("ClientFound", "ClientAbsent", "KeyUnknown")},
     **{(State.PEER, name): Refusal.INFO_NOT_ALLOWED for name in ("Hello", "Auth")},
     **{

@@ -349,3 +349,19 @@ def test_own_presence_is_valid():
 def test_changed_presence_is_not_valid(change):
     """Nobody else can say where a client is, and a word about one node, time or kind proves no other."""
     assert not wire.is_presence_valid(replace(PRESENCE, **change))
+
+
+def test_frame_is_signed_by_its_sender_or_not():
+    """Header signature of types 2 and 4, the signature of type 5 over its payload, or over all behind the target."""
+    payload = BOB.signing.public + bytes(92)
+    header56 = wire.encode_header(2, len(payload), ALICE.signing.public)
+    signed = header56 + sign(ALICE.signing, wire.header_message(header56, payload)) + payload
+    ours, legacy = (
+        wire.encode_frame(5, payload, sender=ALICE.signing.public, signature=sign(ALICE.signing, covered))
+        for covered in (payload, payload[32:])
+    )
+
+    assert all(wire.is_frame_signed(frame) for frame in (signed, ours, legacy))
+    assert not any(wire.is_frame_signed(changed(frame, 200)) for frame in (signed, ours, legacy))
+    assert not wire.is_frame_signed(changed(signed, 3))
+    assert not wire.is_frame_signed(DATA)

@@ -23,6 +23,7 @@ def state(tmp_path):
 
 def connection(state, host, events, pool, **options):
     """Return a connection that does not wait long."""
+    options = {"on_refused": lambda error: pytest.fail(str(error)), **options}
     return HostConnection(state, host, QUICK, events, pool=pool, rng=random.Random(1), **options)
 
 

@@ -1,10 +1,12 @@
 """Laws of what becomes of packets: kept before they are confirmed, and what they hold understood."""
 
 import asyncio
+import sqlite3
 
 import pytest
 
 from tests.sdk.lprp.build import run
+from waystation.core.errors import HostError
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.lprp.messages import Command
 from waystation.protocols.lprp.payload.fragments import Fragment, cut, read_fragment
@@ -27,11 +29,13 @@ class Rig:
         self.mail = Mail(self.state, life_ms=LIFE_MS)
         self.confirmed = []
         self.handed_back = []
+        self.refusals = []
         self.inbox = Inbox(
             self.state,
             self.mail,
             confirm=lambda signatures: self.confirmed.append((list(signatures), self.mail.positions())),
             hand_back=self.handed_back.extend,
+            refused=self.refusals.append,
         )
 
     def packet(self, payload):
@@ -217,3 +221,27 @@ def test_large_batches_leave_the_loop_free(in_rig):
         return [len(signatures) for signatures, _ in rig.confirmed]
 
     assert in_rig(scenario) == [64, 64, 22]
+
+
+def test_batch_that_the_disk_refuses_waits_and_is_confirmed_once_kept(in_rig):
+    """Nothing of it is confirmed or handed back; ``store`` keeps it and what came behind, and counts are right."""
+
+    async def scenario(rig):
+        packets = [rig.packet(bytes([number]) * 70) for number in range(3)]
+        other = sqlite3.connect(rig.state.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for packet in packets[:2]:
+            rig.inbox.take(packet)
+            await rig.settle()
+        rig.inbox.take(packets[2])
+        await rig.settle()
+        with pytest.raises(HostError, match="locked"):
+            rig.inbox.store()
+        meanwhile = (list(rig.confirmed), list(rig.handed_back), len(rig.refusals))
+        other.close()
+        rig.inbox.store()
+        await rig.settle()
+        signatures = [packet.signature for packet in packets]
+        return meanwhile, [found for found, _ in rig.confirmed] == [signatures], rig.mail.waiting_count
+
+    assert in_rig(scenario) == (([], [], 1), True, 3)

@@ -1,5 +1,7 @@
 """Laws of what has arrived, on disk."""
 
+import asyncio
+
 import pytest
 
 from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS
@@ -64,7 +66,7 @@ def test_message_waits_until_it_is_finished(state):
     again = Mail(state, life_ms=LIFE_MS)
     message = again.message(position)
     before = (again.positions(), again.waiting_count)
-    again.finish(message)
+    asyncio.run(again.finish(message))
 
     assert before == ([position], 1)
     assert (message.sender, message.id, message.data) == (BOB, ID, b"hello")
@@ -77,7 +79,7 @@ def test_same_message_is_kept_once_also_when_it_is_done(state, clock):
     mail = Mail(state, life_ms=LIFE_MS)
     first = put(state, mail)
     twice = put(state, mail)
-    mail.finish(mail.message(first))
+    asyncio.run(mail.finish(mail.message(first)))
     finished = mail.is_finished(BOB, ID)
     late = put(state, mail)
     clock.now_ms += LIFE_MS + CLOCK_WINDOW_MS + 1
@@ -122,6 +124,6 @@ def test_full_by_count_and_by_bytes(state, monkeypatch, name, limit):
     before = mail.full
     position = put(state, mail, b"2" * 16)
     full = (mail.full, Mail(state, life_ms=LIFE_MS).full)
-    mail.finish(mail.message(position))
+    asyncio.run(mail.finish(mail.message(position)))
 
     assert (before, full, mail.full) == (False, (True, True), False)

@@ -18,6 +18,7 @@ from waystation.sdk.lprp import (
     LeaseRefusedError,
     LprpSender,
     LprpTenant,
+    StoreFailed,
     WorkEnded,
 )
 from waystation.sdk.lprp import tenant as lprp_tenant
@@ -359,20 +360,27 @@ def test_host_that_goes_silent_is_doubted_and_found_again(tmp_path):
     assert run(scenario) is False
 
 
-def test_disk_that_says_no_ends_the_messages_and_confirms_nothing(tmp_path):
-    """A message that cannot be kept is not confirmed; the program gets the error, the host keeps the message."""
+def test_message_that_the_disk_refuses_is_not_confirmed(tmp_path):
+    """It is reported once, the host keeps the message, and the tenant goes on."""
+    events = Events()
 
     async def scenario():
-        async with HostServer() as server, tenant(tmp_path, server) as alice, sender(tmp_path, server) as bob:
+        async with (
+            HostServer() as server,
+            tenant(tmp_path, server, on_event=events) as alice,
+            sender(tmp_path, server) as bob,
+        ):
             await alice.allow(bob.public_key)
             with alice.state.transaction():
                 alice.state.run("DROP TABLE inbox")
             sent = await bob.send(alice.public_key, "hello")
-            with pytest.raises(HostError, match=r"lprp\.db"):
-                await anext(alice.messages())
-            return sent.ok, server.queue(alice.public_key)
+            (failed,) = await events.until(StoreFailed)
+            return sent.ok, server.queue(alice.public_key), failed.reason, alice.whitelist() == {bob.public_key}
 
-    assert run(scenario) == (True, 1)
+    ok, queue, reason, lives = run(scenario)
+
+    assert (ok, queue, lives) == (True, 1, True)
+    assert "lprp.db" in reason
 
 
 def test_closing_ends_the_iteration_and_who_waits(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from tests.sdk.merk.build import NOWHERE, RelayServer
 from waystation.sdk import merk as merk_module
 from waystation.sdk.errors import HomeBusyError, RelayUnreachableError
-from waystation.sdk.merk import RECIPIENTS_FILE, SERVERS_FILE, load_keys
+from waystation.sdk.merk import RECIPIENTS_FILE, SEEN_FILE, SERVERS_FILE, load_keys
 from waystation.sdk.merk import open as open_merk
 
 
@@ -46,7 +46,7 @@ def test_folder_keeps_identity_servers_and_pins(tmp_path):
 
     assert run(scenario) == (True, "hi", True)
     names = sorted(path.name for path in (tmp_path / "alice").iterdir())
-    assert names == sorted(["merk.key", "merk.lock", RECIPIENTS_FILE, SERVERS_FILE])
+    assert names == sorted(["merk.key", "merk.lock", RECIPIENTS_FILE, SEEN_FILE, SERVERS_FILE])
 
 
 def test_second_program_is_refused(tmp_path, monkeypatch):

@@ -171,15 +171,33 @@ def test_callers_who_gave_up_do_not_block_the_others(monkeypatch):
 
 
 def test_nobody_knows_the_key():
-    """Without an agreement key nothing is encrypted, and nothing leaves."""
+    """Without an agreement key nothing is encrypted and nothing leaves; the outcome is that of a signed message."""
 
     async def scenario():
         async with RelayServer() as relay, client(relay) as alice:
-            with pytest.raises(KeyUnknownError):
-                await alice.send(C, "hi")
-            return relay.of_kind(MessageType.ENCRYPTED_DATA)
+            sent = await alice.send(C, "hi")
+            signed = await alice.send(C, "hi", mode=Mode.SIGNED)
+            return sent, signed.outcome, relay.of_kind(MessageType.ENCRYPTED_DATA)
 
-    assert run(scenario) == []
+    sent, signed, frames = run(scenario)
+
+    assert (sent.outcome, signed, frames) == (Outcome.UNKNOWN_TARGET, Outcome.UNKNOWN_TARGET, [])
+    assert (sent.retry_safe, "key" in sent.sentence) == (True, True)
+    with pytest.raises(KeyUnknownError):
+        sent.check()
+
+
+def test_first_contact_needs_no_second_try():
+    """Who connects this moment publishes a key a message later; a sender that asks in between finds it."""
+
+    async def scenario():
+        async with RelayServer() as relay, client(relay) as alice:
+            sending = asyncio.create_task(alice.send(B, "hi"))
+            await eventually(lambda: any(frame[120:121] == b"\x85" for frame in relay.frames), "the first question")
+            async with client(relay, BOB) as bob:
+                return (await sending).outcome, (await first(bob))[0].text
+
+    assert run(scenario) == (Outcome.ACCEPTED, "hi")
 
 
 def test_key_given_by_hand_is_used_and_kept():

@@ -21,7 +21,15 @@ ID = b"m" * 16
 
 def arrived(content, *, frame_bytes=100, auth=Auth.BOUND):
     """Return what a machine tells of a content."""
-    opened = Opened(A, Mode.SIGNED, auth, content, b"h" * 16, (A, b"p" * 32))
+    opened = Opened(
+        A,
+        Mode.SIGNED,
+        auth,
+        content,
+        b"h" * 16,
+        (A, b"p" * 32),
+        content.message_id if isinstance(content, Extended) else b"i" * 16,
+    )
     return MessageArrived(opened, frame_bytes)
 
 
@@ -52,7 +60,7 @@ async def rest(inbox):
 
 
 def test_message_has_time_and_id_where_the_sender_gave_them(tmp_path):
-    """An original client's content has neither."""
+    """An original client's content has no time; its id is that of the frame."""
 
     async def scenario(inbox):
         inbox.take(arrived(said(Text("ours"))), "ws://r")
@@ -62,7 +70,7 @@ def test_message_has_time_and_id_where_the_sender_gave_them(tmp_path):
     (ours, theirs), _ = run(scenario, tmp_path)
 
     assert (ours.text, ours.time_ms, ours.message_id, ours.relay) == ("ours", int(NOW_S * 1_000), ID, "ws://r")
-    assert (theirs.text, theirs.time_ms, theirs.message_id, theirs.late) == ("theirs", None, None, False)
+    assert (theirs.text, theirs.time_ms, theirs.message_id, theirs.late) == ("theirs", None, b"i" * 16, False)
 
 
 @pytest.mark.parametrize(("off_s", "late"), [(0, False), (LATE_S, False), (-LATE_S - 1, True), (LATE_S + 1, True)])

@@ -144,7 +144,7 @@ def test_the_ledger_sees_what_is_wrong(ledger, outcome, received_times, to_nobod
     ledger.sent.append(right)
     ledger.received[1, "0"] += 1
 
-    assert ledger.judge().startswith("1 sent (delivered 1; 0 files), 1 owed")
+    assert ledger.judge().startswith("1 sent (accepted 1; 0 files), 1 owed")
     ledger.sent.append(wrong)
     ledger.received[1, "1"] += received_times
     with pytest.raises(AssertionError, match=complaint):

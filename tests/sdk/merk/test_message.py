@@ -64,4 +64,4 @@ def test_folder_that_cannot_be_used_is_told(tmp_path):
 )
 def test_text_is_whatever_can_be_read(content, text):
     """Text, JSON and readable bytes have a text; files and other bytes have none."""
-    assert Message(b"s" * 32, Mode.PLAIN, Auth.NONE, content, None, None, False, "").text == text
+    assert Message(b"s" * 32, Mode.PLAIN, Auth.NONE, content, None, b"i" * 16, False, "").text == text

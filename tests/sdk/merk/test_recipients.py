@@ -21,7 +21,7 @@ def test_first_advert_is_pinned():
     recipients = Recipients()
 
     assert not recipients.learn(advert())
-    assert recipients.get(KEY) == Recipient(BOB.agreement_public, 100, by_hand=False)
+    assert recipients.get(KEY) == Recipient(BOB.agreement_public, 100, by_hand=False, able=True)
 
 
 def test_same_key_confirms():
@@ -30,7 +30,7 @@ def test_same_key_confirms():
     recipients.learn(advert())
 
     assert not recipients.learn(advert(time_ms=200))
-    assert recipients.get(KEY) == Recipient(BOB.agreement_public, 100, by_hand=False)
+    assert recipients.get(KEY) == Recipient(BOB.agreement_public, 100, by_hand=False, able=True)
 
 
 def test_newer_advert_with_another_key_does_not_replace_the_pin():
@@ -106,3 +106,16 @@ def test_damaged_file_is_named(tmp_path, content):
 
     with pytest.raises(HostError, match=r"pins\.json"):
         Recipients(path)
+
+
+def test_who_was_once_able_stays_able(tmp_path):
+    """No key given later, and no restart, talks a recipient's senders back to the legacy form; forgetting does."""
+    path = tmp_path / "recipients.json"
+    Recipients(path).learn(advert())
+    Recipients(path).set_by_hand(KEY, CAROL.agreement_public)
+    given = Recipients(path).get(KEY)
+    Recipients(path).forget(KEY)
+    Recipients(path).set_by_hand(KEY, CAROL.agreement_public)
+
+    assert given == Recipient(CAROL.agreement_public, 0, by_hand=True, able=True)
+    assert not Recipients(path).get(KEY).able

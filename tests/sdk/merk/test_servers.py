@@ -4,6 +4,7 @@ import pytest
 
 from tests.protocols.merk.build import NODE, OTHER_NODE
 from waystation.core.errors import HostError, LocalError
+from waystation.protocols.merk.messages import ServerEntry
 from waystation.sdk.merk.servers import SERVERS_MAX, Server, Servers
 
 FAR = "wss://far.example/merk"
@@ -14,11 +15,25 @@ def addresses(servers):
     return [server.address for server in servers.in_order()]
 
 
+def named(*addresses):
+    """Return addresses with the key that was named with each."""
+    return [ServerEntry(NODE.public, address) for address in addresses]
+
+
+def test_told_one_is_pinned_to_the_key_that_was_named_with_it():
+    """It must prove that key from the first use on; a later proof of another key changes nothing."""
+    servers = Servers()
+    servers.learn(named("wss://told.example"), learnt_from=FAR)
+    servers.pin("wss://told.example", OTHER_NODE.public)
+
+    assert servers.get("wss://told.example") == Server("wss://told.example", added=False, key=NODE.public)
+
+
 def test_added_ones_go_first_and_the_selected_one_before_them():
     """The order of trying: selected, added in their order, told."""
     servers = Servers()
     servers.add("ws://one.example")
-    servers.learn(["wss://told.example"], learnt_from="ws://one.example")
+    servers.learn(named("wss://told.example"), learnt_from="ws://one.example")
     servers.add("ws://two.example")
     before = addresses(servers)
     servers.select("wss://told.example")
@@ -31,7 +46,7 @@ def test_told_ones_are_taken_while_there_is_room():
     """At most 64 of all; a relay that tells thousands fills the rest and no more."""
     servers = Servers()
     servers.add(FAR)
-    fresh = servers.learn([f"wss://host{number}.example" for number in range(1_000)], learnt_from=FAR)
+    fresh = servers.learn(named(*(f"wss://host{number}.example" for number in range(1_000))), learnt_from=FAR)
 
     assert len(fresh) == SERVERS_MAX - 1
     assert len(servers.in_order()) == SERVERS_MAX
@@ -40,7 +55,7 @@ def test_told_ones_are_taken_while_there_is_room():
 def test_added_one_pushes_a_told_one_out():
     """The user's choice needs no room; only a list full of the user's own is full."""
     servers = Servers()
-    servers.learn([f"wss://host{number}.example" for number in range(SERVERS_MAX)], learnt_from=FAR)
+    servers.learn(named(*(f"wss://host{number}.example" for number in range(SERVERS_MAX))), learnt_from=FAR)
     for number in range(SERVERS_MAX):
         servers.add(f"ws://own{number}.example")
 
@@ -53,9 +68,9 @@ def test_telling_again_changes_nothing():
     """A known address is not new, and stays the user's."""
     servers = Servers()
     servers.add("wss://a.example")
-    servers.learn(["wss://b.example", "wss://b.example"], learnt_from=FAR)
+    servers.learn(named("wss://b.example", "wss://b.example"), learnt_from=FAR)
 
-    assert servers.learn(["wss://a.example", "wss://b.example"], learnt_from=FAR) == []
+    assert servers.learn(named("wss://a.example", "wss://b.example"), learnt_from=FAR) == []
     assert servers.get("wss://a.example").added
 
 
@@ -118,9 +133,9 @@ def test_telling_the_same_again_touches_no_file(tmp_path):
     """A relay that repeats itself, or tells a full list, costs nothing."""
     path = tmp_path / "servers.json"
     servers = Servers(path)
-    servers.learn(["wss://a.example"], learnt_from=FAR)
+    servers.learn(named("wss://a.example"), learnt_from=FAR)
     path.unlink()
-    servers.learn(["wss://a.example", "nonsense"], learnt_from=FAR)
+    servers.learn(named("wss://a.example", "nonsense"), learnt_from=FAR)
 
     assert not path.exists()
     assert servers.get("wss://a.example") is not None

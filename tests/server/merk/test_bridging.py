@@ -25,6 +25,7 @@ from tests.server.merk.original import (
     in_a_loop,
     pack,
 )
+from tools.served import free_port
 from waystation.protocols.merk.client import machine
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.payload.sealing import Auth, Mode
@@ -200,6 +201,30 @@ async def test_original_that_dials_us_is_bridged_both_ways(tmp_path):
     assert heard == (OUR_KEY, RAW, b"and back")
 
 
+async def said_until_it_arrives(person, content, us):
+    """Return the message that arrives: an original drops what is written while it looks for the recipient."""
+    arrival = asyncio.ensure_future(next_message(us))
+    while not arrival.done():
+        await person.say(ALICE.data(OUR_KEY, content))
+        await asyncio.wait([arrival], timeout=0.2)
+    return await arrival
+
+
+@in_a_loop
+async def test_frame_above_our_limit_ends_no_link_of_an_original(tmp_path):
+    """It is dropped and counted, and what comes behind it arrives: an original would not dial again (interop M3)."""
+    async with node(tmp_path, max_frame_bytes="65536") as ours, OriginalRelay(b"1" * 32) as original:
+        original.dial(ours.url + "/mesh")
+        await ours.linked_with(original)
+        async with OriginalClient(original.url, ALICE) as alice, our_client(ours.url) as us:
+            await alice.say(ALICE.data(OUR_KEY, bytes(9_000_000)))
+            arrived = await said_until_it_arrives(alice, b"small", us)
+            linked = dict(ours.nodes)
+
+    assert arrived.content.data == b"small"
+    assert linked == {original.key: "legacy"}
+
+
 @in_a_loop
 async def test_original_that_we_dial_gets_our_frames(tmp_path):
     """We are a machine there, yet it answers our questions and delivers frames of any sender: one way."""
@@ -267,9 +292,16 @@ async def test_originals_that_dialled_us_do_not_reach_each_other(tmp_path):
 
 @in_a_loop
 async def test_originals_talk_across_two_nodes_of_ours(tmp_path):
-    """A frame crosses our link in its envelope and comes out as it went in."""
-    async with node(tmp_path / "far") as far, node(tmp_path / "near", far.url) as near:
-        await eventually(lambda: near.nodes.get(far.key) == "mutual", "the link of our nodes")
+    """A frame crosses our link in its envelope and comes out as it went in, where both nodes name each other."""
+    ports = [free_port(), free_port()]
+    urls = [f"ws://127.0.0.1:{port}" for port in ports]
+    async with (
+        node(tmp_path / "far", urls[1], ws=f"127.0.0.1:{ports[0]}") as far,
+        node(tmp_path / "near", urls[0], ws=f"127.0.0.1:{ports[1]}") as near,
+    ):
+        await eventually(
+            lambda: (near.nodes.get(far.key), far.nodes.get(near.key)) == ("mutual",) * 2, "the link of our nodes"
+        )
         async with OriginalClient(near.url, ALICE) as alice, OriginalClient(far.url, BOB) as bob:
             await alice.say_text(BOB.key, "over there")
             await bob.say(BOB.data(ALICE.key, b"and back"))

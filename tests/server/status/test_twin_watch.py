@@ -2,6 +2,7 @@
 
 from structlog.testing import capture_logs
 
+from waystation.core.ids import encode_did
 from waystation.core.instant import Instant
 from waystation.engine.connections import Connection, Connections, Traffic
 from waystation.rules.twins import OVERLAPS_MIN, Twin, Twins
@@ -31,13 +32,17 @@ class Stage:
         self.now = Instant(HOUR_S * SECOND)
         self.host = Host(*nodes)
         self.connections = Connections()
-        self.watch = TwinWatch(OURS, {"merk": self.host, "bhumi": self.host}, self.connections, lambda: self.now)
+        self.watch = TwinWatch(
+            OURS, dict.fromkeys(("merk", "bhumi", "strata"), self.host), self.connections, lambda: self.now
+        )
         self.count = 0
 
-    def come(self, key, address, protocol="merk"):
-        """Let a connection come and prove a key; return its number."""
+    def come(self, key, address, protocol="merk", *, dialled=""):
+        """Let a connection come, or be dialled, and prove a key; return its number."""
         self.count += 1
-        self.connections.add(Connection(protocol, self.count, Traffic(), self.now, address))
+        connection = Connection(protocol, self.count, Traffic(), self.now, address)
+        connection.dialled = dialled
+        self.connections.add(connection)
         self.connections.identify(self.count, key)
         return self.count
 
@@ -49,6 +54,10 @@ class Stage:
             if before is not None:
                 self.connections.remove(before, "replaced", self.now)
             before = number
+
+    def pass_second(self):
+        """Let the time pass in which a dial of ourselves shows on both sides."""
+        self.now = Instant(self.now + SECOND)
 
     def look(self):
         """Return the lines of a look."""
@@ -89,12 +98,28 @@ def test_own_key_of_somebody_else_is_a_twin():
     """Whoever proves our own key has it; MERK's relay alone may meet ourselves that way, and says what it met."""
     stage = Stage()
     stage.come(OURS, "x", "merk")
+    stage.pass_second()
     before = stage.look()
     stage.come(OURS, "y", "bhumi")
+    stage.pass_second()
 
     assert before == []
     assert stage.look() == [("peer.twin", True, ["y"])]
     assert "another node has our key" in stage.watch.trouble()[0]
+
+
+def test_own_key_where_we_dialled_is_a_twin_unless_we_dialled_ourselves():
+    """A Strata upstream proves its DID: ours is another node's, or our own when it came to us at the same time."""
+    stage, did = Stage(), encode_did(OURS).encode()
+    stage.come(OURS, "127.0.0.1", "strata")
+    stage.come(did, "", "strata", dialled="ws://me/strata")
+    stage.pass_second()
+    ourselves = stage.look()
+    stage.come(did, "", "strata", dialled="ws://other/strata")
+    stage.pass_second()
+
+    assert ourselves == []
+    assert stage.look() == [("peer.twin", True, ["ws://other/strata"])]
 
 
 def test_what_a_relay_met_is_named():

@@ -59,6 +59,27 @@ def test_node_that_dials_its_twin_says_so(tmp_path, protocol):
     assert {(line["event"], line["ours"]) for line in lines if line["event"] == "peer.twin"} == {("peer.twin", True)}
 
 
+def test_both_notice_where_one_replicates_from_its_twin(tmp_path):
+    """Strata: whoever dials meets its own DID, the other one a peer with its own key; both say so."""
+    home, other = copied(tmp_path)
+
+    async def story():
+        async with serving(other, configured(other, strata__ws="127.0.0.1:0")) as (far, _):
+            status = far.operations.status()
+            url = status["listeners"]["strata"]
+            upstream = f'[[strata.upstreams]]\nurl = "{url}"\nrelay_id = "{status["node"]["did"]}"\n'
+            path = tmp_path / "node.toml"
+            path.write_text(upstream)
+            async with serving(home, configured(home, path, strata__ws="127.0.0.1:0")) as (near, _):
+                await eventually(lambda: twins(near) and twins(far), "both sentences")
+                return twins(near), twins(far), status["node"]["did"]
+
+    near, far, did = asyncio.run(story())
+
+    assert "another node has our key" in near[0] and did in near[0]
+    assert "another node has our key" in far[0] and "127.0.0.1" in far[0]
+
+
 def test_third_node_sees_two_with_one_key(tmp_path):
     """Both addresses are the operator's, and the link to one of them stands."""
     home, other = copied(tmp_path)

@@ -1,4 +1,4 @@
-"""NODE-GUARD on a whole node: out of files new connections wait, those that stand go on, the log is short."""
+"""NODE-GUARD on a whole node: out of files or memory it lives, goes on with what it has, and its log is short."""
 
 import contextlib
 import json
@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from soak.faults.memory import Crowd
 from tests.server.build import Client, NodeProcess, key_pair, until
 from waystation.protocols.bhumi import messages
 
 SPARE_FILES = 8
+SPARE_BYTES = 4 << 20
 
 pytestmark = pytest.mark.slow
 
@@ -67,3 +69,18 @@ def test_without_files_new_connections_wait(node):
     assert len(greeted) == 4 * SPARE_FILES and all(greeted)
     assert len(lines(node, "files.exhausted")) == 1
     assert lines(node, "loop.failed") == []
+
+
+def test_without_memory_the_node_lives(node):
+    """One line says so, whatever failed; afterwards everybody is served as before."""
+    size = int(Path(f"/proc/{node.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+    with limited(node, resource.RLIMIT_AS, size + SPARE_BYTES):
+        crowd = Crowd(node, 20)
+        until(lambda: lines(node, "memory.exhausted"), "the line")
+        crowd.close()
+    with Client(node.url()) as client:
+        assert answers(client)
+
+    errors = [line["event"] for line in map(json.loads, node.log().splitlines()) if line["level"] == "error"]
+    assert errors == ["memory.exhausted"]
+    assert node.stop() == 0

@@ -91,9 +91,9 @@ def arrived(frame=FRAME, *, target=ME, origin="honest"):
     return seen.Arrived(2, ME, frame, target, origin)
 
 
-def taken(*, auth="bound", is_theirs=True, is_plain=False):
+def taken(*, auth="bound", is_theirs=True, is_plain=False, is_aimed=True):
     """Return that ``ME`` handed a message on."""
-    return seen.Taken(ME, FRAME, auth, is_theirs, is_plain)
+    return seen.Taken(ME, FRAME, auth, is_theirs, is_plain, is_aimed)
 
 
 def told(code=0, line=1, **options):
@@ -106,6 +106,11 @@ def dialled(**options):
     """Return that a node dials an address that it has learnt from a peer, guarded."""
     facts = {"only_public": True, "is_configured": False, "is_private_allowed": False, "is_from_client": False}
     return seen.Dialled(0, 1, "ws://node-1.sim", **{**facts, **options})
+
+
+def forwarded(hop=1, *, is_own=True, is_invited=True, is_shown=True):
+    """Return that a node forwards a frame to a hostile one."""
+    return seen.Forwarded(0, FRAME, hop, is_own, is_invited, is_shown)
 
 
 SIZES = MerkRelay(MerkSettings(), KeyPair.from_seed(ME), MemoryStore(bytes(8)), random.Random(0)).sizes()

@@ -33,7 +33,7 @@ class _WithPart(MerkRelay):
             if issubclass(self.mistaken, type(part)):
                 part.__class__ = self.mistaken
         if issubclass(self.mistaken, KnownFrames):  # its table of handlers is made at the start
-            others = (self._sessions, self._mesh, routing, self._handshakes, self._key_frames)
+            others = (self._sessions, self._mesh, routing, self._handshakes, self._key_frames, self._clock)
             self._frames = self.mistaken(self._settings, *others)
 
 
@@ -308,8 +308,8 @@ class NeverRedials(MerkRelay):
 class _Naive(SeenMessages):
     __slots__ = ()
 
-    def is_new(self, fingerprint, now):
-        return True
+    def refusal_of(self, opened, wall_ms):
+        return None
 
 
 class HandsOnTwice(MerkClient):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.merk.build import FRAME, HIM, ME, OTHER_FRAME, arrived, dialled, sent, sized, taken, told
+from tests.sim.merk.build import FRAME, HIM, ME, OTHER_FRAME, arrived, dialled, forwarded, sent, sized, taken, told
 from waystation.core.instant import Instant
 from waystation.protocols.merk.limits import DEFAULT_LIMITS
 from waystation.sim.invariants import ViolationError, Watch
@@ -54,9 +54,13 @@ def broken(*history, step_us=0):
         ("true-outcome", [sent(), told(4)]),
         ("true-outcome", [sent(), told(5, is_crowded=True)]),
         ("true-outcome", [sent(), told(1), arrived(), OWED]),
-        ("forwarding", [seen.Forwarded(0, FRAME, 1, is_own=False, is_invited=True)]),
-        ("forwarding", [seen.Forwarded(0, FRAME, 2, is_own=True, is_invited=True)]),
-        ("forwarding", [seen.Forwarded(0, FRAME, 1, is_own=True, is_invited=False)]),
+        ("own-only", [arrived(origin="peer")]),
+        ("confidential", [taken(is_aimed=False)]),
+        ("forwarding", [forwarded(is_own=False)]),
+        ("forwarding", [forwarded(2)]),
+        ("forwarding", [forwarded(is_invited=False)]),
+        ("claims-draw-nothing", [forwarded(is_shown=False)]),
+        ("claims-draw-nothing", [seen.Drawn(0, FRAME, is_known=True)]),
         ("guarded-dials", [dialled(is_from_client=True)]),
         ("guarded-dials", [dialled(only_public=False)]),
         ("guarded-dials", [dialled()] * (LEARNT_DIALS_MAX + 1)),
@@ -81,7 +85,9 @@ def test_history_breaks_its_law(law, history):
         [sent(), sent(), arrived(), arrived()],
         [sent(), INJECTED, arrived(), arrived()],
         [taken(is_plain=True), taken(is_plain=True)],
-        [arrived(origin="peer")],
+        [arrived(origin="resigned")],
+        [forwarded()],
+        [seen.Drawn(0, FRAME, is_known=False)],
         [seen.Dropped(ME, "duplicate")],
         [taken(auth="none", is_theirs=False)],
         [seen.KeyShown(ME, is_true=True)],
@@ -100,7 +106,6 @@ def test_history_breaks_its_law(law, history):
         [sent(), told(2, is_crowded=True)],
         [sent(), told(2, is_target_shaky=True)],
         [sent(), told(1), NOT_OWED],
-        [seen.Forwarded(0, FRAME, 1, is_own=True, is_invited=True)],
         [seen.Remembered(0, "ws://node-1.sim", is_stored=True)],
         [dialled(only_public=False, is_private_allowed=True)],
         [dialled(only_public=False, is_configured=True)],

@@ -31,6 +31,8 @@ from waystation.sdk.lprp import (
     Refusal,
     SendProgress,
     Sent,
+    StoreFailed,
+    StoreRecovered,
     WorkEnded,
     Working,
     WorkProgress,
@@ -105,9 +107,9 @@ class HostNews:
         elif isinstance(event, LeaseRefused) and self._listens:
             self._say(f"{self._host} gives no lease ({event.outcome.value}); asking again later")
         elif isinstance(event, HostUnreachable):
-            if not self._unreachable:
-                self._say(f"{event.reason}; trying again")
-            self._unreachable = True
+            self._on_unreachable(event)
+        elif isinstance(event, StoreFailed | StoreRecovered):
+            self._on_disk(event)
         elif isinstance(event, PacketDropped) and event.refusal not in _USUAL_DROPS:
             self._on_dropped(event)
 
@@ -128,6 +130,17 @@ class HostNews:
             count = self._dropped.total()
             self._say(f"dropped {count:,} {'packets' if count > 1 else 'packet'}: {counts}")
         self._dropped.clear()
+
+    def _on_unreachable(self, event: HostUnreachable) -> None:
+        if not self._unreachable:
+            self._say(f"{event.reason}; trying again")
+        self._unreachable = True
+
+    def _on_disk(self, event: StoreFailed | StoreRecovered) -> None:
+        if isinstance(event, StoreFailed):
+            self._say(f"this disk refuses, and what arrives is not confirmed: {event.reason}")
+        else:
+            self._say(f"this disk takes writes again, after {event.seconds:.0f} s")
 
     def _on_dropped(self, event: PacketDropped) -> None:
         if event.refusal is Refusal.WRONG_HOST and event.sender is not None:

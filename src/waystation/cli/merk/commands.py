@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -40,6 +40,7 @@ from waystation.sdk.merk import (
     Mode,
     Outcome,
     ReceivedFile,
+    SentMessage,
     Servers,
     open_keys,
 )
@@ -54,6 +55,8 @@ _DEFAULT_RELAY: Final = "ws://127.0.0.1:8080/merk"  # the default of docs/config
 _EXPORTED: Final = (
     "whoever has this is you and reads what is sent to you; `waystation merk keys import -` takes it back"
 )
+
+_MAY_BE_READ: Final = (Outcome.ACCEPTED, Outcome.STORED, Outcome.UNKNOWN, Outcome.LOOKUP_TIMEOUT)
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -130,19 +133,29 @@ def send(
             help="Take the key that the recipient has published, although another is pinned or given.",
         ),
     ] = False,
+    wait_read: Annotated[
+        float,
+        typer.Option(
+            "--wait-read",
+            metavar="SECONDS",
+            help="Wait so long for the recipient's program to take it; exit code 1 when it has not.",
+        ),
+    ] = 0.0,
     relay: RelayOption = None,
     home: HomeOption = _DEFAULT_HOME,
     ca: CaOption = None,
     insecure: InsecureOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send one message and say what became of it; exit code 0 only when it was delivered.
+    """Send one message and say what became of it; exit code 0 only when it was accepted or stored.
 
-    The recipient's agreement key is found in the key directory and pinned.
+    Accepted: the recipient's relay has handed it to the recipient's connection. Stored: the recipient's mailbox keeps
+    it. Read: the recipient's program has taken it, and its client has signed that. The recipient's agreement key is
+    found in the key directory and pinned.
 
     Example: waystation merk send 8a1f…64 digits… "hello" --relay wss://relay.example/merk
 
-    Example: waystation merk send 8a1f…64 digits… --file holiday.jpg
+    Example: waystation merk send 8a1f…64 digits… --file holiday.jpg --wait-read 10
     """
     recipient = PublicKey.parse(target)
     _check_one_content(text, content, file)
@@ -151,7 +164,12 @@ def send(
     with file_bars(shown=not as_json) as bars:
         news = ConnectionNews(bars, public_key=open_keys(home).signing.public, waits=False)
 
-        async def work(merk: MerkClient) -> Outcome:
+        async def work(merk: MerkClient) -> _Result:
+            sent = await say_once_or_again(merk)
+            is_read = wait_read > 0 and sent.outcome in _MAY_BE_READ and await sent.read(wait_read)
+            return _Result(sent, is_read)
+
+        async def say_once_or_again(merk: MerkClient) -> SentMessage:
             if accept_new_key:
                 await merk.agreement_key_of(recipient)
                 merk.accept_key(recipient)
@@ -163,23 +181,21 @@ def send(
                 merk.accept_key(recipient)
                 return await say(merk, None)
 
-        async def say(merk: MerkClient, agreement_key: str | None) -> Outcome:
+        async def say(merk: MerkClient, agreement_key: str | None) -> SentMessage:
             if file is not None:
-                sent = await merk.send(
+                return await merk.send(
                     recipient,
                     file,
                     mode=mode,
                     agreement_key=agreement_key,
                     on_progress=lambda done, total: bars.show(file, visible(file.name), done, total),
                 )
-            else:
-                message = said if content is None else Json.of(value)
-                sent = await merk.send(recipient, message, mode=mode, agreement_key=agreement_key)
-            return sent.outcome
+            message = said if content is None else Json.of(value)
+            return await merk.send(recipient, message, mode=mode, agreement_key=agreement_key)
 
-        outcome, at = _run(home, relay, ca, work, insecure=insecure, on_event=news.show)
-    _show_outcome(outcome, recipient, mode, at, as_json=as_json)
-    if not outcome.ok:
+        result, at = _run(home, relay, ca, work, insecure=insecure, on_event=news.show)
+    _show_outcome(result, recipient, mode, at, as_json=as_json)
+    if not result.sent.ok or (wait_read > 0 and not result.is_read):
         raise typer.Exit(EXIT_FAILURE)
 
 
@@ -271,14 +287,14 @@ def _run(
     home: Path,
     relays: list[str] | None,
     ca: Path | None,
-    work: Callable[[MerkClient], Awaitable[Outcome]],
+    work: Callable[[MerkClient], Awaitable["_Result"]],
     *,
     insecure: bool,
     on_event: Callable[[object], None],
-) -> tuple[Outcome, str | None]:
-    """Do the work with a connected client; return its outcome and the relay."""
+) -> tuple["_Result", str | None]:
+    """Do the work with a connected client; return its result and the relay."""
 
-    async def main() -> tuple[Outcome, str | None]:
+    async def main() -> tuple[_Result, str | None]:
         async with open_merk(
             home,
             _urls(relays, home),
@@ -286,31 +302,42 @@ def _run(
             tls=_tls(ca, insecure=insecure),
             on_event=_remembering(relays, home, on_event),
         ) as merk:
-            outcome, relay = await work(merk), merk.relay
+            result, relay = await work(merk), merk.relay
             if merk.waiting_count:
                 typer.echo(f"note: {merk.waiting_count} messages arrived meanwhile and are not shown", err=True)
-            return outcome, relay
+            return result, relay
 
     return run_loop(main())
 
 
-def _show_outcome(outcome: Outcome, recipient: bytes, mode: Mode, relay: str | None, *, as_json: bool) -> None:
+class _Result(NamedTuple):
+    """What became of a message."""
+
+    sent: SentMessage
+    is_read: bool
+
+
+def _show_outcome(result: _Result, recipient: bytes, mode: Mode, relay: str | None, *, as_json: bool) -> None:
+    sent = result.sent
+    outcome = Outcome.READ if result.is_read else sent.outcome
     if as_json:
         document: dict[str, Any] = {
             "outcome": outcome.value,
             "delivered": outcome.ok,
+            "message_id": sent.id.hex(),
             "target": recipient.hex(),
             "mode": mode.value,
             "relay": relay,
-            "sentence": outcome.sentence,
+            "sentence": outcome.sentence if result.is_read else sent.sentence,
             "advice": outcome.advice,
             "retry_safe": outcome.retry_safe,
         }
         print_json(document)
     elif outcome.ok:
-        typer.echo(f"delivered to {recipient.hex()} ({mode.value})")
+        by_whom = "by" if outcome is Outcome.READ else "for"
+        typer.echo(f"{outcome.value} {by_whom} {recipient.hex()} ({mode.value}), id {sent.id.hex()}")
     else:
-        typer.echo(f"waystation: {outcome.sentence}; {outcome.advice}", err=True)
+        typer.echo(visible(f"waystation: {sent.sentence}; {outcome.advice}"), err=True)
 
 
 def _check_one_content(text: str | None, content: str | None, file: Path | None) -> None:

@@ -37,7 +37,7 @@ __all__ = ["ConnectionNews", "describe_message", "file_bars", "show_message", "s
 _LATEST_S: Final = 253_402_300_799  # the last second of the year 9999
 _AUTH_NOTES: Final = {
     Auth.BOUND: "",
-    Auth.LEGACY: "signed by the sender, perhaps for somebody else",
+    Auth.LEGACY: "a form of the original: perhaps written for, or by, somebody else",
     Auth.AMBIGUOUS: "32 signed bytes: perhaps an answer to a server's challenge, and no message",
     Auth.NONE: "nothing proves who sent this",
 }
@@ -100,7 +100,7 @@ def describe_message(message: Message, saved: Path | None) -> dict[str, Any]:
         "mode": message.mode.value,
         "auth": message.auth.value,
         "sent_at_ms": message.time_ms,
-        "message_id": message.message_id.hex() if message.message_id is not None else None,
+        "message_id": message.message_id.hex(),
         "late": message.late,
         "relay": message.relay,
     }
@@ -115,7 +115,8 @@ def show_message(message: Message, saved: Path | None, *, as_json: bool) -> None
         return
     sent_s = time.time() if message.time_ms is None else min(message.time_ms // 1_000, _LATEST_S)
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(sent_s))
-    typer.echo(f"{when}  {message.mode.value}, {message.auth.value}  {message.sender.hex()}")
+    shown_id = message.id.hex()
+    typer.echo(f"{when}  {message.mode.value}, {message.auth.value}  {message.sender.hex()}  id {shown_id}")
     notes = [_AUTH_NOTES[message.auth]] if _AUTH_NOTES[message.auth] else []
     notes += ["sent long ago or by a wrong clock; it may be a replay"] if message.late else []
     for note in notes:

@@ -1,1 +1,1 @@
-"""Event sources for Spark: the ``waystation`` data source for segments, and options for Kafka and table formats."""
+"""Event sources for Spark: the ``waystation`` data source for segments, and how far it has been read."""

@@ -50,7 +50,10 @@ class MerkLimits:
         refusal=Refusal.RATE,
     )
     node_factor: int = limit(
-        40, "A proven node has so many times the rates of a client.", at_most=640, refusal=Refusal.RATE
+        40,
+        "A node of merk.peers has so many times the rates of a client; other nodes have a client's.",
+        at_most=640,
+        refusal=Refusal.RATE,
     )
     original_factor: int = limit(
         4, "An original relay has so many times the rates of a client.", at_most=640, refusal=Refusal.RATE
@@ -59,7 +62,17 @@ class MerkLimits:
         16, "Broken rules that close a connection.", at_most=256, refusal=Refusal.STRIKES
     )  # specs/merk.md 8
     # Other nodes
-    nodes: int = limit(64, "Linked nodes.", at_most=1_024, refusal=Refusal.PEERS_FULL, use="nodes")
+    nodes: int = limit(
+        64,
+        "Linked nodes; strangers have half of the places, and nodes of merk.peers have one beyond them.",
+        at_least=2,
+        at_most=1_024,
+        refusal=Refusal.PEERS_FULL,
+        use="nodes",
+    )
+    strangers_per_address: int = limit(
+        4, "Linked nodes of one address that merk.peers does not name.", at_most=1_024, refusal=Refusal.PEERS_FULL
+    )
     original_relays: int = limit(
         64, "Linked original relays.", at_most=1_024, refusal=Refusal.PEERS_FULL, use="original_relays"
     )
@@ -143,7 +156,7 @@ class MerkLimits:
     # Spec: merk 8: 256 MiB.
     buffered_bytes: int = limit(
         268_435_456,
-        "Bytes that wait for all slow readers; the one idle longest is closed.",
+        "Bytes that wait for all slow readers; beyond it one that takes nothing for 10 s is closed.",
         unit="bytes",
         at_most=4_294_967_296,
         refusal=Refusal.NOT_READING,

@@ -39,6 +39,8 @@ class Refusal(Enum):
     DOUBLE_LINK = "double_link"
     PEERS_FULL = "peers_full"
     PEERS_NOT_ACCEPTED = "peers_not_accepted"
+    # A client whose key needs AUTH: 4401 at the deadline, before that its frames are dropped.
+    UNPROVED = "unproved"
     # Who dialled refuses the other side: 4401.
     HOSTILE_CHALLENGE = "hostile_challenge"
     WRONG_SERVER = "wrong_server"
@@ -55,6 +57,8 @@ class Refusal(Enum):
     UNASKED_ANSWER = "unasked_answer"
     LYING_PEER = "lying_peer"
     BAD_ADVERT = "bad_advert"
+    BAD_PRESENCE = "bad_presence"
+    UNSIGNED = "unsigned"
     REPLAYED_FORWARD = "replayed_forward"
     PRIVATE_ADDRESS = "private_address"
     RATE = "rate"
@@ -66,6 +70,8 @@ class Refusal(Enum):
     CANNOT_DECRYPT = "cannot_decrypt"
     BAD_CONTENT = "bad_content"
     DUPLICATE = "duplicate"
+    STALE = "stale"
+    DOWNGRADED = "downgraded"
 
     @property
     def status(self) -> int:
@@ -84,6 +90,7 @@ _STATUSES: Final = {
     Refusal.MISPLACED_HANDSHAKE: 4401,
     Refusal.IDENTITY_BANNED: 4401,
     Refusal.BAD_PEER_AUTH: 4401,
+    Refusal.UNPROVED: 4401,
     Refusal.WRONG_PEER_KEY: 4401,
     Refusal.SELF_LINK: 4401,
     Refusal.HOSTILE_CHALLENGE: 4401,

@@ -18,7 +18,7 @@ from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
 from waystation.protocols.merk.limits import MerkLimits
-from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, Hello
+from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, Hello, Presence
 
 __all__ = [
     "FREE_BYTES",
@@ -153,10 +153,13 @@ class Session:
         "hello",
         "identified",
         "identity",
+        "is_proved",
+        "is_stranger",
         "key_questions",
         "link",
         "nonce",
         "peer",
+        "presence",
         "progress_at",
         "proved_by",
         "replies_bytes",
@@ -167,6 +170,7 @@ class Session:
         "twins",
         "waiting",
         "waiting_bytes",
+        "waiting_of",
         "wants_notices",
     )
 
@@ -197,9 +201,11 @@ class Session:
         self.nonce = b""
         """Nonce of our own HELLO, empty before it was sent."""
         self.proved_by: Instant | None = None
-        """Until when a node that greeted us must have proved itself."""
-        self.wants_notices = False
-        """Whether it gets the outcome of its frames; so does every peer."""
+        """Until when a node that greeted us, or a client whose key needs it, must have proved itself by AUTH."""
+        # A client that proved by AUTH that it speaks with this very node; a node that the operator has not named.
+        self.is_proved = self.is_stranger = False
+        self.presence: Presence | None = None  # the newest that a client has signed about its being here
+        self.wants_notices = False  # whether it gets the outcome of its frames; so does every peer
         self.frames_allowance: TokenBucket | None = None  # None: nothing is counted
         self.bytes_allowance: TokenBucket | None = None
         self.strikes = 0
@@ -212,6 +218,7 @@ class Session:
         """Bytes handed over in ``turn``; while congested, the most that can wait behind us."""
         self.waiting: deque[Sending] = deque()  # until it reads
         self.waiting_bytes = 0
+        self.waiting_of: dict[bytes, int] = {}  # by sender, of those that wait for a client
         self.held = False
         """Whether we have stopped reading it."""
         self.replies_bytes = 0
@@ -220,8 +227,7 @@ class Session:
         self.delivered_count = self.delivered_bytes = 0
         self.frame_bytes_max = FRAME_BYTES_USUAL
         """Largest frame that a node takes, as it says."""
-        self.link: Traffic | None = None
-        """Counts of a node's connection."""
+        self.link: Traffic | None = None  # of a node's connection
         # What was asked, both ways
         self.asked: dict[bytes, Instant] = {}
         """Clients that we asked this node about, and until when it may answer."""
@@ -244,7 +250,7 @@ class Session:
         self.deadline = None
 
     def give_allowances(self, limits: MerkLimits, now: Instant) -> None:
-        """Begin to count what it sends; a node speaks for many clients, and one that proved nothing gets less."""
+        """Begin to count what it sends; a node of the operator's speaks for many clients, others get less."""
         factor = self._factor(limits)
         self.frames_allowance = TokenBucket(limits.frames_per_second * factor, limits.frames_burst * factor, now)
         self.bytes_allowance = TokenBucket(limits.bytes_per_second * factor, limits.bytes_burst * factor, now)
@@ -261,7 +267,7 @@ class Session:
         """Return how many times the rates of a client it has."""
         if self.state in ORIGINALS:
             return limits.original_factor
-        return limits.node_factor if self.state is State.PEER else 1
+        return limits.node_factor if self.state is State.PEER and not self.is_stranger else 1
 
     def affords(self, size: int, now: Instant) -> bool:
         """Count a frame of ``size`` bytes; False when it is one too many."""

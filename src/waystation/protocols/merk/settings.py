@@ -29,7 +29,8 @@ class MerkSettings:
     )
     peers: list[str] = setting([], "WebSocket addresses of nodes to link with, dialled for ever, private ones too.")
     accept_peers: bool = setting(
-        default=True, help="Take any node that proves its key as a peer; false keeps to those that you dial."
+        default=True,
+        help="Take any node that proves its key as a peer with few rights; false keeps to those that you dial.",
     )
     allow_private_peers: bool = setting(
         default=False, help="Dial addresses learnt from peers also when they are private or loopback."

@@ -213,16 +213,16 @@ class Answers:
     async def _work(self, asked: _Asked) -> Done:
         """Handle a request seen for the first time and return the answer, which is on disk by then."""
         if asked.grant.peer is None:
-            return self._pair(asked)
+            return await self._pair(asked)
         if isinstance(asked.request, DeviceMessage):
             return await self._respond(asked, asked.grant.peer, asked.request)
         refusal: Answer = HandshakeComplete(ResponseStatus.REFUSED)
         if not isinstance(asked.request, HandshakeInit):
             refusal = self._failure("the request makes no sense", is_command=True)  # the right to send is renewed
         trouble = Trouble(f"{self._holder(asked.grant)} sent something that makes no sense here")
-        return Done(self._keep(asked, asked.grant.peer, refusal, None), trouble)
+        return Done(await self._keep(asked, asked.grant.peer, refusal, None), trouble)
 
-    def _pair(self, asked: _Asked) -> Done:
+    async def _pair(self, asked: _Asked) -> Done:
         """Answer a request that uses an invite."""
         request, grant, dialect = asked.request, asked.grant, asked.dialect
         if not isinstance(request, HandshakeInit) or request.sender == self._state.identity:
@@ -241,7 +241,7 @@ class Answers:
             answer = HandshakeComplete(ResponseStatus.OK, self._rng.randbytes(PREIMAGE_BYTES), self.relay)
             facts = HandshakeFacts(grant.alias, request.url, request.preimage, dialect, asked.root, grant.allow)
         try:
-            sealed = self._keep(asked, sender, answer, facts)
+            sealed = await self._keep(asked, sender, answer, facts)
         except WeakKeyError as error:
             return self._not_taken(grant.preimage, f"an invite was used with an identity that cannot be: {error}")
         if not admitted:
@@ -256,19 +256,19 @@ class Answers:
             data = {"spares": [spare.hex() for spare in spares]}
             content = encode_command_answer(CommandAnswer(ok=True, data=data))
             response = self._response(ResponseStatus.OK, content)
-            return Done(self._keep(asked, peer, response, None, spares), None)
+            return Done(await self._keep(asked, peer, response, None, spares), None)
         is_legacy = asked.dialect.is_legacy
         request = Request(peer, self._name_of(peer), message.content_type, message.content, is_legacy=is_legacy)
         denial = _denial(self._state.allowed(peer), request)
         if denial is not None:
             response = self._failure(denial, is_command=request.content_type is ContentType.COMMAND)
-            return Done(self._keep(asked, peer, response, None), Denied(request, denial))
+            return Done(await self._keep(asked, peer, response, None), Denied(request, denial))
         preimage = asked.grant.preimage
         # An answer belongs to one request: a second one with this preimage gets the answer to the first.
         asked, response = self._unkept.get(preimage) or (asked, await self._call_handler(request))
         handled = Handled(request, response.status == ResponseStatus.OK)
         try:
-            sealed = self._keep(asked, peer, response, None)
+            sealed = await self._keep(asked, peer, response, None)
         except HostError:
             self._unkept[preimage] = asked, response
             if len(self._unkept) > UNKEPT_MAX:
@@ -300,7 +300,7 @@ class Answers:
     def _response(self, status: ResponseStatus, content: bytes) -> MessageResponse:
         return MessageResponse(status, self._rng.randbytes(PREIMAGE_BYTES), content, self.relay)
 
-    def _keep(
+    async def _keep(
         self,
         asked: _Asked,
         peer: PublicKey,
@@ -315,6 +315,7 @@ class Answers:
         )
         given = answer.preimage if isinstance(answer, HandshakeComplete) else answer.next_preimage
         issued = [*spares] if given == NO_PREIMAGE else [given, *spares]
+        await self._state.unlocked()
         self._state.answered(preimage, peer, sealed, issued, joined)
         self._kept_valid.pop(preimage, None)
         return sealed

@@ -249,6 +249,7 @@ class BhumiClient(Client):
     async def _prepare(self, invite: Invite) -> None:
         """Keep the relays and the authority of an invitation, as far as the program has named none."""
         state = self.state
+        await state.unlocked()
         has_news = self._tls is None and await learn_authority(state, invite, CONNECT_TIMEOUT_S) is not None
         if not self._has_relays and state.relays_of(invite.identity) != list(invite.relays):
             state.remember_relays(invite.identity, invite.relays)

@@ -39,7 +39,7 @@ def migrate(database: PrivateDatabase) -> None:
     """
     if not _missing(database):
         return
-    with database.transaction():
+    with database.transaction(opens=True):
         for table, column, kind in _missing(database):  # another program may have been quicker
             database.run(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
         for table in _HINTED:

@@ -143,6 +143,7 @@ class Sender:
     async def __aenter__(self) -> Self:
         self._life.open()
         owner = await self._stack.enter_async_context(owned(self._state.home))
+        self._stack.push_async_callback(self._state.unlocked)  # for what waits to be written
         self._stack.push_async_callback(self._deliveries.close)
         self._stack.push_async_callback(self._end_tasks)
         state, outgoing = self._state, Outgoing(self._state, owner)
@@ -287,12 +288,14 @@ class Sender:
             HostError: The disk refuses to note outcomes that are known already.
         """
         parts = self._opened()
+        await self._state.unlocked()
         self._state.settle()
         return await parts.recovery.recover()
 
     # Work that goes on by itself
 
     async def _ask(self, parts: "_Parts", work: Work) -> Reply:
+        await self._state.unlocked()
         with nothing_sent():
             self._state.settle()
         if self._state.next_right(work.peer.identity) is None:

@@ -96,6 +96,7 @@ class BspOverMerk(RelayCarrier):
             only=only,
             recipients=recipients,
             tls=tls,
+            receipts=False,  # the peer's acknowledgement comes in a bundle
             salvage=True,  # original relays mutilate messages; what a bundle says is proved by itself
             on_event=self._on_event,
             retry_first_s=retry_first_s,
@@ -120,10 +121,10 @@ class BspOverMerk(RelayCarrier):
         """
         breaks_count = self._breaks_count
         target = self._identities.relay_key_of(peer)
-        outcome = (await self.merk.send(target, bundle, timeout_s=self._connect_s)).outcome
+        sent = await self.merk.send(target, bundle, timeout_s=self._connect_s)
         is_connected = self.merk.relay is not None and self._breaks_count == breaks_count
-        if not outcome.ok and not (outcome is Outcome.UNKNOWN and is_connected):
-            raise self._not_carried(peer, outcome.sentence)
+        if not sent.ok and not (sent.outcome is Outcome.UNKNOWN and is_connected):
+            raise self._not_carried(peer, sent.sentence)
 
     # Receiving
 

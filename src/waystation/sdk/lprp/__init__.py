@@ -42,6 +42,7 @@ from waystation.sdk.lprp.solver import WorkPool, WorkProgress
 from waystation.sdk.lprp.state import KEY_FILE, Lease, LprpState, WhitelistWish
 from waystation.sdk.lprp.tenant import LprpTenant, TenantStatus
 from waystation.sdk.renamed import renamed_names
+from waystation.sdk.store_news import StoreFailed, StoreRecovered
 from waystation.transport.silence import SILENCE_S
 
 __all__ = [
@@ -68,6 +69,8 @@ __all__ = [
     "RequestOutcome",
     "SendProgress",
     "Sent",
+    "StoreFailed",
+    "StoreRecovered",
     "TenantStatus",
     "WhitelistAgreed",
     "WhitelistFailed",

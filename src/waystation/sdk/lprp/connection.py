@@ -28,7 +28,7 @@ from waystation.sdk.backoff import Backoff, Pause
 from waystation.sdk.connection import Connection, now
 from waystation.sdk.lprp.host import HostUrl
 from waystation.sdk.lprp.solver import Search, WorkPool, WorkProgress
-from waystation.sdk.lprp.state import LprpState
+from waystation.sdk.lprp.state import CLOCK_RESERVE_MS, LprpState
 from waystation.transport.datagrams.pipe import UdpPipe
 from waystation.transport.dial import dial
 
@@ -64,23 +64,24 @@ class HostUnreachable(NamedTuple):
     retry_s: float
 
 
-ConnectionEvent = Event | Working | WorkEnded | HostUnreachable | HostError
-"""Events of the machine, but for those about work, and what happens to its socket, its work and its disk."""
+ConnectionEvent = Event | Working | WorkEnded | HostUnreachable
+"""Events of the machine, but for those about work, and what happens to its socket and its work."""
 
 
 class DurableClock(PacketClock):
     """Times that are never used twice, over restarts too and beside other programs of the folder (LPRP-D13).
 
-    A stretch of them is taken on the disk before the first is used.
+    A stretch of them is taken on the disk before the first is used. While the disk refuses they rise in memory alone:
+    two programs may then use one time, of which the host takes the address from the first.
     """
 
-    __slots__ = ("_on_failure", "_reserved_ms", "_state")
+    __slots__ = ("_on_refused", "_reserved_ms", "_state")
 
-    def __init__(self, state: LprpState, on_failure: Callable[[HostError], None]) -> None:
-        """Continue after every time that this folder has used; ``on_failure`` gets the error of a failed write."""
+    def __init__(self, state: LprpState, on_refused: Callable[[HostError], None]) -> None:
+        """Continue after every time that this folder has used; ``on_refused`` gets the error of a refused write."""
         super().__init__(state.clock_ms())
         self._state = state
-        self._on_failure = on_failure
+        self._on_refused = on_refused
         self._reserved_ms = self.last_ms
 
     def next(self, wall_ms: int) -> int:
@@ -91,7 +92,8 @@ class DurableClock(PacketClock):
             try:
                 self.last_ms, self._reserved_ms = self._state.reserve_clock(time_ms)
             except HostError as error:
-                self._on_failure(error)
+                self._reserved_ms = time_ms + CLOCK_RESERVE_MS  # not tried again for every packet
+                self._on_refused(error)
         return self.last_ms
 
 
@@ -113,6 +115,7 @@ class HostConnection(Connection):
         settings: ClientSettings,
         on_event: Callable[[ConnectionEvent], None],
         *,
+        on_refused: Callable[[HostError], None],
         pool: WorkPool,
         works: bool = True,
         seen: SeenPackets | None = None,
@@ -124,7 +127,8 @@ class HostConnection(Connection):
             state: Who we are, and what must be kept.
             host: Whom we talk to.
             settings: Of the machine.
-            on_event: Gets ``ConnectionEvent`` in order; a HostError is a failed write, and ends what can be promised.
+            on_event: Gets ``ConnectionEvent`` in order.
+            on_refused: Gets the error of each write that the disk refuses.
             pool: Where work is searched for.
             works: Whether work is done at all.
             seen: Packets that need no event any more.
@@ -133,6 +137,7 @@ class HostConnection(Connection):
         self._state = state
         self._host = host
         self._report = on_event
+        self._on_refused = on_refused
         self._pool = pool
         self._works = works
         self._bits = state.bits(host.key)
@@ -141,7 +146,7 @@ class HostConnection(Connection):
             host.key,
             rng,
             settings=settings,
-            clock=DurableClock(state, on_event),
+            clock=DurableClock(state, on_refused),
             seen=seen,
             bits=self._bits,
             known_whitelist=state.whitelist(host.key).agreed,
@@ -272,6 +277,6 @@ class HostConnection(Connection):
             if self._bits.get(kind) != bits:
                 self._bits[kind] = bits
                 try:
-                    self._state.set_bits(self._host.key, kind, bits)
+                    self._state.change_later(partial(self._state.set_bits, self._host.key, kind, bits))
                 except HostError as error:
-                    self._report(error)
+                    self._on_refused(error)

@@ -1,8 +1,8 @@
 """Decrypts, stores and reassembles received LPRP packets before confirming them, so that a crash loses no message.
 
 ``LprpTenant`` has one. Packets that arrive in one event-loop iteration are stored in one transaction, and then all of
-them are confirmed. A message is assembled in the transaction of its last part. A packet that cannot be stored is
-rejected, and the host sends it again.
+them are confirmed. A message is assembled in the transaction of its last part. A packet that there is no room for is
+rejected, and the host sends it again. What the disk refuses waits in memory, unconfirmed, until ``store`` is called.
 
 A sealed packet with a fragment header is a message or a part of one. Any other packet, sealed or not, is one message.
 """
@@ -35,6 +35,7 @@ class Inbox:
         *,
         confirm: Callable[[list[bytes]], None],
         hand_back: Callable[[list[bytes]], None],
+        refused: Callable[[HostError], None],
     ) -> None:
         """Begin with what the folder holds.
 
@@ -42,14 +43,17 @@ class Inbox:
             state: The folder.
             mail: Its mail.
             confirm: Called with the signatures of packets that are kept.
-            hand_back: Called with the signatures of those that are not.
+            hand_back: Called with the signatures of those that there is no room for.
+            refused: Called when the disk refuses; it takes writes again when a call of ``store`` returns.
         """
         self._state = state
         self._mail = mail
         self._confirm = confirm
         self._hand_back = hand_back
+        self._refused = refused
+        self._is_refused = False
         self._arrived: deque[Packet] = deque()
-        with state.transaction():  # what is whole and not in the mailbox, whatever has kept it away
+        with mail.transaction():  # what is whole and not in the mailbox, whatever has kept it away
             for sender, message_id, touched_ms, body in mail.parts.whole():
                 mail.put_message(sender, message_id, touched_ms, sealed=True, body=body)
         self._positions = deque(mail.positions())
@@ -61,21 +65,25 @@ class Inbox:
     def take(self, packet: Packet) -> None:
         """Take a packet that the machine has checked."""
         self._arrived.append(packet)
-        if self._storing is None:
-            self._storing = asyncio.get_running_loop().call_soon(self._store)
+        if self._storing is None and not self._is_refused:
+            self._storing = asyncio.get_running_loop().call_soon(self._store_some)
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Yield messages, oldest first, until the end; the one before is done when the next is asked for.
 
         A loop that is left, by ``break`` or by an error, has not done the message that it was at: it comes again.
 
-        Raises:
-            HostError: Nothing can be kept any more.
+        A disk that refuses ends nothing: what cannot be read or noted as done waits for it.
         """
         while True:
-            while self._positions:
+            while self._positions and not self._is_refused:
                 position = self._positions.popleft()
-                message = self._mail.message(position)
+                try:
+                    message = self._mail.message(position)
+                except HostError as error:
+                    self._positions.appendleft(position)
+                    self._refuse(error)
+                    continue
                 try:
                     yield message
                 except BaseException:
@@ -83,7 +91,10 @@ class Inbox:
                         self._positions.appendleft(position)
                         self._changed.set()
                     raise
-                await message.done()
+                try:
+                    await message.done()
+                except HostError as error:
+                    self._refuse(error)
             if self._failure is not None:
                 raise self._failure
             if self._over:
@@ -101,30 +112,49 @@ class Inbox:
             self._storing = None
         self._changed.set()
 
-    def _store(self) -> None:
+    def store(self) -> None:
+        """Try to keep what waits for the disk; raises HostError when it still refuses."""
+        self._is_refused = False
+        try:
+            self._store_batch()
+        except HostError:
+            self._is_refused = True
+            raise
+        self._changed.set()
+
+    def _refuse(self, error: HostError) -> None:
+        self._is_refused = True
+        self._refused(error)
+
+    def _store_some(self) -> None:
         """Keep what has arrived, a batch at a time."""
         self._storing = None
+        try:
+            self._store_batch()
+        except HostError as error:
+            self._refuse(error)
+
+    def _store_batch(self) -> None:
         batch = [self._arrived.popleft() for _ in range(min(BATCH_MAX, len(self._arrived)))]
         kept: list[bytes] = []
-        if not self._mail.full and self._failure is None:
+        if batch and not self._mail.full and self._failure is None:
             try:
                 kept = self._keep(batch)
                 self._mail.tidy_if_much_is_new()
-            except HostError as error:
-                self._hand_back([packet.signature for packet in batch])
-                self.end(error)
-                return
+            except HostError:
+                self._arrived.extendleft(reversed(batch))
+                raise
             self._confirm(kept)
         known = set(kept)
         self._hand_back([packet.signature for packet in batch if packet.signature not in known])
         if self._arrived:
-            self._storing = asyncio.get_running_loop().call_soon(self._store)
+            self._storing = asyncio.get_running_loop().call_soon(self._store_some)
 
     def _keep(self, batch: list[Packet]) -> list[bytes]:
         """Keep packets and return the signatures of those that there was room for."""
         kept: list[bytes] = []
         positions: list[int] = []
-        with self._state.transaction():
+        with self._mail.transaction():
             for packet in batch:
                 if self._keep_one(packet, positions):
                     kept.append(packet.signature)

@@ -4,8 +4,12 @@
 transaction, before the packets are confirmed to the host. After that the host may delete them.
 """
 
+import contextlib
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
+from waystation.core.errors import HostError
 from waystation.protocols.lprp.messages import CLOCK_WINDOW_MS
 from waystation.sdk.lprp.message import Message
 from waystation.sdk.lprp.parts import Parts
@@ -21,10 +25,7 @@ _PREFIX_BYTES: Final = 16  # of a signature, as hosts remember them
 
 
 class Mail:
-    """The arrivals of one folder; a ``SeenPackets`` for the client machine.
-
-    A transaction that fails leaves the counts here wrong: nothing may be put afterwards.
-    """
+    """The arrivals of one folder; a ``SeenPackets`` for the client machine."""
 
     def __init__(self, state: LprpState, *, life_ms: int) -> None:
         """Open the mail of a folder.
@@ -39,9 +40,10 @@ class Mail:
         self.parts = Parts(state, life_ms=life_ms)
         """Messages that lack parts."""
         self._new_count = 0
+        self._is_counted = True
+        self._count = self._bytes = 0
         self.tidy()
-        row = state.first("SELECT count(*), coalesce(sum(length(body)), 0) FROM inbox")
-        self._count, self._bytes = int(row[0]), int(row[1])
+        self._count_again()
 
     @property
     def waiting_count(self) -> int:
@@ -56,16 +58,39 @@ class Mail:
     # Packets
 
     def has(self, signature: bytes) -> bool:
-        """Return whether the packet of this signature is kept, or was."""
-        return self._state.first("SELECT 1 FROM seen WHERE signature = ?", signature[:_PREFIX_BYTES]) is not None
+        """Return whether the packet of this signature is kept, or was; no, when the disk cannot be read.
+
+        Then it is taken again, and its message is known by its id.
+        """
+        with contextlib.suppress(HostError):
+            return self._state.first("SELECT 1 FROM seen WHERE signature = ?", signature[:_PREFIX_BYTES]) is not None
+        return False
 
     def add(self, signature: bytes, until_ms: int) -> None:
         """Note a packet by itself; those of ``keep`` are noted with what came of them, and cost nothing here."""
         if not self.has(signature):
-            with self._state.transaction():
-                self.see(signature, until_ms)
+            with contextlib.suppress(HostError):  # written later: one that is forgotten meanwhile is taken again
+                self._state.change_later(partial(self.see, signature, until_ms))
 
-    # Inside a transaction of the state
+    # Inside a transaction
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make what is put inside durable together at its end, or none of it; raises HostError.
+
+        The counts of one that fails are made anew by the next one.
+        """
+        with self._state.transaction():
+            if not self._is_counted:
+                self._count_again()
+                self.parts.count_again()
+            self._is_counted = False
+            yield
+        self._is_counted = True
+
+    def _count_again(self) -> None:
+        row = self._state.first("SELECT count(*), coalesce(sum(length(body)), 0) FROM inbox")
+        self._count, self._bytes = int(row[0]), int(row[1])
 
     def see(self, signature: bytes, until_ms: int) -> None:
         """Note a packet until the clock rule keeps it out."""
@@ -105,10 +130,18 @@ class Mail:
         )
         return Message(sender, message_id, body, bool(sealed), sent_ms, received_ms, position, self.finish)
 
-    def finish(self, message: Message) -> None:
-        """Forget a message that the program is done with; it never comes again."""
-        with self._state.transaction():
-            self._state.run("DELETE FROM inbox WHERE position = ?", message.position)
+    async def finish(self, message: Message) -> None:
+        """Forget a message that the program is done with; it never comes again.
+
+        Raises:
+            HostError: The disk refuses; it is forgotten once that takes writes again, or comes after a restart.
+        """
+        await self._state.unlocked()
+        try:
+            self._state.change_later(partial(self._state.run, "DELETE FROM inbox WHERE position = ?", message.position))
+        except HostError:
+            self._is_counted = False
+            raise
         self._count -= 1
         self._bytes -= len(message.data)
 
@@ -121,7 +154,7 @@ class Mail:
         """Forget what is out of date, and the oldest of what is too much."""
         self._new_count = 0
         run, now_ms = self._state.run, self._state.now_ms()
-        with self._state.transaction():
+        with self.transaction():
             run("DELETE FROM seen WHERE until_ms < ?", now_ms)
             run("DELETE FROM finished WHERE until_ms < ?", now_ms)
             self.parts.tidy()

@@ -5,7 +5,7 @@ program.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 __all__ = ["Message"]
@@ -29,8 +29,8 @@ class Message:
     """When it was complete here, Unix milliseconds."""
     position: int
     """Its row on the disk; grows with every message of the folder."""
-    on_done: Callable[["Message"], None]
-    """Called once."""
+    on_done: Callable[["Message"], Awaitable[None]]
+    """Called once, and again after it has raised."""
     is_done: bool = field(default=False, init=False)
     """Whether the program is through with it."""
 
@@ -45,8 +45,14 @@ class Message:
         """Note on the disk that the program is through with it, so that it never comes again; safe to call twice.
 
         Raises:
-            HostError: The disk says no.
+            HostError: The disk refuses. It is noted once the disk takes writes again; a program that ends before gets
+                the message again.
         """
-        if not self.is_done:
-            self.on_done(self)
-            self.is_done = True
+        if self.is_done:
+            return
+        self.is_done = True
+        try:
+            await self.on_done(self)
+        except BaseException:
+            self.is_done = False
+            raise

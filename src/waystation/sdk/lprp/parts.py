@@ -39,7 +39,7 @@ class WholeMessage(NamedTuple):
 class Parts:
     """The incomplete messages of one folder; whatever changes them runs inside a transaction of the state.
 
-    A transaction that fails leaves the counts here wrong: nothing may be put afterwards.
+    A transaction that fails leaves the counts here wrong; ``count_again`` before anything is put afterwards.
     """
 
     def __init__(self, state: LprpState, *, life_ms: int) -> None:
@@ -51,10 +51,16 @@ class Parts:
         """
         self._state = state
         self._life_ms = max(life_ms, PART_LIFE_MS)
-        rows = state.all("SELECT sender, sum(parts_here) FROM incomplete GROUP BY sender")
-        self._parts_of: dict[bytes, int] = {row[0]: int(row[1]) for row in rows}
-        self.parts_count = sum(self._parts_of.values())
+        self._parts_of: dict[bytes, int] = {}
+        self.parts_count = 0
         """How many parts wait for others."""
+        self.count_again()
+
+    def count_again(self) -> None:
+        """Count what is on the disk."""
+        rows = self._state.all("SELECT sender, sum(parts_here) FROM incomplete GROUP BY sender")
+        self._parts_of = {row[0]: int(row[1]) for row in rows}
+        self.parts_count = sum(self._parts_of.values())
 
     # Inside a transaction of the state
 

@@ -9,6 +9,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
@@ -37,17 +38,22 @@ from waystation.sdk.lprp.host import HostUrl
 from waystation.sdk.lprp.outcome import SendProgress, Sent
 from waystation.sdk.lprp.solver import WorkPool
 from waystation.sdk.lprp.state import LprpState
+from waystation.sdk.private_database import LockedError
+from waystation.sdk.store_news import StoreWatch
 
 __all__ = ["LprpSender"]
 
 LONG_AT_ONCE: Final = 8  # messages of several packets to one recipient: with more, their first packets block each other
+DISK_AGAIN_S: Final = 1.0
+"""How often a disk that refuses is tried."""
 _NO_HOST: Final = "name the host once, as lprp://KEY@host:port; from then on it is the default of this folder"
 
 
 class LprpSender(Client):
     """Sends from one folder's identity to the tenants of one host; use it in ``async with``.
 
-    Any number of senders may use a folder at the same time, also beside the one tenant.
+    Any number of senders may use a folder at the same time, also beside the one tenant. While our disk refuses, it
+    sends on; what must be kept waits in memory.
     """
 
     def __init__(
@@ -70,7 +76,8 @@ class LprpSender(Client):
             works: Whether to do the work that a host demands.
             pool: Processes for that work; None means our own, ended with us.
             settings: Of the protocol; None means the defaults. What the host's address says goes before them.
-            on_event: Gets ``Working``, ``WorkEnded``, ``HostUnreachable``, ``PacketDropped`` and what else happens.
+            on_event: Gets ``Working``, ``WorkEnded``, ``HostUnreachable``, ``PacketDropped``, ``StoreFailed`` and what
+                else happens.
             rng: Source of keys, ids and padding; anything but the default is for tests.
             clock: Unix seconds.
 
@@ -92,6 +99,8 @@ class LprpSender(Client):
         self._state: LprpState | None = None
         self._connection: HostConnection | None = None
         self._host: HostUrl | None = None
+        self._disk = StoreWatch(self._report)
+        self._trying: asyncio.Task[None] | None = None
         self._has_worked = False
         self._is_remembered = False
 
@@ -108,9 +117,13 @@ class LprpSender(Client):
         if self._connection is not None:
             await self._connection.aclose()
             self._connection = None
+        if self._trying is not None:
+            self._trying.cancel()
+            await asyncio.gather(self._trying, return_exceptions=True)
         if self._owns_pool:
             self._pool.close()
         if self._state is not None:
+            await self._state.unlocked()
             self._end_state(self._state)
             self._state.close()
             self._state = None
@@ -162,7 +175,7 @@ class LprpSender(Client):
         Raises:
             LocalError: The content is too long or of a wrong type, or something is no key.
             WeakKeyError: Nothing can be sealed for this key.
-            HostError: The disk says no, or the sender was closed.
+            HostError: The sender was closed.
         """
         self._life.check()
         key = PublicKey.parse(recipient)
@@ -210,16 +223,17 @@ class LprpSender(Client):
     # For this class and those above it
 
     async def _open(self) -> None:
-        self._prepare()
+        await self._prepare()
         await self.connection.reach()
 
     def _seen(self, state: LprpState) -> SeenPackets | None:  # noqa: ARG002 - a sender leaves packets to the tenant
         """Return the packets that need no event any more."""
         return None
 
-    def _prepare(self) -> None:
+    async def _prepare(self) -> None:
         """Open the folder and make the connection, which is not open yet."""
         state = self._state = LprpState(self._home, clock=self._clock)
+        await state.unlocked()
         if self._given is None:
             last = state.last_host()
             if last is None:
@@ -233,6 +247,7 @@ class LprpSender(Client):
             self._host,
             self._settings,
             self._on_event,
+            on_refused=self._refused,
             pool=self._pool,
             works=self._works,
             seen=self._seen(state),
@@ -242,22 +257,55 @@ class LprpSender(Client):
     def _end_state(self, state: LprpState) -> None:
         """Let a tenant of this folder know that the host may have taken our address for its own."""
         if self._has_worked:
-            state.nudge()
+            with contextlib.suppress(HostError):  # without it the tenant is found again with its next heartbeat
+                state.change_later(state.nudge)
+
+    # The disk
+
+    def _note(self, change: Callable[[], object]) -> None:
+        """Make durable what has happened, now or once the disk takes it."""
+        try:
+            self.state.change_later(change)
+        except HostError as error:
+            self._refused(error)
+
+    def _refused(self, error: HostError) -> None:
+        """Take a write that the disk has refused: it is tried until it takes what waits."""
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.get_running_loop().create_task(self._try_disk(error))
+
+    async def _try_disk(self, error: HostError) -> None:
+        if not isinstance(error, LockedError):
+            self._disk.refused(error)
+            await asyncio.sleep(DISK_AGAIN_S)
+        while True:
+            await self.state.unlocked()
+            try:
+                self._write_waiting()
+            except HostError as again:
+                self._disk.refused(again)
+            else:
+                self._disk.written()
+                return
+            await asyncio.sleep(DISK_AGAIN_S)
+
+    def _write_waiting(self) -> None:
+        """Write everything that waits for the disk; raises HostError."""
+        self.state.try_write()
+
+    # What happens
 
     def _on_event(self, event: ConnectionEvent) -> None:
         if isinstance(event, RelayFinished | Working | WorkEnded):
             self._has_worked = self._has_worked or not isinstance(event, RelayFinished)
             for delivery in tuple(self._deliveries):
                 delivery.take(event)
-        elif isinstance(event, HostError):
-            for delivery in tuple(self._deliveries):
-                delivery.fail(event)
         elif isinstance(event, PacketArrived):
             self._on_packet(event)
             return
         if not self._is_remembered and _is_answer(event):
             self._is_remembered = True
-            self.state.remember_host(str(self.host))
+            self._note(partial(self.state.remember_host, str(self.host)))
         if not isinstance(event, RelayFinished):
             self._report(event)
 

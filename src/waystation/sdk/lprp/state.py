@@ -104,7 +104,7 @@ class LprpState(PrivateDatabase):
         """Claim the database unless it belongs to another key: leases and mail in it belong to one key."""
         owner = self._fact("identity")
         if owner is None:
-            with self.transaction():
+            with self.transaction(opens=True):
                 self._set_fact("identity", self.identity)
         elif owner != self.identity:
             self.close()
@@ -129,6 +129,11 @@ class LprpState(PrivateDatabase):
 
     def _set_fact(self, name: str, value: bytes | int | str) -> None:
         self.run("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, value)
+
+    def try_write(self) -> None:
+        """Write something, and before it what waits; raises HostError when the disk refuses."""
+        with self.transaction():
+            self._set_fact("written", self.now_ms())
 
     # The clock (LPRP-D13)
 

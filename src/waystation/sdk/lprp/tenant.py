@@ -3,6 +3,9 @@
 A message is never lost if the host has accepted all its packets and the tenant reconnects before its lease ends. Then
 ``messages`` delivers it, again after every restart, until the program calls ``done``; after that never again. A crash
 just before ``done`` delivers it twice, with the same ``id``. The order of messages is not guaranteed.
+
+A disk that refuses writes ends nothing. What arrives is not confirmed until it is on the disk, leases hold in memory,
+and all of it is written once the disk takes writes again (``StoreFailed``, ``StoreRecovered``).
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -96,7 +100,8 @@ class LprpTenant(LprpSender):
                 meanwhile.
             pool: Processes for work; None means our own, ended with us.
             settings: Of the protocol; None means those of ``silence_s``. What the host's address says goes before them.
-            on_event: Gets ``LeaseGranted``, ``LeaseDoubted``, ``HostAnswered``, ``PacketDropped`` and other events.
+            on_event: Gets ``LeaseGranted``, ``LeaseDoubted``, ``HostAnswered``, ``PacketDropped``, ``StoreFailed`` and
+                other events.
             rng: Source of keys, ids and padding; anything but the default is for tests.
             clock: Unix seconds.
             silence_s: A host from which nothing comes for so long is in doubt (``LeaseDoubted``) and is asked for the
@@ -143,7 +148,7 @@ class LprpTenant(LprpSender):
         )
         with private_folder(self._home):
             await self._stack.enter_async_context(hold(self._home / LOCK_FILE, busy, _BUSY_WAIT_S))
-        self._prepare()
+        await self._prepare()
         if self._keep_trying:
             self.connection.start()
         else:
@@ -169,7 +174,7 @@ class LprpTenant(LprpSender):
 
     def _seen(self, state: LprpState) -> SeenPackets:
         self._mail = Mail(state, life_ms=self._settings.mail_age_ms_max)
-        self._inbox = Inbox(state, self._mail, confirm=self._confirm, hand_back=self._hand_back)
+        self._inbox = Inbox(state, self._mail, confirm=self._confirm, hand_back=self._hand_back, refused=self._refused)
         return self._mail
 
     def _begin(self) -> None:
@@ -190,7 +195,7 @@ class LprpTenant(LprpSender):
         if lease is None or lease.until_ms == lease.asked_ms + self._settings.lease_ms:
             return lease
         corrected = lease._replace(until_ms=lease.asked_ms + self._settings.lease_ms)
-        self.state.set_lease(self.host.key, corrected)
+        self._note(partial(self.state.set_lease, self.host.key, corrected))
         return corrected
 
     def _end_state(self, state: LprpState) -> None:
@@ -205,9 +210,6 @@ class LprpTenant(LprpSender):
         left by ``break`` or an error has not done the message that it was at, unless it called ``done``.
 
         The whitelist saves its members work and is no filter: read a message or not by its ``sender``.
-
-        Raises:
-            HostError: The disk says no.
         """
         return self._life.read("messages()", self._life.part(self._inbox).messages)
 
@@ -249,7 +251,7 @@ class LprpTenant(LprpSender):
         Raises:
             LocalError: One is no key, or there are more than 256.
             WhitelistFailedError: The host does not agree, or is silent; the wish is kept.
-            HostError: The tenant was closed meanwhile.
+            HostError: The tenant was closed meanwhile, or the disk refuses the wish, and nothing is changed.
         """
         await self._change_whitelist(add=keys)
 
@@ -274,6 +276,7 @@ class LprpTenant(LprpSender):
     ) -> None:
         """Change the wish and return once the host has it; see ``LprpState.change_whitelist``."""
         added, removed = ([PublicKey.parse(key) for key in keys] for keys in (add, remove))
+        await self.state.unlocked()
         wish = self.state.change_whitelist(self.host.key, added, removed, clear=clear)
         agreed = _another(self._agreements)
         self._want(wish.wanted)
@@ -291,8 +294,6 @@ class LprpTenant(LprpSender):
             self._on_lease(event)
         elif isinstance(event, WhitelistAgreed | WhitelistDiffers | WhitelistFailed):
             self._on_whitelist(event)
-        elif isinstance(event, HostError) and self._inbox is not None:
-            self._inbox.end(event)
         super()._on_event(event)
 
     def _on_packet(self, event: PacketArrived) -> None:
@@ -307,7 +308,7 @@ class LprpTenant(LprpSender):
             return
         if isinstance(event, LeaseGranted):
             lease = Lease(event.asked_ms, event.until_ms)
-            self.state.set_lease(self.host.key, lease)
+            self._note(partial(self.state.set_lease, self.host.key, lease))
             _resolve(self._renewals, lease)
         else:
             self._answered_ms = event.time_ms
@@ -317,11 +318,11 @@ class LprpTenant(LprpSender):
         """Answer who waits for the host; a wish that was overtaken by another is met with that one."""
         if isinstance(event, WhitelistFailed):
             error = WhitelistFailedError(str(self.host), event.outcome)
-            self.state.fail_whitelist(self.host.key, str(error))
+            self._note(partial(self.state.fail_whitelist, self.host.key, str(error)))
             _fail(error, self._agreements, self._comparisons)
             return
         if isinstance(event, WhitelistAgreed):
-            self.state.agree_whitelist(self.host.key, frozenset(event.keys))
+            self._note(partial(self.state.agree_whitelist, self.host.key, frozenset(event.keys)))
             if event.keys == self._wanted:
                 _resolve(self._agreements, None)
         _resolve(self._comparisons, isinstance(event, WhitelistAgreed))
@@ -335,19 +336,27 @@ class LprpTenant(LprpSender):
         for signature in signatures:
             self.connection.machine.hand_back(signature, now())
 
+    def _write_waiting(self) -> None:
+        super()._write_waiting()
+        if self._inbox is not None:
+            self._inbox.store()
+
     async def _watch(self) -> None:
         """Take over what other programs of this folder want; forget what is old."""
         try:
-            await self._look_and_tidy()
-        except HostError as error:
-            self._on_event(error)
+            while True:
+                try:
+                    await self._look_and_tidy()
+                except HostError as error:
+                    self._refused(error)
+                await asyncio.sleep(LOOK_S)
         except Exception as error:  # noqa: BLE001 - whoever waits for messages gets it, instead of waiting for ever
             if self._inbox is not None:
                 self._inbox.end(error)
 
     async def _look_and_tidy(self) -> None:
         state, loop = self.state, asyncio.get_running_loop()
-        seen, nudges, tidy_at = state.changes(), state.nudges(), loop.time() + TIDY_S
+        seen, nudges, tidy_at = None, state.nudges(), loop.time() + TIDY_S
         while True:
             await asyncio.sleep(LOOK_S)
             changes = state.changes()

@@ -4,12 +4,12 @@
 
     async with waystation.merk.open("me", "wss://relay.example/merk") as client:
         sent = await client.send(target, "hello")
-        print(sent.sentence, sent.advice)
+        print(sent.id.hex(), sent.sentence, sent.advice, await sent.read())
         async for message in client.messages():
             print(message.sender.hex(), message.auth.value, message.text)
 
-Relays store no messages: ``Sent.outcome`` reports at once whether a message has arrived. A relay allows one connection
-per key, the newest, so each program needs its own identity.
+``sent.outcome`` says whether the recipient's relay has accepted the message, ``sent.read()`` waits until the program of
+the recipient has taken it. A relay allows one connection per key, the newest, so each program needs its own identity.
 """
 
 import contextlib
@@ -40,6 +40,8 @@ from waystation.sdk.merk.message import Message, ReceivedFile
 from waystation.sdk.merk.outcome import Outcome
 from waystation.sdk.merk.recipients import RECIPIENTS_FILE, Recipient, Recipients
 from waystation.sdk.merk.relays import ServersLearnt
+from waystation.sdk.merk.seen_store import SEEN_FILE, SeenDatabase
+from waystation.sdk.merk.sent import MessageRead, SentMessage
 from waystation.sdk.merk.servers import SERVERS_FILE, Server, Servers
 from waystation.sdk.outcome import Sent
 from waystation.sdk.relay_list import Connected, Disconnected
@@ -51,6 +53,7 @@ from waystation.transport.silence import SILENCE_S
 __all__ = [
     "KEY_FILE",
     "RECIPIENTS_FILE",
+    "SEEN_FILE",
     "SERVERS_FILE",
     "Auth",
     "Connected",
@@ -67,13 +70,16 @@ __all__ = [
     "MerkClient",
     "Message",
     "MessageDropped",
+    "MessageRead",
     "Mode",
     "Outcome",
     "Raw",
     "ReceivedFile",
     "Recipient",
     "Recipients",
+    "SeenDatabase",
     "Sent",
+    "SentMessage",
     "Server",
     "Servers",
     "ServersLearnt",
@@ -99,6 +105,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     salvage: bool = False,
     keep_trying: bool = False,
     silence_s: float = SILENCE_S,
+    receipts: bool = True,
     on_event: Callable[[object], None] | None = None,
 ) -> Opening[MerkClient]:
     """Return a client to use in ``async with``, with its identity, recipients and servers in one folder.
@@ -111,6 +118,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
         salvage: Make the best of what an original relay has mutilated.
         keep_trying: Begin although no relay can be reached yet.
         silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
+        receipts: Whether senders get a receipt for each message that this program has taken.
         on_event: See ``MerkClient``.
 
     Raises:
@@ -141,6 +149,8 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
                 tls=tls,
                 salvage=salvage,
                 downloads=folder,
+                seen=SeenDatabase(folder / SEEN_FILE),
+                receipts=receipts,
                 on_event=on_event,
                 silence_s=silence_s,
             )

@@ -4,6 +4,7 @@
 
     async with MerkClient("wss://relay.example/merk", keys=keys) as merk:
         sent = await merk.send(target, "hello")
+        print(sent.id.hex(), sent.sentence, "and read" if await sent.read() else "not read yet")
         async for message in merk.messages():
             print(message.sender.hex(), message.auth.value, message.text)
 
@@ -11,21 +12,24 @@
 relay of the list. It looks up agreement keys and waits for outcomes. All other events go to ``on_event``.
 """
 
+import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
 from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
 from waystation.crypto.agreement import SECRET_BYTES
 from waystation.protocols.merk.client.addresses import check_address
-from waystation.protocols.merk.client.events import MessageArrived
+from waystation.protocols.merk.client.events import MessageArrived, ReceiptArrived
+from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import MESSAGE_ID_BYTES, Feature
+from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature
 from waystation.protocols.merk.payload.contents import (
     Content,
     Extended,
@@ -33,22 +37,33 @@ from waystation.protocols.merk.payload.contents import (
     Json,
     Plain,
     Raw,
+    Receipt,
     Text,
     is_signable,
 )
-from waystation.protocols.merk.payload.sealing import Mode, data_frame, encrypted_frame, signed_frame
-from waystation.protocols.merk.payload.transfers import PART_BYTES, OutgoingTransfer
+from waystation.protocols.merk.payload.sealing import (
+    Auth,
+    Mode,
+    data_frame,
+    encrypted_frame,
+    message_id_of,
+    signed_frame,
+)
+from waystation.protocols.merk.payload.transfers import OutgoingTransfer
 from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
+from waystation.sdk.errors import KeyUnknownError
 from waystation.sdk.life import Client, Life, Reading
 from waystation.sdk.merk.directory import Directory, Found
 from waystation.sdk.merk.files import FileToSend, send_parts
 from waystation.sdk.merk.inbox import Inbox
 from waystation.sdk.merk.message import Message
 from waystation.sdk.merk.outcome import Outcome, outcome_of
+from waystation.sdk.merk.receipts import Receipts
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
+from waystation.sdk.merk.seen_store import SeenDatabase
+from waystation.sdk.merk.sent import MessageRead, ReadWaits, SentMessage
 from waystation.sdk.merk.servers import Servers
-from waystation.sdk.outcome import Sent
 from waystation.sdk.renamed import warn_renamed
 from waystation.sdk.store_news import StoreWatch
 from waystation.transport.http_get import TlsContext
@@ -72,6 +87,8 @@ class MerkClient(Client):
         salvage: bool = False,
         extensions: bool = True,
         downloads: Path | None = None,
+        seen: SeenDatabase | None = None,
+        receipts: bool = True,
         on_event: Callable[[object], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
@@ -91,7 +108,11 @@ class MerkClient(Client):
             salvage: Make the best of messages that an original relay has mutilated; they prove little.
             extensions: Speak what original relays do not know; they ignore it.
             downloads: Folder for files while they arrive; None means the system's place for temporary files.
-            on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``StoreFailed`` and what else happens.
+            seen: Where the names of messages that were taken outlive the program; closed with the client. None keeps
+                them in memory, so that a replay after a restart is not known.
+            receipts: Whether senders get a receipt for each message that this program has taken.
+            on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``MessageRead``, ``StoreFailed`` and
+                what else happens.
             rng: Source of keys and jitter; anything but the default is for tests.
             clock: Unix seconds.
             retry_first_s: First pause between connections.
@@ -109,9 +130,17 @@ class MerkClient(Client):
         self._report = on_event if on_event is not None else lambda _event: None
         self._rng = rng if rng is not None else random.SystemRandom()
         self._clock = clock
-        self._inbox = Inbox(self._report, clock, downloads)
+        self._inbox = Inbox(self._report, clock, downloads, self._on_taken, self._on_lost)
+        self._store = seen
+        self._seen = SeenMessages(seen)
+        self._wants_receipts = receipts
+        self._receipts = Receipts(self._send_receipt)
+        self._reads = ReadWaits()
         pins = recipients if recipients is not None else Recipients()
-        disk = StoreWatch(self._report, (self.servers.settle, pins.settle))
+        settle = [self.servers.settle, pins.settle, *([seen.settle] if seen is not None else [])]
+        disk = StoreWatch(self._report, settle)
+        if seen is not None:
+            seen.attempt = disk.attempt
         self._relays = MerkRelays(
             keys,
             self.servers,
@@ -126,6 +155,8 @@ class MerkClient(Client):
             backoff=Backoff(self._rng, first_s=retry_first_s, cap_s=retry_cap_s),
             silence=SilencePolicy.of_seconds(silence_s),
             disk=disk,
+            seen=self._seen,
+            is_able=self._is_able,
         )
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, pins, disk)
@@ -154,8 +185,17 @@ class MerkClient(Client):
     async def aclose(self) -> None:
         """End the connection and drop files that were not saved; safe to call twice."""
         self._life.close()
+        if self._relays.connected:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_RECEIPTS_S):
+                    await self._receipts.flush()
+        await self._receipts.aclose()
         await self._relays.aclose()
         await self._inbox.aclose()
+        self._reads.close()
+        if self._store is not None:
+            store, self._store = self._store, None
+            store.close()
 
     @property
     def public_key(self) -> PublicKey:
@@ -195,6 +235,9 @@ class MerkClient(Client):
         self._life.check()
         return (await self._directory.look_up(PublicKey.parse(target), timeout_s)).agreement_key
 
+    def _is_able(self, key: bytes) -> bool:
+        return self._directory.is_able(key)
+
     def accept_key(self, target: str | bytes) -> bool:
         """Take the changed key of a ``KeyChangedError`` for good; return whether there is one."""
         return self._directory.accept(PublicKey.parse(target))
@@ -204,50 +247,57 @@ class MerkClient(Client):
     async def send(
         self,
         target: str | bytes,
-        content: str | bytes | Json | Path,
+        content: str | bytes | Json | Path | IO[bytes],
         *,
         mode: Mode = Mode.ENCRYPTED,
         agreement_key: str | bytes | None = None,
         timeout_s: float = 30.0,
         name: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> Sent[Outcome]:
+    ) -> SentMessage:
         """Send a text, bytes, JSON or a file, and return what became of it.
 
         Args:
             target: The recipient's public key, in any spelling that ``PublicKey.parse`` reads.
-            content: Text and JSON (``Json.of``) arrive as raw bytes in mode PLAIN. The file of a path goes in parts to
-                a client of ours, else in one frame; it must not change meanwhile.
+            content: Text and JSON (``Json.of``) arrive as raw bytes in mode PLAIN. A path, a binary stream, and bytes
+                with a ``name`` are a file: it goes in parts to a client of ours, else in one frame, and must not change
+                meanwhile.
             mode: ENCRYPTED hides it from relays, SIGNED only proves who wrote it, PLAIN is for tests.
             agreement_key: The recipient's, when it is known by another way; pinned from now on, unless the recipient
                 has published another one.
             timeout_s: How long to wait for a connection, for a file each time that it is lost.
             name: Of a file: what to call it, at most 255 bytes; its own name when None.
-            on_progress: Of a file: gets delivered and all bytes.
+            on_progress: Of a file: gets accepted and all bytes.
+
+        Returns:
+            The outcome, ``UNKNOWN_TARGET`` also when nobody knows the recipient's key; the message's id; and ``read``.
 
         Raises:
-            LocalError: ``target`` is no key, or the content cannot be sent.
+            LocalError: ``target`` is no key, or the content cannot be sent: also bytes that a client of the original
+                would take for something else once they are signed.
             FileTooLargeError: The recipient takes no parts, and the file is too large for one frame.
-            KeyUnknownError: Nothing can be encrypted for this recipient.
             KeyChangedError: The recipient has another key than before.
             KeyDiffersError: The recipient has published another key than the one given.
             RelayUnreachableError: There is no connection within ``timeout_s``; nothing was sent.
         """
         self._life.check()
-        if not isinstance(content, str | bytes | Text | Raw | Json | Path):
-            raise LocalError(
-                f"content is text, bytes, a pathlib.Path or JSON (Json.of(value)), not {type(content).__name__}"
-            )
-        if isinstance(content, Path) and mode is Mode.PLAIN:
+        is_file = _is_file(content, name)
+        if is_file and mode is Mode.PLAIN:
             raise LocalError("a plain message has no place for a file's name; send it signed or encrypted")
         key = PublicKey.parse(target)
-        found = await self._found(key, mode, agreement_key, timeout_s)
-        if isinstance(content, Path):
-            with FileToSend(content, name) as file:
-                progress = on_progress or (lambda _delivered, _total: None)
-                return Sent(await self._send_file(file, key, mode, found, timeout_s, progress))
+        try:
+            found = await self._found(key, mode, agreement_key, timeout_s)
+        except KeyUnknownError as error:
+            return SentMessage(Outcome.UNKNOWN_TARGET, failure=error, id=bytes(MESSAGE_ID_BYTES))
+        if is_file:
+            assert isinstance(content, bytes | Path) or hasattr(content, "read")
+            with FileToSend(content, name, self._relays.frame_bytes_max) as file:  # type: ignore[arg-type]
+                progress = on_progress or (lambda _accepted, _total: None)
+                return await self._send_file(file, key, mode, found, timeout_s, progress)
+        assert isinstance(content, str | bytes | Text | Raw | Json)
         plain = Text(content) if isinstance(content, str) else Raw(content) if isinstance(content, bytes) else content
-        return Sent(outcome_of(await self._relays.deliver(self._seal(key, mode, found, plain), timeout_s)))
+        frame, message_id = self._seal(key, mode, found, plain)
+        return await self._settle(key, mode, found, message_id, self._deliver(frame, timeout_s))
 
     async def send_text(self, target: str | bytes, text: str, **options: Any) -> Outcome:
         """Send a text; the old name of ``send``."""
@@ -276,24 +326,52 @@ class MerkClient(Client):
         await self._relays.established(timeout_s)
         return await self._directory.look_up(key, timeout_s, needed=mode is Mode.ENCRYPTED, given=given)
 
-    def _seal(self, target: bytes, mode: Mode, found: Found, content: Plain | FilePart) -> bytes:
-        """Return a frame for the recipient, with time and id where the recipient's client understands them."""
-        signing = self.keys.signing
+    def _seal(self, target: bytes, mode: Mode, found: Found, content: Plain | FilePart) -> tuple[bytes, bytes]:
+        """Return a frame for the recipient, with time and id where the recipient's client reads them, and its id."""
+        signing, wrapped = self.keys.signing, self._wrapped(mode, found, content)
+        if mode is Mode.PLAIN:
+            assert isinstance(wrapped, Raw)
+            frame = data_frame(signing, target, wrapped.data, header_signature=True)
+        elif mode is Mode.SIGNED:
+            frame = signed_frame(signing, target, wrapped)
+        else:
+            assert found.agreement_key is not None
+            frame = self._encrypt(target, found.agreement_key, wrapped)
+        return frame, message_id_of(wrapped, frame[HEADER_BYTES + KEY_BYTES :])
+
+    def _wrapped(self, mode: Mode, found: Found, content: Plain | FilePart) -> Content:
         if mode is Mode.PLAIN:
             assert isinstance(content, Raw | Text | Json)
-            data = content.data if isinstance(content, Raw) else content.text.encode()
-            return data_frame(signing, target, data, header_signature=True)
-        wrapped: Content
-        if found.is_ours or (mode is Mode.SIGNED and isinstance(content, Raw) and not is_signable(content.data)):
-            wrapped = Extended(int(self._clock() * 1_000), self._rng.randbytes(MESSAGE_ID_BYTES), content)
-        else:
-            assert not isinstance(content, FilePart)
-            wrapped = content
-        if mode is Mode.SIGNED:
-            return signed_frame(signing, target, wrapped)
-        assert found.agreement_key is not None
+            return content if isinstance(content, Raw) else Raw(content.text.encode())
+        if found.is_ours:
+            return self._extended(content)
+        assert not isinstance(content, FilePart)
+        # MERK-RAW: an original would take them for something else, and altered bytes are not what was sent.
+        if mode is Mode.SIGNED and isinstance(content, Raw) and not is_signable(content.data):
+            raise LocalError(
+                "a client of the original would take these signed bytes for something else (32 bytes, or a beginning "
+                "of 01, 02, 03, 10 or merk-), and nothing says that the recipient has another one; send them "
+                "encrypted, as text, or as a file"
+            )
+        return content
+
+    def _encrypt(self, target: bytes, agreement_key: bytes, content: Content) -> bytes:
         secret, nonce = self._rng.randbytes(SECRET_BYTES), self._rng.randbytes(GCM_NONCE_BYTES)
-        return encrypted_frame(signing, target, found.agreement_key, wrapped, ephemeral_secret=secret, nonce=nonce)
+        return encrypted_frame(self.keys.signing, target, agreement_key, content, ephemeral_secret=secret, nonce=nonce)
+
+    def _extended(self, content: Plain | FilePart | Receipt) -> Extended:
+        return Extended(int(self._clock() * 1_000), self._rng.randbytes(MESSAGE_ID_BYTES), content)
+
+    async def _deliver(self, frame: bytes, timeout_s: float) -> Outcome:
+        return outcome_of(await self._relays.deliver(frame, timeout_s))
+
+    async def _settle(
+        self, key: bytes, mode: Mode, found: Found, message_id: bytes, sending: Coroutine[Any, Any, Outcome]
+    ) -> SentMessage:
+        """Wait for the outcome of a message; its receipt may come before that."""
+        can_be_read = found.is_ours and mode is Mode.ENCRYPTED
+        reading = self._reads.add(key, message_id) if can_be_read else None
+        return SentMessage(await sending, id=message_id, reading=reading)
 
     async def _send_file(
         self,
@@ -303,20 +381,47 @@ class MerkClient(Client):
         found: Found,
         timeout_s: float,
         on_progress: Callable[[int, int], None],
-    ) -> Outcome:
-        seal, size = partial(self._seal, key, mode, found), file.size_bytes
-        if size <= PART_BYTES or not found.is_ours or Feature.DELIVERY_NOTICES not in self._relays.features:
-            outcome = outcome_of(await self._relays.deliver(seal(file.whole()), timeout_s))
-            if outcome.ok:
+    ) -> SentMessage:
+        size = file.size_bytes
+        if file.parts_count == 1 or not found.is_ours or Feature.DELIVERY_NOTICES not in self._relays.features:
+            frame, message_id = self._seal(key, mode, found, file.whole())
+            sent = await self._settle(key, mode, found, message_id, self._deliver(frame, timeout_s))
+            if sent.ok:
                 on_progress(size, size)
-            return outcome
+            return sent
         transfer_id, digest = self._rng.randbytes(MESSAGE_ID_BYTES), await file.digest()
-        return await send_parts(
+        sending = send_parts(
             OutgoingTransfer(file.parts_count, self._rng),
-            lambda index: seal(file.part(index, transfer_id, digest)),
+            lambda index: self._seal(key, mode, found, file.part(index, transfer_id, digest))[0],
             partial(self._relays.deliver, timeout_s=timeout_s),
-            lambda delivered_count: on_progress(min(size, delivered_count * PART_BYTES), size),
+            lambda accepted_count: on_progress(min(size, accepted_count * file.part_bytes), size),
         )
+        return await self._settle(key, mode, found, transfer_id, sending)
+
+    # Receipts
+
+    def _on_taken(self, message: Message) -> None:
+        """Remember for good what the program has taken, and receipt it."""
+        if message.mode is not Mode.PLAIN:
+            time_ms = message.time_ms if message.auth is Auth.BOUND else None
+            taken_ms = time_ms if time_ms is not None else int(self._clock() * 1_000)
+            self._seen.taken(message.sender, message.message_id, taken_ms)
+        if self._wants_receipts and message.mode is Mode.ENCRYPTED and message.auth is Auth.BOUND:
+            self._receipts.add(message.sender, message.message_id)
+
+    def _on_lost(self, sender: bytes, message_id: bytes) -> None:
+        self._seen.not_taken(sender, message_id)
+
+    async def _send_receipt(self, sender: bytes, receipt: Receipt) -> None:
+        agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
+        if agreement_key is None:
+            return
+        await self._relays.deliver(self._encrypt(sender, agreement_key, self._extended(receipt)), _RECEIPT_WITHIN_S)
+
+    def _on_receipt(self, event: ReceiptArrived) -> None:
+        for message_id in event.message_ids:
+            if self._reads.settle(event.sender, message_id):
+                self._report(MessageRead(event.sender, message_id))
 
     # What happens
 
@@ -324,7 +429,26 @@ class MerkClient(Client):
         if isinstance(event, MessageArrived):
             self._directory.note_sender(event.opened)
             self._inbox.take(event, self._relays.relay or "")
+        elif isinstance(event, ReceiptArrived):
+            self._on_receipt(event)
         else:
             if isinstance(event, BaseException):
                 self._inbox.end(event)
             self._report(event)
+
+
+def _is_file(content: object, name: str | None) -> bool:
+    """Return whether a content is sent as a file; raises LocalError for what is none of the kinds."""
+    if isinstance(content, Path) or (isinstance(content, bytes) and name is not None):
+        return True
+    if isinstance(content, str | bytes | Text | Raw | Json):
+        return False
+    if hasattr(content, "read") and hasattr(content, "seekable"):
+        return True
+    kinds = "text, bytes, JSON (Json.of(value)), a pathlib.Path or a binary stream"
+    raise LocalError(f"content is {kinds}, not {type(content).__name__}")
+
+
+_LAST_RECEIPTS_S: Final = 1.0  # for what the program took just before it closes
+_RECEIPT_WITHIN_S: Final = 10.0
+"""How long a receipt waits for a connection."""

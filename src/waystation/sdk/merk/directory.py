@@ -22,6 +22,8 @@ __all__ = ["ASK_AGAIN_S", "Directory", "Found"]
 ASK_AGAIN_S: Final = 60.0  # a recipient who connects for the first time, or with a new key, is noticed so soon
 _SENDERS_MAX: Final = 10_000
 _ANSWERS_MAX: Final = 10_000
+_UNPINNED_MAX: Final = 1_000
+_FIRST_CONTACT_S: Final = (0.1, 0.3, 0.6)  # who connects now publishes a key one message behind that
 
 
 class Found(NamedTuple):
@@ -44,6 +46,7 @@ class Directory:
         self._asked_at: dict[bytes, float] = {}
         self._changed: dict[bytes, KeyAdvert] = {}
         self._senders: dict[bytes, None] = {}
+        self._unpinned: dict[bytes, bytes] = {}
 
     async def look_up(self, key: bytes, timeout_s: float, *, needed: bool = False, given: bytes | None = None) -> Found:
         """Return what is known about a recipient; the key directory is asked at most every ``ASK_AGAIN_S``.
@@ -66,6 +69,8 @@ class Directory:
         is_due = now_s - self._asked_at.get(key, -math.inf) >= ASK_AGAIN_S
         if is_news or is_due or (needed and pinned is None):
             advert = await self._relays.advert_of(key, timeout_s)
+            if advert is None and needed and given is None and pinned is None:
+                advert = await self._ask_again(key, timeout_s)
             if len(self._asked_at) >= _ANSWERS_MAX:
                 self._asked_at.clear()
             self._asked_at[key] = now_s
@@ -81,8 +86,31 @@ class Directory:
         if needed and pinned is not None and changed is not None:
             kind = KeyDiffersError if pinned.by_hand else KeyChangedError
             raise kind(key, pinned.agreement_key, changed.agreement_key)
-        is_ours = key in self._senders or (pinned is not None and not pinned.by_hand)
-        return Found(pinned.agreement_key if pinned is not None else None, is_ours)
+        return Found(pinned.agreement_key if pinned is not None else None, self.is_able(key))
+
+    def is_able(self, key: bytes) -> bool:
+        """Return whether a client is known to use the bound form, so that less of it is refused (MERK-BOUND)."""
+        pinned = self._recipients.get(key)
+        return key in self._senders or (pinned is not None and pinned.able)
+
+    async def key_for_receipt(self, key: bytes, timeout_s: float) -> bytes | None:
+        """Return the agreement key of who wrote to us, without pinning it: unknown senders must not fill the pins.
+
+        Raises:
+            RelayUnreachableError: There is no connection within ``timeout_s``.
+        """
+        pinned = self._recipients.get(key)
+        if pinned is not None:
+            return pinned.agreement_key
+        known = self._unpinned.get(key)
+        if known is None:
+            advert = await self._relays.advert_of(key, timeout_s)
+            if advert is None:
+                return None
+            known = self._unpinned[key] = advert.agreement_key
+            if len(self._unpinned) > _UNPINNED_MAX:
+                del self._unpinned[next(iter(self._unpinned))]
+        return known
 
     def accept(self, key: bytes) -> bool:
         """Pin the key that the directory has instead of the pinned one; return whether there is one."""
@@ -92,11 +120,20 @@ class Directory:
         return advert is not None
 
     def note_sender(self, opened: Opened) -> None:
-        """Note from a proved message that its sender's client is one of ours."""
-        if isinstance(opened.content, Extended) and opened.auth is not Auth.NONE:
+        """Note from a bound message that its sender's client is one of ours."""
+        if isinstance(opened.content, Extended) and opened.auth is Auth.BOUND:
             self._senders[opened.sender] = None
             if len(self._senders) > _SENDERS_MAX:
                 del self._senders[next(iter(self._senders))]
+
+    async def _ask_again(self, key: bytes, timeout_s: float) -> KeyAdvert | None:
+        """Ask for a recipient that may have connected this moment."""
+        for pause_s in _FIRST_CONTACT_S:
+            await asyncio.sleep(pause_s)
+            advert = await self._relays.advert_of(key, timeout_s)
+            if advert is not None:
+                return advert
+        return None
 
     def _learn(self, advert: KeyAdvert) -> bool:
         """Return as ``Recipients.learn``; a pin that the disk refuses holds all the same."""

@@ -1,7 +1,8 @@
 """Bounded queue of received MERK messages, from the connection to the program; it also puts files together.
 
 ``MerkClient`` has one. When it is full, new messages are dropped and reported. It never blocks the connection, because
-a program that reads no messages still needs the outcomes of those it sends.
+a program that reads no messages still needs the outcomes of those it sends. A message counts as taken when the iterator
+hands it out: only then is it remembered across restarts, and receipted.
 """
 
 import asyncio
@@ -28,16 +29,27 @@ LATE_S: Final = 600.0  # as long as replays are recognised by themselves; specs/
 class Inbox:
     """Holds what has arrived until the program takes it."""
 
-    def __init__(self, report: Callable[[object], None], clock: Callable[[], float], downloads: Path | None) -> None:
+    def __init__(
+        self,
+        report: Callable[[object], None],
+        clock: Callable[[], float],
+        downloads: Path | None,
+        on_taken: Callable[[Message], None] = lambda _message: None,
+        on_lost: Callable[[bytes, bytes], None] = lambda _sender, _message_id: None,
+    ) -> None:
         """Start empty.
 
         Args:
             report: Gets ``MessageDropped``, ``FileProgress`` and ``FileFailed``.
             clock: Unix seconds.
             downloads: Folder for parts of files, or None.
+            on_taken: Gets each message that the program takes.
+            on_lost: Gets sender and id of each for which there was no room.
         """
         self._report = report
         self._clock = clock
+        self._on_taken = on_taken
+        self._on_lost = on_lost
         self._downloads = DownloadBuffer(downloads)
         self._waiting: deque[tuple[Message, int]] = deque()
         self._waiting_bytes = 0
@@ -57,6 +69,7 @@ class Inbox:
             while self._waiting:
                 message, size_bytes = self._waiting.popleft()
                 self._waiting_bytes -= size_bytes
+                self._on_taken(message)
                 yield message
             if self._failure is not None:
                 raise self._failure
@@ -72,7 +85,7 @@ class Inbox:
         if isinstance(plain, FilePart):
             self._on_part(opened, plain, relay)
         elif not isinstance(plain, Receipt):
-            self._put(opened, plain, opened.auth, relay, event.frame_bytes)
+            self._put(opened, plain, opened.auth, relay, event.frame_bytes, opened.message_id)
 
     def end(self, failure: BaseException | None = None) -> None:
         """End the iteration after what has arrived, with ``failure`` if there is one."""
@@ -102,19 +115,21 @@ class Inbox:
         if isinstance(file, FileFailed):
             self._report(file)
         else:
-            self._put(opened, file, downloaded.auth, relay, 0)
+            self._put(opened, file, downloaded.auth, relay, 0, downloaded.key.transfer_id)
 
-    def _put(self, opened: Opened, content: Plain | ReceivedFile, auth: Auth, relay: str, size: int) -> None:
+    def _put(
+        self, opened: Opened, content: Plain | ReceivedFile, auth: Auth, relay: str, size: int, message_id: bytes
+    ) -> None:
         crowded = self._waiting_bytes + size > INBOX_BYTES_MAX and self._waiting
         if crowded or len(self._waiting) >= INBOX_COUNT_MAX:
             if isinstance(content, ReceivedFile):
                 content.discard()
+            self._on_lost(opened.sender, message_id)
             self._report(MessageDropped(Refusal.QUEUE_FULL, opened.sender))
             return
         if isinstance(content, File):
             content = ReceivedFile(content.name, len(content.data), data=content.data)
-        said = opened.content if isinstance(opened.content, Extended) else None
-        time_ms, message_id = (said.time_ms, said.message_id) if said is not None else (None, None)
+        time_ms = opened.content.time_ms if isinstance(opened.content, Extended) else None
         late = time_ms is not None and abs(self._clock() - time_ms / 1_000) > LATE_S
         message = Message(opened.sender, opened.mode, auth, content, time_ms, message_id, late, relay)
         self._waiting.append((message, size))

@@ -97,12 +97,17 @@ class Message(NamedTuple):
     content: Raw | Text | Json | ReceivedFile
     time_ms: int | None
     """When it was sent by the sender's clock, Unix milliseconds; None from an original client."""
-    message_id: bytes | None
-    """16 bytes; None from an original client."""
+    message_id: bytes
+    """16 bytes, the same as the sender's ``SentMessage.id``."""
     late: bool
     """Whether ``time_ms`` is more than ten minutes away from our clock: it may be a replay."""
     relay: str
     """Address of the relay that delivered it."""
+
+    @property
+    def id(self) -> bytes:
+        """The same as ``message_id``."""
+        return self.message_id
 
     @property
     def text(self) -> str | None:

@@ -29,7 +29,10 @@ class Recipient(NamedTuple):
     time_ms: int
     """Of the advert, Unix milliseconds; 0 when it was given by hand."""
     by_hand: bool
-    """Whether a person has given it; then nothing says that the recipient's client is one of ours."""
+    """Whether a person has given it."""
+    able: bool = False
+    """Whether the recipient has ever published a key: its client is one of ours and reads the bound form (MERK-BOUND).
+    That stays, whatever key is given later, so that no relay can talk anybody back to the legacy form."""
 
 
 class Recipients(PrivateTable):
@@ -64,13 +67,13 @@ class Recipients(PrivateTable):
 
     def trust(self, advert: KeyAdvert) -> None:
         """Pin what an advert says, whatever was pinned before."""
-        self._pin(advert.key, Recipient(advert.agreement_key, advert.time_ms, by_hand=False))
+        self._pin(advert.key, Recipient(advert.agreement_key, advert.time_ms, by_hand=False, able=True))
 
     def set_by_hand(self, key: bytes, agreement_key: bytes) -> None:
         """Pin an agreement key of 32 bytes that a person has given; what an advert said of the same key is kept."""
         pinned = self._known.get(key)
         if pinned is None or pinned.agreement_key != agreement_key:
-            self._pin(key, Recipient(agreement_key, 0, by_hand=True))
+            self._pin(key, Recipient(agreement_key, 0, by_hand=True, able=pinned is not None and pinned.able))
 
     def forget(self, key: bytes) -> bool:
         """Forget a recipient, so that the next advert is the first again; return whether anything was known."""
@@ -96,11 +99,11 @@ class Recipients(PrivateTable):
 
     def _document(self) -> dict[str, Any]:
         return {
-            key.hex(): {"agreement_key": each.agreement_key.hex(), "time_ms": each.time_ms, "by_hand": each.by_hand}
-            for key, each in self._known.items()
+            key.hex(): each._asdict() | {"agreement_key": each.agreement_key.hex()} for key, each in self._known.items()
         }
 
 
 def _recipient_of(document: Any) -> Recipient:
     time_ms, by_hand = int(document["time_ms"]), bool(document["by_hand"])
-    return Recipient(decode_key_hex(document["agreement_key"]), time_ms, by_hand)
+    able = bool(document.get("able", not by_hand))  # absent in files of before
+    return Recipient(decode_key_hex(document["agreement_key"]), time_ms, by_hand, able)

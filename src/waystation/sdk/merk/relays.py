@@ -3,35 +3,46 @@
 ``MerkClient`` has one and sends frames through it. A relay that sends four challenges in a row that could be misused is
 not tried again. One in sixty honest challenges of a reference relay looks like that, but four in a row do not
 (specs/merk.md 8).
+
+Addresses that relays send are tried last, and only where a key came with them, which the relay there must prove. While
+such a relay has us, the user's own are tried now and then, and taken as soon as one answers.
 """
 
 import asyncio
+import contextlib
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from waystation.protocols.merk.client import events
 from waystation.protocols.merk.client.machine import UNTOLD_MAX, MerkClient
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import DeliveryCode, Feature, KeyAdvert
+from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, DeliveryCode, Feature, KeyAdvert, ServerEntry
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.wire import frame_hash
 from waystation.sdk.backoff import Backoff
 from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import HostileRelayError, RelayUnreachableError
+from waystation.sdk.merk.outgoing import Outgoing
 from waystation.sdk.merk.servers import Servers
 from waystation.sdk.relay_list import RelayList
 from waystation.sdk.store_news import StoreWatch
 from waystation.transport.silence import SilencePolicy
 from waystation.transport.tls import TlsContext
 
-__all__ = ["HOSTILE_RETRIES_MAX", "SERVERS_POLL_S", "MerkRelays", "ServersLearnt"]
+__all__ = ["HOSTILE_RETRIES_MAX", "RETURN_FIRST_S", "SERVERS_POLL_S", "MerkRelays", "ServersLearnt"]
 
 SERVERS_POLL_S: Final = 30.0  # as the original's clients do; specs/merk.md 4
 HOSTILE_RETRIES_MAX: Final = 3  # specs/merk.md 8
 FRAME_BYTES_MAX: Final = 67_108_864  # the largest that a relay of ours can be set to forward
+RETURN_FIRST_S: Final = 15.0
+"""After so long at a relay that another one named, the user's own are tried; then half as often each time."""
+_RETURN_CAP_S: Final = 300.0
+_RETURN_WITHIN_S: Final = 5.0
+_RATE_PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)  # the operator may have set a lower rate than ``Outgoing`` paces to
 _TOO_BIG: Final = 1009
 _SMALL_FRAME_BYTES: Final = 1_024  # no relay of ours can be set to take less
 
@@ -62,6 +73,8 @@ class MerkRelays(RelayList):
         backoff: Backoff,
         silence: SilencePolicy,
         disk: StoreWatch,
+        seen: SeenMessages,
+        is_able: Callable[[bytes], bool],
     ) -> None:
         """Describe it; ``on_event`` gets what answers no call, and the other options are those of the client."""
         super().__init__(on_event, backoff, text=False, message_bytes_max=FRAME_BYTES_MAX, tls=tls, silence=silence)
@@ -74,12 +87,14 @@ class MerkRelays(RelayList):
         self._rng = rng
         self._clock = clock
         self._disk = disk
-        self._seen = SeenMessages()
+        self._seen = seen
+        self._is_able = is_able
         self._pins: dict[str, bytes] = {}
         self._hostile_counts: dict[str, int] = {}
         self._machine: MerkClient
         self._ended: Ended | None = None
-        self._slots = asyncio.Semaphore(UNTOLD_MAX)
+        self._outgoing: Outgoing | None = None
+        self._returning: asyncio.Task[None] | None = None
         self._outcomes: dict[bytes, deque[asyncio.Future[events.FrameOutcome]]] = {}
         self._advertised: dict[bytes, asyncio.Future[KeyAdvert | None]] = {}
 
@@ -93,6 +108,18 @@ class MerkRelays(RelayList):
         """What that relay understands; nothing without one."""
         return self._machine.features if self._connection is not None else Feature(0)
 
+    @property
+    def frame_bytes_max(self) -> int:
+        """Largest frame that the relay takes, header included, as far as it has said so."""
+        return self._machine.frame_bytes_max if self._connection is not None else FRAME_BYTES_USUAL
+
+    async def aclose(self) -> None:
+        """End the connection; safe to call twice."""
+        if self._returning is not None:
+            self._returning.cancel()
+            await asyncio.gather(self._returning, return_exceptions=True)
+        await super().aclose()
+
     # Requests
 
     async def deliver(self, frame: bytes, timeout_s: float) -> DeliveryCode | None:
@@ -101,14 +128,25 @@ class MerkRelays(RelayList):
         Raises:
             RelayUnreachableError: No connection was established within ``timeout_s``; the frame was not sent.
         """
-        async with self._slots:
-            while True:
-                connection = await self.established(timeout_s)
-                outcome = await self._send(frame)
-                if outcome.sent:
+        if self._outgoing is None:
+            self._outgoing = Outgoing(UNTOLD_MAX)
+        async with self._outgoing.room(len(frame)):
+            code = await self._deliver(frame, timeout_s)
+            for pause_s in _RATE_PAUSES_S:
+                if code is not DeliveryCode.RATE:
                     break
-                if self._machine.is_ready:  # frames of callers who gave up fill it
-                    return DeliveryCode.QUEUE_FULL
+                await asyncio.sleep(pause_s)
+                code = await self._deliver(frame, timeout_s)
+        return code
+
+    async def _deliver(self, frame: bytes, timeout_s: float) -> DeliveryCode | None:
+        while True:
+            connection = await self.established(timeout_s)
+            outcome = await self._send(frame)
+            if outcome.sent or outcome.code is not None:
+                break
+            if self._machine.is_ready:  # frames of callers who gave up fill it
+                return DeliveryCode.QUEUE_FULL
         status = connection.ended.result().status if connection.ended.done() else None
         too_big = outcome.code is None and status == _TOO_BIG and len(frame) > _SMALL_FRAME_BYTES
         return DeliveryCode.TOO_LARGE if too_big else outcome.code
@@ -138,9 +176,17 @@ class MerkRelays(RelayList):
     # The connection
 
     def _candidates(self) -> list[str]:
-        listed = [] if self._only else [server.address for server in self._servers.in_order()]
-        urls = dict.fromkeys([*self._urls, *listed])
+        urls = dict.fromkeys([*self._own(), *(() if self._only else self._learnt())])
         return [url for url in urls if self._hostile_counts.get(url, 0) <= HOSTILE_RETRIES_MAX]
+
+    def _own(self) -> list[str]:
+        """Return the addresses of the user, in their order."""
+        listed = [] if self._only else [server.address for server in self._servers.in_order() if server.added]
+        return list(dict.fromkeys([*self._urls, *listed]))
+
+    def _learnt(self) -> list[str]:
+        """Return the addresses that relays have named with a key, which the relay there must prove."""
+        return [each.address for each in self._servers.in_order() if not each.added and each.key is not None]
 
     def _make(self, url: str) -> Connection:
         self._ended = None
@@ -151,8 +197,9 @@ class MerkRelays(RelayList):
             salvage=self._salvage,
             pinned_server=self._pin_of(url) if self._extensions else None,
             seen=self._seen,
+            is_able=self._is_able,
         )
-        return Connection(self._machine, self._handle)
+        return Connection(self._machine, self._handle, clock=self._clock)
 
     def _why_ended(self, ended: Ended) -> str:
         self._ended = ended
@@ -197,10 +244,9 @@ class MerkRelays(RelayList):
         elif isinstance(event, events.KeyNotFound):
             self._answer(event.key, None)
         elif isinstance(event, events.ServersListed):
-            self._learn([entry.address for entry in event.entries])
-        elif isinstance(event, events.ServerAdded):
-            self._learn([event.address])
-        elif not isinstance(event, events.Ended):  # the connection knows why it ended
+            self._learn(event.entries)
+        # An address without a key cannot be held to anything, so a client of ours does nothing with it.
+        elif not isinstance(event, events.Ended | events.ServerAdded):  # the connection knows why it ended
             self._on_event(event)
 
     def _on_ready(self, event: events.Ready) -> None:
@@ -210,6 +256,8 @@ class MerkRelays(RelayList):
             self._disk.attempt(lambda: self._servers.pin(self._url, event.server))
         self._machine.advertise(now(), int(self._clock() * 1_000))
         self._ask_servers(self._machine)
+        if self._url not in self._own() and (self._returning is None or self._returning.done()):
+            self._returning = asyncio.get_running_loop().create_task(self._return())
         self._on_established(event.server, authenticated=event.authenticated)
 
     def _on_outcome(self, event: events.FrameOutcome) -> None:
@@ -227,13 +275,38 @@ class MerkRelays(RelayList):
         if asked is not None and not asked.done():
             asked.set_result(advert)
 
-    def _learn(self, addresses: list[str]) -> None:
-        self._disk.attempt(lambda: self._take(addresses))
+    async def _return(self) -> None:
+        """Go back to a relay of the user's own as soon as one answers and nothing is under way."""
+        pause_s = RETURN_FIRST_S
+        while self._url not in self._own():
+            await asyncio.sleep(pause_s)
+            pause_s = min(_RETURN_CAP_S, 2 * pause_s)
+            if self._outcomes or not self.connected or self._connection is None:
+                continue
+            for url in self._own():
+                if await _answers(url) and not self._outcomes:
+                    self._connection.close()
+                    return
 
-    def _take(self, addresses: list[str]) -> None:
-        fresh = self._servers.learn(addresses, learnt_from=self._url)
+    def _learn(self, entries: Iterable[ServerEntry]) -> None:
+        self._disk.attempt(lambda: self._take(entries))
+
+    def _take(self, entries: Iterable[ServerEntry]) -> None:
+        fresh = self._servers.learn(entries, learnt_from=self._url)
         if fresh:
             self._on_event(ServersLearnt(self._url, tuple(fresh)))
+
+
+async def _answers(url: str) -> bool:
+    """Return whether anybody listens at an address."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "wss" else 80)
+    with contextlib.suppress(OSError):  # TimeoutError too
+        async with asyncio.timeout(_RETURN_WITHIN_S):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+        writer.close()
+        return True
+    return False
 
 
 _REFUSED: Final = {

@@ -1,18 +1,20 @@
 """The list of relays that a MERK client knows: those of its user first, then those that relays sent, at most 64.
 
 ``MerkRelays`` tries them in order, ``waystation merk servers`` edits them. Addresses from relays are unverified. They
-are tried last and never replace an address of the user. A relay that has proved its key is pinned to its address.
+are tried last and never replace an address of the user. A relay that has proved its key is pinned to its address; one
+that another relay named is pinned from the start to the key that was named with it.
 
 Spec: specs/merk.md 4, 8.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from waystation.core.errors import LocalError
 from waystation.core.ids import decode_key_hex
 from waystation.protocols.merk.client.addresses import check_address, may_learn
+from waystation.protocols.merk.messages import ServerEntry
 from waystation.sdk.private_table import PrivateTable
 
 __all__ = ["SERVERS_FILE", "SERVERS_MAX", "Server", "Servers"]
@@ -29,7 +31,7 @@ class Server(NamedTuple):
     added: bool
     """Whether the user added it; else another relay sent it."""
     key: bytes | None
-    """The key that it proved when it was first used, 32 bytes."""
+    """The key that it must prove, 32 bytes: that of its first use, or the one another relay named with it."""
 
 
 class Servers(PrivateTable):
@@ -75,17 +77,17 @@ class Servers(PrivateTable):
         check_address(address)
         self._change(lambda: self._select(address))
 
-    def learn(self, addresses: Iterable[str], *, learnt_from: str) -> list[str]:
-        """Take what a relay sent, as far as there is room, and return what was new.
+    def learn(self, entries: Iterable[ServerEntry], *, learnt_from: str) -> list[str]:
+        """Take what a relay sent, as far as there is room, and return the addresses that were new.
 
         Args:
-            addresses: Untrusted texts.
+            entries: Untrusted keys and texts.
             learnt_from: Address of the relay.
         """
         if len(self._servers) >= SERVERS_MAX:
             return []
-        unknown = [each for each in dict.fromkeys(addresses) if each not in self._servers]
-        usable = [each for each in unknown if may_learn(each, learnt_from)]
+        unknown = {each.address: each.key for each in entries if each.address not in self._servers}
+        usable = {address: key for address, key in unknown.items() if may_learn(address, learnt_from)}
         if not usable:  # a relay that says the same again and again costs no file access
             return []
         fresh: list[str] = []
@@ -114,14 +116,17 @@ class Servers(PrivateTable):
             self._selected = None
 
     def _select(self, address: str) -> None:
-        if address not in self._servers:
+        known = self._servers.get(address)
+        if known is None:
             self._put(address)
+        elif not known.added:  # what the user chooses is the user's, whoever named it
+            self._servers[address] = known._replace(added=True)
         self._selected = address
 
-    def _take(self, addresses: list[str]) -> list[str]:
+    def _take(self, named: Mapping[str, bytes]) -> list[str]:
         room = max(0, SERVERS_MAX - len(self._servers))
-        fresh = [address for address in addresses if address not in self._servers][:room]
-        self._servers.update({address: Server(address, added=False, key=None) for address in fresh})
+        fresh = [address for address in named if address not in self._servers][:room]
+        self._servers.update({address: Server(address, added=False, key=named[address]) for address in fresh})
         return fresh
 
     def _make_room(self) -> None:

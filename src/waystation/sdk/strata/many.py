@@ -142,6 +142,7 @@ class ManyRelays:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        await self._scores.unlocked()
         self._disk.attempt(self._save)
         for client in list(self._clients.values()):
             await client.aclose()
@@ -270,6 +271,7 @@ class ManyRelays:
         with contextlib.ExitStack() as stack:
             places = None
             if resume is not None:
+                await self._scores.unlocked()  # the same file; its tables may have to be made
                 places = stack.enter_context(contextlib.closing(Places(self._scores.path, resume, filters)))
             relays = chosen if keep_trying else await self._reached(chosen, patient=follow)
             subscriptions = [self._subscription(url, filters, limit, follow, places) for url in relays]
@@ -287,6 +289,8 @@ class ManyRelays:
                         yield item._replace(received_at=earliest if earliest is not None else item.received_at)
                         given_count += 1
                     if places is not None:
+                        if self._disk.failure is None:  # else every packet would wait for a lock that lasts
+                            await places.unlocked()
                         place = Place(item.cursor, item.received_at) if item.cursor is not None else None
                         self._disk.attempt(partial(places.move, item.relay, place, packet_id if is_new else None))
                     if given_count == count > 0:
@@ -386,6 +390,7 @@ class ManyRelays:
     async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(EVALUATION_S)
+            await self._scores.unlocked()
             self._disk.attempt(self.evaluate)
             self.churn()
             if self._pool.is_probe_due:

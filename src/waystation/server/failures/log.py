@@ -110,12 +110,21 @@ def _shortage(error: BaseException | None) -> str:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _NO_MEMORY):
+        if (
+            isinstance(error, MemoryError)
+            or _is_left_of_one(error)
+            or (isinstance(error, OSError) and error.errno in _NO_MEMORY)
+        ):
             return "memory.exhausted"
         if isinstance(error, OSError) and error.errno in _NO_FILES:
             return "files.exhausted"
         error = error.__cause__ or error.__context__
     return ""
+
+
+def _is_left_of_one(error: BaseException) -> bool:
+    """Return whether an error is how Python reports a TLS buffer of aiofastnet that a MemoryError left behind."""
+    return isinstance(error, SystemError) and "exported buffers" in str(error)
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:

@@ -27,8 +27,9 @@ __all__ = ["HOST", "MESH_ENDPOINT", "MESH_PATH", "MerkHost"]
 
 MESH_ENDPOINT: Final = "mesh"
 MESH_PATH: Final = "/.well-known/merk-mesh.json"
+ORIGINAL_BYTES_MAX: Final = 104_857_600  # MERK-LARGE: what an original takes of its clients, and may bring us
 ENVELOPE_BYTES: Final = 256  # specs/merk.md 10.5: what nodes put around a frame
-_FEATURES: Final = ("delivery_notices", "key_directory", "header_signatures", "mesh")  # specs/merk.md 10.1
+_FEATURES: Final = ("delivery_notices", "key_directory", "header_signatures", "mesh", "presence")  # specs/merk.md 10.1
 
 
 class MerkHost(ProtocolHost):
@@ -64,7 +65,10 @@ class MerkHost(ProtocolHost):
         found = Endpoint(sink(""), text=False, message_bytes_max=self._message_bytes_max)
         endpoints = {path: found._replace(has_page=has_page(path)) for path in self._listen.paths}
         if self._listen.mesh_path:
-            endpoints[self._listen.mesh_path] = found._replace(sink=sink(MESH_ENDPOINT))
+            # MERK-LARGE: a frame that is too large for us is read and dropped, since an original never dials again.
+            endpoints[self._listen.mesh_path] = found._replace(
+                sink=sink(MESH_ENDPOINT), message_bytes_max=max(ORIGINAL_BYTES_MAX, self._message_bytes_max)
+            )
         return endpoints
 
     def outlet(self) -> Outlet:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from waystation.core.ids import KEY_BYTES
+from waystation.core.ids import KEY_BYTES, encode_did
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.engine.connections import Connection, Connections
 from waystation.rules.twins import Overlaps, Twin, Twins
@@ -41,18 +41,21 @@ class TwinWatch:
     ) -> None:
         """Watch the connections and relays of a node, whose key is ``own_key``."""
         self._own_key = own_key
+        self._own_names = {own_key, encode_did(own_key).encode()}
         self._hosts = hosts
         self._clock = clock
         self._overlaps = Overlaps()
         self._twins = Twins()
         self._said: dict[bytes, Instant] = {}
+        self._met: dict[tuple[str, bool], tuple[str, Instant]] = {}
+        """Where our own key was met last, and when, by protocol and whether we dialled."""
         connections.on_identified = self.identified
 
     def identified(self, connection: Connection, older: Connection | None) -> None:
         """Look at a connection that has proved its key, and at an older one of the same key that stands."""
         key, now = connection.identity or b"", self._clock()
-        if key == self._own_key and not connection.dialled and connection.protocol != _BY_CHALLENGE:
-            self._twins.note(Twin(key, (connection.address,)), now)
+        if key in self._own_names and connection.protocol != _BY_CHALLENGE:
+            self._met[connection.protocol, bool(connection.dialled)] = _place(connection), now
         if older is None or _place(older) == _place(connection):
             return
         is_node = connection.dialled or older.dialled or self._hosts[connection.protocol].has_node(key)
@@ -68,11 +71,22 @@ class TwinWatch:
     def look(self) -> None:
         """Log each key that was found to have two nodes, once an hour."""
         now = self._clock()
+        self._judge_met(now)
         self._said = {key: at for key, at in self._said.items() if at > now - HOUR_S * MICROSECONDS_PER_SECOND}
         for key, places in self._lately():
             if key not in self._said:
                 self._said[key] = now
                 _log.warning("peer.twin", peer=_short(key), ours=key == self._own_key, places=list(places))
+
+    def _judge_met(self, now: Instant) -> None:
+        """Note our own key where it was met on one side alone: a dial of ourselves shows it on both within a second."""
+        due = [met for met, (_, at) in self._met.items() if now - at >= MICROSECONDS_PER_SECOND]
+        for protocol, dialled in due:
+            if (protocol, dialled) not in self._met:
+                continue  # the other side of one above
+            place, _ = self._met.pop((protocol, dialled))
+            if self._met.pop((protocol, not dialled), None) is None:
+                self._twins.note(Twin(self._own_key, (place,)), now)
 
     def trouble(self) -> list[str]:
         """Return a sentence for each key that two nodes had within the last hour."""

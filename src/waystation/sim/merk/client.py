@@ -6,10 +6,11 @@ machine processes it.
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
-from waystation.crypto.signing import KeyPair
+from waystation.crypto.signing import KeyPair, sign
 from waystation.protocols.merk.client.events import (
     Event,
     FrameOutcome,
@@ -22,13 +23,13 @@ from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import KEY_BYTES, Delivery, DeliveryCode, Feature, InfoType, MessageType
-from waystation.protocols.merk.payload.sealing import Mode
+from waystation.protocols.merk.payload.sealing import Auth, Mode
 from waystation.protocols.merk.refusals import Refusal
-from waystation.protocols.merk.wire import decode_info_frame, frame_hash, read_head, target_of
+from waystation.protocols.merk.wire import decode_info_frame, frame_hash, is_frame_signed, read_head, target_of
 from waystation.sim.chance import HOUR_US, Recurring, spread
 from waystation.sim.driver import Driver
 from waystation.sim.merk import observations as seen
-from waystation.sim.merk.context import MARGIN_US, PROTOCOL, MerkContext
+from waystation.sim.merk.context import CARRIED, MARGIN_US, PROTOCOL, MerkContext
 from waystation.sim.merk.presences import Presence
 from waystation.sim.merk.traffic import FrameGenerator
 from waystation.sim.observations import Unfulfilled
@@ -41,9 +42,9 @@ STALL_US: Final = 8 * MICROSECONDS_PER_SECOND
 TWICE_US: Final = 20 * MICROSECONDS_PER_SECOND
 RETRY_US: Final = MICROSECONDS_PER_SECOND // 2
 AGAIN_US: Final = 2 * MICROSECONDS_PER_SECOND
+PROOF_US: Final = 2 * MICROSECONDS_PER_SECOND  # the relay has AUTH and PRESENCE some time after the machine is ready
 BURST_MAX: Final = 24
 UNKNOWN_KEYS: Final = 4
-CARRIED: Final = frozenset({MessageType.DATA, MessageType.SIGNED_DATA, MessageType.ENCRYPTED_DATA})
 _SUBTYPE_AT: Final = 120
 
 
@@ -66,12 +67,15 @@ class Client:
         self._keys = Keys.generate(rng)
         self.key: bytes = self._keys.signing.public
         context.agreement_keys[self.key] = self._keys.agreement_public
+        if has_extensions:
+            context.signers[self.key] = partial(sign, self._keys.signing)
         self._unknown_keys = [KeyPair.from_seed(rng.randbytes(KEY_BYTES)).public for _ in range(UNKNOWN_KEYS)]
         self._frames = FrameGenerator(context, rng, self._keys)
         self._seen = SeenMessages()
         self._others: list[Client] = []
         self._connections: dict[int, Connection] = {}
         self._last_origin = ""
+        self._is_last_ours = True
         self._is_leaving = False
         self.outcomes: Counter[str] = Counter()
 
@@ -121,16 +125,19 @@ class Client:
             return
         held = ready[0]
         for other in reached:
-            frame = self._send(held, other.key)
-            context.pending[frame, other.key] = f"{frame.hex()} of client {self.host} never reached client {other.host}"
+            name, frame = self._send(held, other.key)
+            other_node = other.node if other.node is not None else held.node
+            if context.crosses(frame, other.key, held.node, other_node, context.schedule.now):
+                text = f"{name.hex()} of client {self.host} never reached client {other.host}"
+                context.pending[name, other.key] = text
             if self.has_extensions and other.has_extensions:
                 context.pending[self.key, other.key] = f"client {self.host} does not learn the key of {other.host}"
                 held.driver.machine.ask_key(other.key, context.schedule.now)
                 held.driver.settle()
         nobody = self._rng.choice(self._unknown_keys)
-        frame = self._send(held, nobody)
+        name, _ = self._send(held, nobody)
         if self.has_extensions:
-            context.pending[frame, nobody] = f"client {self.host} never got UNKNOWN_TARGET for an unknown key"
+            context.pending[name, nobody] = f"client {self.host} never got UNKNOWN_TARGET for an unknown key"
 
     # What connections report
 
@@ -142,6 +149,7 @@ class Client:
         if kind in CARRIED:
             name, target = frame_hash(data), target_of(data) or b""
             self._last_origin = context.origin_of(name)
+            self._is_last_ours = context.target_of_secret(data) in (None, self.key)
             context.observe(seen.Arrived(held.number, self.key, name, target, self._last_origin))
         elif kind == MessageType.NODE_INFO and data[_SUBTYPE_AT] >= InfoType.HELLO:
             if not self.has_extensions:
@@ -159,7 +167,13 @@ class Client:
         elif isinstance(event, MessageArrived):
             opened = event.opened
             is_theirs, is_plain = context.is_authored(opened.fingerprint), opened.mode is Mode.PLAIN
-            context.observe(seen.Taken(self.key, opened.frame_hash, opened.auth.value, is_theirs, is_plain))
+            # The legacy form names whoever signed the ciphertext last, and the message says so (MERK-BOUND); what is in
+            # clear anybody may say after another, in his own name.
+            is_repeated = opened.auth is Auth.LEGACY or is_plain
+            is_theirs |= self._last_origin == "resigned" and is_repeated
+            is_aimed = opened.mode is not Mode.ENCRYPTED or self._is_last_ours
+            taken = seen.Taken(self.key, opened.frame_hash, opened.auth.value, is_theirs, is_plain, is_aimed)
+            context.observe(taken)
             context.pending.pop((opened.frame_hash, self.key), None)
             self.outcomes["read"] += 1
         elif isinstance(event, MessageDropped):
@@ -198,7 +212,8 @@ class Client:
                 is_target_known=context.presences.is_known(report.target),
                 is_silence_likely=context.presences.is_silence_likely(held.node, since),
                 is_target_shaky=context.presences.is_shaky(report.target, since),
-                is_crowded=context.is_crowded(report.target, now),
+                # A node that does not name ours refuses what is not signed with the same code (MERK-STRANGERS).
+                is_crowded=context.is_crowded(report.target, now) or name in held.unsigned,
             )
         )
         self.outcomes[DeliveryCode(report.code).name.lower()] += 1
@@ -227,6 +242,7 @@ class Client:
     def _connect(self, node: int) -> None:
         context = self._context
         machine = context.make_client(self._keys, self._rng, extensions=self.has_extensions, seen=self._seen)
+        machine.set_wall(context.schedule.now, context.wall_ms() * 1_000)
         held = Connection(context.next_connection(), node)
         self._connections[held.number] = held
         held.driver = Driver(
@@ -301,15 +317,15 @@ class Client:
             return self._rng.choice([*self._unknown_keys, *self._context.hostile_keys])
         return self._rng.choice(self._others).key
 
-    def _send(self, held: "Connection", target: bytes) -> bytes:
-        """Send a new frame and return its name; say it again some time later if that is a habit."""
+    def _send(self, held: "Connection", target: bytes) -> tuple[bytes, bytes]:
+        """Send a new frame and return its name and the frame; say it again some time later if that is a habit."""
         frame = self._frames.next_for(target)
         name = self._context.make(frame)
         self._put(held, name, frame, target)
         if self._context.in_fault_phase and self._rng.random() < self._context.plan.client.says_again:
             later = spread(self._rng, AGAIN_US)
             self._context.schedule.after(later, lambda: self._put(held, name, frame, target))
-        return name
+        return name, frame
 
     def _put(self, held: "Connection", name: bytes, frame: bytes, target: bytes) -> None:
         if not held.driver.machine.is_ready or held.driver.is_over:
@@ -318,17 +334,22 @@ class Client:
         context.note_sent(target, len(frame))
         context.observe(seen.Sent(held.number, name, target, len(frame)))
         held.sent_at.setdefault(name, context.schedule.now)
+        if not is_frame_signed(frame):
+            held.unsigned.add(name)
         held.unreported += 1
         held.driver.machine.send_frame(frame, context.schedule.now)
-        held.driver.settle(lambda stood: self._on_read(held, name, target) if stood else None)
+        held.driver.settle(lambda stood: self._on_read(held, name, frame, target) if stood else None)
 
-    def _on_read(self, held: "Connection", name: bytes, target: bytes) -> None:
+    def _on_read(self, held: "Connection", name: bytes, frame: bytes, target: bytes) -> None:
         """The node has the frame: see in a while what has become of it."""
         context, node = self._context, held.node
         read_at = context.schedule.now
 
         def due() -> None:
-            is_owed = context.presences.owes(node, target, Instant(read_at - MARGIN_US))
+            since = Instant(read_at - MARGIN_US)
+            is_owed = context.presences.owes(
+                node, target, since, lambda other: context.crosses(frame, target, node, other, since)
+            )
             context.observe(seen.Due(name, is_owed and not context.is_crowded(target, read_at)))
 
         def outcome_due() -> None:
@@ -357,6 +378,8 @@ class Connection:
         self.reports_outcomes = False
         """Whether the relay sends outcomes."""
         self.sent_at: dict[bytes, Instant] = {}
+        self.unsigned: set[bytes] = set()
+        """Frames that bear no signature of their sender."""
         self.unreported = 0
         """Frames for which the machine has reported no outcome."""
 
@@ -364,4 +387,4 @@ class Connection:
         """Frames may be sent from now on."""
         self.reports_outcomes = bool(event.features & Feature.DELIVERY_NOTICES)
         if self.presence.up_at is None:
-            self.presence.up(now)
+            self.presence.up(Instant(now + PROOF_US))

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from waystation.core.instant import MICROSECONDS_PER_SECOND
+from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.signing import sign
 from waystation.protocols.merk import messages
 from waystation.protocols.merk.messages import (
@@ -20,10 +20,11 @@ from waystation.protocols.merk.messages import (
     Role,
 )
 from waystation.protocols.merk.payload.sealing import data_frame
-from waystation.protocols.merk.wire import decode_frame, encode_frame, encode_info_frame, make_advert
+from waystation.protocols.merk.wire import decode_frame, encode_frame, encode_info_frame, frame_hash, make_advert
 from waystation.sim.chance import spread
 from waystation.sim.hostile import HostileClient
-from waystation.sim.merk.context import MerkContext
+from waystation.sim.merk import observations as seen
+from waystation.sim.merk.context import CARRIED, MerkContext
 from waystation.sim.net.link import Port
 from waystation.sim.site import draw_key_pair
 
@@ -49,7 +50,11 @@ class Hostile(HostileClient[MerkContext]):
             "garbage": lambda: [draw_garbage(rng)],
             "meddler": self._meddle,
             "deaf": lambda: [self._say(messages.RequestServers())],
+            "relayer": self._relay,
         }
+        self._victim = b""
+        """Whose answer to the challenge was had, by passing it on."""
+        self._node = 0
         self._trick = tricks.get(kind, list)
         self._is_known = False
 
@@ -69,6 +74,8 @@ class Hostile(HostileClient[MerkContext]):
         frame = decode_frame(data)
         port = self._port
         assert port is not None
+        if frame.kind in CARRIED and self._victim:
+            self._on_drawn(data)
         if frame.kind == MessageType.HANDSHAKE and len(frame.payload) == messages.CHALLENGE_BYTES:
             answers = self._misanswer(frame) if self._kind == "squatter" else [self._answer(frame)]
             for answer in answers:
@@ -82,6 +89,7 @@ class Hostile(HostileClient[MerkContext]):
 
     def _on_dialled(self, node: int, port: Port) -> None:
         self._is_known = False
+        self._node = node
         self._presence = self._context.presences.add_client(self._key_pair.public, node, port.stream, is_honest=False)
 
     def _play(self, port: Port) -> None:
@@ -96,6 +104,11 @@ class Hostile(HostileClient[MerkContext]):
     # Tricks
 
     def _answer(self, challenge: Frame) -> bytes:
+        signers = self._context.signers
+        if self._kind == "relayer" and signers:
+            self._victim = self._rng.choice(list(signers))
+            signature = signers[self._victim](challenge.payload)
+            return encode_frame(MessageType.HANDSHAKE, challenge.payload, sender=self._victim, signature=signature)
         signature = sign(self._key_pair, challenge.payload)
         return encode_frame(MessageType.HANDSHAKE, challenge.payload, sender=self._key_pair.public, signature=signature)
 
@@ -114,6 +127,25 @@ class Hostile(HostileClient[MerkContext]):
             [],
         )
         return self._rng.choice(ways)
+
+    def _relay(self) -> list[bytes]:
+        """Do with the victim's login what can be done without its key: greet, ask, write, and show a forged AUTH."""
+        if not self._victim:
+            return []
+        hello = messages.Hello(ALL_FEATURES, Role.CLIENT, self._victim, self._rng.randbytes(32), "")
+        said: tuple[Info, ...] = (hello, messages.RequestServers(), messages.KeyQuery(self._victim))
+        frames = [encode_info_frame(self._rng.choice(said), self._victim)]
+        if self._rng.random() < 1 / 16:
+            frames.append(encode_info_frame(messages.Auth(self._rng.randbytes(64)), self._victim))
+        return frames
+
+    def _on_drawn(self, frame: bytes) -> None:
+        """Note what was meant for the victim."""
+        context, name = self._context, frame_hash(frame)
+        life_began = context.lives.get(self._node, Instant(0))
+        is_known = context.presences.proved_at(self._victim, self._node, life_began)
+        context.observe(seen.Drawn(self._node, name, is_known))
+        context.observe(seen.Stolen(name))
 
     def _pretend(self) -> list[bytes]:
         """Write in somebody's name."""

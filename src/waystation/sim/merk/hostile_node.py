@@ -6,6 +6,7 @@ A frame that it drops is lost, and the sender may get a false outcome. All other
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
@@ -19,9 +20,12 @@ from waystation.protocols.merk.wire import (
     decode_frame,
     decode_info_frame,
     encode_frame,
+    encode_header,
     encode_info_frame,
     frame_hash,
+    header_message,
     make_advert,
+    make_presence,
     target_of,
 )
 from waystation.sim import hostile
@@ -31,6 +35,7 @@ from waystation.sim.merk.context import MerkContext, address_of
 from waystation.sim.merk.hostile import ALL_FEATURES, draw_garbage, draw_lie
 from waystation.sim.merk.node import HOSTILE_NODE
 from waystation.sim.merk.presences import Presence
+from waystation.sim.site import draw_key_pair
 
 __all__ = ["HostileNode"]
 
@@ -60,8 +65,9 @@ class HostileNode(hostile.HostileNode[MerkContext, "_Link"]):
         super().__init__(context, rng, place, f"ws://evil-{place}.sim")
         self.kind = kind
         self.is_thief = kind in THIEVES
-        self.captured: list[bytes] = []
-        """Frames that it was sent."""
+        self.client = draw_key_pair(rng)
+        """A client of its own, whose presence it can show."""
+        context.hostile_keys.append(self.client.public)
         if self.is_thief:
             context.thieves.add(self.url)
 
@@ -163,6 +169,7 @@ class _Link(hostile.HostileLink):
             "advertiser": self._advertise,
             "babbler": self._babble,
             "flooder": self._flood,
+            "resigner": self._resign,
         }
         tricks.get(self._host.kind, lambda: None)()
         next_us = NEXT_FLOOD_US if self._host.kind == "flooder" else NEXT_US
@@ -172,12 +179,32 @@ class _Link(hostile.HostileLink):
 
     def _on_query(self, query: messages.QueryClient) -> None:
         self._asked[query.key] = self._context.schedule.now
-        if self._host.is_thief:
+        if query.key == self._host.client.public:
             self._claimed[query.key] = self._context.schedule.now
-            server = self._host.key_pair.public if self._rng.random() < 7 / 8 else self._rng.randbytes(32)
-            self._say(messages.ClientFound(query.key, server))
+            self._say(self._true())
+        elif self._host.is_thief:
+            self._claimed[query.key] = self._context.schedule.now
+            self._say(self._rng.choice((messages.ClientFound(query.key, self._draw_server()), self._false(query.key))))
         elif self._host.kind != "mute":
             self._say(messages.ClientAbsent(query.key))
+
+    def _draw_server(self) -> bytes:
+        return self._host.key_pair.public if self._rng.random() < 7 / 8 else self._rng.randbytes(32)
+
+    def _true(self) -> messages.Presence:
+        """Return the presence of our own client."""
+        host, now_ms = self._host, self._context.wall_ms()
+        kind = messages.PresenceKind.CONNECTED
+        return make_presence(host.client, kind, host.key_pair.public, now_ms, now_ms + 600_000)
+
+    def _false(self, client: bytes) -> messages.Presence:
+        """Return a presence that the client has not signed: by our own key, or by nobody."""
+        now_ms = self._context.wall_ms()
+        own = make_presence(
+            self._host.key_pair, messages.PresenceKind.CONNECTED, self._draw_server(), now_ms, now_ms + 600_000
+        )
+        signature = self._rng.choice((own.signature, self._rng.randbytes(64)))
+        return replace(own, client=client, signature=signature)
 
     def _on_key_query(self, query: messages.KeyQuery) -> None:
         """Answer with an advert of our own making, or not at all."""
@@ -192,7 +219,8 @@ class _Link(hostile.HostileLink):
         name, target = frame_hash(forward.frame), target_of(forward.frame) or b""
         node = self._context.node_keys.index(self._peer_key)
         is_own = forward.origin == self._peer_key and self._context.presences.was_at(forward.frame[24:56], node)
-        self._context.observe(seen.Forwarded(node, name, forward.hop, is_own, self._is_invited(target)))
+        is_shown = target == self._host.client.public
+        self._context.observe(seen.Forwarded(node, name, forward.hop, is_own, self._is_invited(target), is_shown))
         if not self._host.is_thief or self._rng.random() < 1 / 3:
             self._context.denied[name] += 1
             if self._context.denied[name] > DENIALS_MAX:
@@ -200,7 +228,6 @@ class _Link(hostile.HostileLink):
             self._say(messages.Delivery(messages.DeliveryCode.UNKNOWN_TARGET, target, name))
             return
         self._context.observe(seen.Stolen(name))
-        self._host.captured.append(forward.frame)
         if self._rng.random() < 1 / 2:
             self._say(messages.Delivery(messages.DeliveryCode.DELIVERED, target, name))
 
@@ -215,6 +242,8 @@ class _Link(hostile.HostileLink):
         """Say what nobody asked, or forward what nobody wrote."""
         if self._rng.random() < 1 / 2:
             lie = draw_lie(self._context, self._rng, self._host.key_pair.public)
+            if self._rng.random() < 1 / 4:
+                lie = self._true()  # though nobody asked
             if isinstance(lie, messages.ClientFound):
                 self._claimed[lie.key] = self._context.schedule.now
             self._say(lie)
@@ -226,10 +255,10 @@ class _Link(hostile.HostileLink):
         self._forward(forged)
 
     def _replay(self) -> None:
-        """Forward what we were sent, several times under one number, or with a hop too many."""
-        if not self._host.captured:
+        """Forward what was overheard, several times under one number, or with a hop too many."""
+        if not self._context.overheard:
             return
-        frame, message_id = self._rng.choice(self._host.captured), self._rng.randbytes(16)
+        frame, message_id = self._rng.choice(self._context.overheard), self._rng.randbytes(16)
         self._context.observe(seen.Injected(frame_hash(frame)))
         for _ in range(REPLAYS):
             self._forward(frame, message_id)
@@ -237,6 +266,20 @@ class _Link(hostile.HostileLink):
 
     def _forward(self, frame: bytes, message_id: bytes = b"", hop: int = 1) -> None:
         self._say(messages.Forward(hop, message_id or self._rng.randbytes(16), self._host.key_pair.public, frame))
+
+    def _resign(self) -> None:
+        """Forward what was overheard as our own, or aimed at somebody else."""
+        if not self._context.overheard:
+            return
+        frame, key_pair = self._rng.choice(self._context.overheard), self._host.key_pair
+        kind, payload = frame[2], frame[messages.HEADER_BYTES :]
+        if self._rng.random() < 1 / 2:
+            payload = self._rng.choice(list(self._context.agreement_keys)) + payload[messages.KEY_BYTES :]
+        header = encode_header(kind, len(payload), key_pair.public)
+        covered = payload if kind == MessageType.ENCRYPTED_DATA else header_message(header, payload)
+        resigned = header + sign(key_pair, covered) + payload
+        self._context.make(resigned, "resigned")
+        self._forward(resigned)
 
     def _advertise(self) -> None:
         """Name addresses: private ones, dead ones, nonsense, and dead ones for nodes that live elsewhere."""

@@ -19,6 +19,8 @@ from waystation.sim.observations import Sized
 __all__ = [
     "Authentic",
     "Bounded",
+    "ClaimsDrawNothing",
+    "Confidential",
     "DeliveredOnce",
     "Forwarding",
     "GuardedDials",
@@ -68,7 +70,7 @@ class DeliveredOnce(Invariant):
 class OwnOnly(Invariant):
     """A client gets what is for its key, byte for byte as somebody sent it, and extensions only when it asked for them.
 
-    What a hostile node makes up may arrive: only signatures show it (specs/merk.md 8).
+    What a hostile node signs itself may arrive: a client of it could have written that (MERK-STRANGERS).
     """
 
     name = "own-only"
@@ -76,7 +78,7 @@ class OwnOnly(Invariant):
     def _on_arrived(self, arrived: seen.Arrived, now: Instant) -> None:  # noqa: ARG002
         if arrived.target != arrived.key:
             raise self.broken(f"connection {arrived.line} got frame {arrived.frame.hex()}, which is for another key")
-        if arrived.origin not in {"honest", "peer"}:
+        if arrived.origin not in {"honest", "resigned"}:
             raise self.broken(
                 f"connection {arrived.line} got frame {arrived.frame.hex()}, forged by a {arrived.origin}"
             )
@@ -101,6 +103,30 @@ class Authentic(Invariant):
     def _on_taken(self, taken: seen.Taken, now: Instant) -> None:  # noqa: ARG002
         if not taken.is_theirs and taken.auth in {"bound", "legacy"}:
             raise self.broken(f"client {taken.key.hex()[:8]} calls {taken.frame.hex()} {taken.auth}, and it is forged")
+
+
+class Confidential(Invariant):
+    """What was encrypted for one client is handed on by no other."""
+
+    name = "confidential"
+
+    def _on_taken(self, taken: seen.Taken, now: Instant) -> None:  # noqa: ARG002
+        if not taken.is_aimed:
+            raise self.broken(f"client {taken.key.hex()[:8]} reads {taken.frame.hex()}, which is for another")
+
+
+class ClaimsDrawNothing(Invariant):
+    """Who cannot show a client's presence, or has its login by a challenge passed on, gets no mail of it."""
+
+    name = "claims-draw-nothing"
+
+    def _on_forwarded(self, forwarded: seen.Forwarded, now: Instant) -> None:  # noqa: ARG002
+        if not forwarded.is_shown:
+            raise self.broken(f"node {forwarded.node} forwards {forwarded.frame.hex()} to who only claims its target")
+
+    def _on_drawn(self, drawn: seen.Drawn, now: Instant) -> None:  # noqa: ARG002
+        if drawn.is_known:
+            raise self.broken(f"node {drawn.node} gives {drawn.frame.hex()} to a relayed login")
 
 
 class PathDelivers(Invariant):
@@ -291,6 +317,8 @@ def merk_invariants() -> list[Invariant]:
         DeliveredOnce(),
         OwnOnly(),
         Authentic(),
+        Confidential(),
+        ClaimsDrawNothing(),
         PathDelivers(),
         OneOutcome(),
         TrueOutcome(),

@@ -143,6 +143,7 @@ class MerkSite(DiallingSite[MerkContext, MerkLink]):
             self.settings, self.key_pair, self.store, entropy, rate_limits=plan.rate_limits, admits=admits
         )
         self.relay.set_wall(now, WALL_START_US + now)
+        self._context.lives[self.number] = now
         return cast("Relay", Batches(self.relay)) if plan.batches else self.relay
 
     def _facts(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 __all__ = [
     "Arrived",
     "Dialled",
+    "Drawn",
     "Dropped",
     "Due",
     "Extended",
@@ -55,8 +56,8 @@ class Arrived(NamedTuple):
     target: bytes
     """First 32 bytes of its payload."""
     origin: str
-    """``honest`` when somebody honest made it, byte for byte, ``peer`` when a hostile node did, ``client`` when a
-    hostile client did, else ``nobody``."""
+    """``honest`` when somebody honest made it, byte for byte, ``peer`` when a hostile node did in another's name,
+    ``resigned`` when it did in its own, ``client`` when a hostile client did, else ``nobody``."""
 
 
 class Taken(NamedTuple):
@@ -70,6 +71,8 @@ class Taken(NamedTuple):
     """Whether the sender that it names has made it."""
     is_plain: bool
     """Whether it is DATA, which nobody signs."""
+    is_aimed: bool
+    """Whether it was made for this client, where it was encrypted."""
 
 
 class Dropped(NamedTuple):
@@ -135,6 +138,15 @@ class Extended(NamedTuple):
     subtype: int
 
 
+class Drawn(NamedTuple):
+    """Whoever has passed a challenge on to an honest client got a frame that is meant for it."""
+
+    node: int
+    frame: bytes
+    is_known: bool
+    """Whether that client has proved itself to the node, in this life of the node."""
+
+
 class Stolen(NamedTuple):
     """A hostile node that said it has the recipient was sent a frame and keeps it, or is one too many to deny it."""
 
@@ -152,6 +164,8 @@ class Forwarded(NamedTuple):
     """Whether the node names itself as origin, and the frame's sender was connected to it lately."""
     is_invited: bool
     """Whether the hostile node said, about when it was asked, that it has the recipient."""
+    is_shown: bool
+    """Whether the recipient is a client of the hostile node, whose presence it can show."""
 
 
 class Injected(NamedTuple):

@@ -31,8 +31,8 @@ __all__ = ["HOSTILE_CLIENTS", "HOSTILE_NODES", "ClientBehaviour", "MerkFaults", 
 NODES: Final = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 12, 20)
 LINKS_MAX: Final = 6  # every link between nodes that is broken costs a dozen events
 WINDOWS: Final = (4_096, 16_384, 65_536)  # on which a few seconds are enough for what a burst leaves waiting
-HOSTILE_CLIENTS: Final = ("impostor", "searcher", "squatter", "garbage", "deaf", "meddler")
-HOSTILE_NODES: Final = ("false_node", "mute", "forger", "replayer", "advertiser", "babbler", "flooder")
+HOSTILE_CLIENTS: Final = ("impostor", "searcher", "squatter", "garbage", "deaf", "meddler", "relayer")
+HOSTILE_NODES: Final = ("false_node", "mute", "forger", "replayer", "advertiser", "babbler", "flooder", "resigner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,8 @@ class MerkPlan(Plan):
     """Nodes that advertise no address."""
     closed: Annotated[tuple[int, ...], _draw_closed] = ()
     """Nodes that take no peers but those that they dial."""
+    mutual: Annotated[bool, odds(1 / 2)] = True
+    """Whether of two nodes that are linked by configuration each names the other."""
     allows_private: Annotated[bool, odds(1 / 2)]
     clients: Annotated[int, between(2, 10)]
     frames_per_hour: Annotated[float, between(2_000.0, 20_000.0)]

@@ -135,20 +135,28 @@ class Presences:
         """Return whether a client with this key was ever here."""
         return key in self._clients
 
+    def proved_at(self, key: bytes, node: int, since: Instant) -> bool:
+        """Return whether a client with extensions has been ready at a node since then, so that the node knows it."""
+        ups = [presence.up_at for presence in self._clients.get(key, ()) if presence.node == node]
+        return any(up_at is not None and since <= up_at <= self._schedule.now for up_at in ups)
+
     def was_at(self, key: bytes, node: int) -> bool:
         """Return whether a client was connected to a node in the last minutes."""
         return any(presence.node == node for presence in self._clients.get(key, ()))
 
-    def owes(self, node: int, target: bytes, since: Instant) -> bool:
+    def owes(
+        self, node: int, target: bytes, since: Instant, crosses: Callable[[int], bool] = lambda _other: True
+    ) -> bool:
         """Return whether a frame that ``node`` had between ``since`` and now must have reached ``target``.
 
         The target has been in the same places all the time, one of them is here or linked with here, and no half-dead
         connection, of it, to a node where it was, or to one that says it has everybody, can have swallowed the frame.
+        ``crosses`` says whether a node must take it.
         """
         present = list(self._of(target, since))
         if not present or not all(presence.stood(since) for presence in present):
             return False
-        if not any(self.is_linked(node, presence.node, since) for presence in present):
+        if not any(self.is_linked(node, presence.node, since) and crosses(presence.node) for presence in present):
             return False
         if any(
             presence.is_thief and presence.existed(since) and not presence.is_open for presence in self._links_of(node)

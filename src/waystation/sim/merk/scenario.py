@@ -55,6 +55,11 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
         edges = edges_of(plan.topology, plan.nodes, fork(rng))
         # A closed node accepts no connection: it must dial.
         self._edges = {(two, one) if two in plan.closed else (one, two) for one, two in edges}
+        for one, two in self._edges:
+            context.named[one].add(two)
+            # A closed node takes nobody whose key has not answered where it dials, so it is not dialled.
+            if plan.mutual and one not in plan.closed:
+                context.named[two].add(one)
         self._sites = [self._make_site(fork(rng), node) for node in range(plan.nodes)]
         for site in self._sites:
             context.add_node(site.world, site.key_pair.public, site)
@@ -169,10 +174,10 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
         return MerkSite(self._context, rng, trace, node, settings, self.make_relay, self._on_event)
 
     def _settings(self, node: int) -> MerkSettings:
-        plan = self.plan
+        plan, context = self.plan, self._context
         return MerkSettings(
             max_frame_bytes=plan.max_frame_bytes,
-            peers=[address_of(other) for one, other in sorted(self._edges) if one == node],
+            peers=[address_of(other) for other in sorted(context.named[node])],
             accept_peers=node not in plan.closed,
             allow_private_peers=plan.allows_private,
             public_url="" if node in plan.hidden else address_of(node),

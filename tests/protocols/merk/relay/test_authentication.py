@@ -137,7 +137,7 @@ def test_our_hello_says_who_we_are_and_is_remembered():
     one = Session(Peer(1), State.CLIENT, START)
     hello = wire.decode_info_frame(authentication.hello_frame(one, NODE.public, "ws://me", random.Random(4)))
 
-    assert hello == Hello(0b1111, Role.NODE, NODE.public, one.nonce, "ws://me")
+    assert hello == Hello(0b11111, Role.NODE, NODE.public, one.nonce, "ws://me")
     assert len(one.nonce) == 32
 
 

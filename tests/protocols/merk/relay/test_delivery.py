@@ -14,7 +14,7 @@ from waystation.protocols.merk.relay.delivery import Delivery
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.session import Sending, Session, State
 
-NODE, ALICE, BOB, CAROL = key_of("node"), key_of("alice"), key_of("bob"), key_of("carol")
+NODE, ALICE, BOB, CAROL, X = (key_of(name) for name in ("node", "alice", "bob", "carol", "x"))
 AHEAD = 1_000
 FRAME = data_to(BOB, ALICE)
 
@@ -53,9 +53,9 @@ class Bench:
         return [fact for fact in self.outbox.take() if isinstance(fact, DeliveryFinished)]
 
 
-def sized(size):
+def sized(size, sender=ALICE):
     """Return a frame of so many bytes."""
-    return data_to(BOB, ALICE, bytes(size - 152))
+    return data_to(BOB, sender, bytes(size - 152))
 
 
 def later(duration_ms):
@@ -132,7 +132,7 @@ def test_a_slow_reader_gets_everything_in_order():
     """Frames wait while it does not read, and the outcome is told when they leave."""
     bench = Bench()
     bench.outbox.on_congested(bench.bob, START)
-    frames = [sized(200 + number) for number in range(4)]
+    frames = [sized(160 + number, key_of(number)) for number in range(4)]
     for frame in frames:
         bench.deliver(frame)
     before = (bench.arrived(), bench.outbox.waiting_bytes)
@@ -144,24 +144,40 @@ def test_a_slow_reader_gets_everything_in_order():
     assert (bench.outbox.waiting_bytes, bench.bob.waiting_bytes) == (0, 0)
 
 
-def test_the_frame_that_is_too_much_cuts_the_reader():
-    """Twice the largest frame waits; one byte more is refused and dooms who does not read; others go on."""
+def test_the_frame_that_is_too_much_is_refused_and_the_reader_stays():
+    """Twice the largest frame waits; one byte more is refused, and whoever does not read loses nothing by it."""
     bench = Bench()
     bench.outbox.on_congested(bench.bob, START)
-    bench.deliver(sized(500))
-    bench.deliver(sized(500))
-    before = list(bench.outbox.doomed)
-    bench.deliver(sized(152))
+    bench.deliver(sized(500, ALICE))
+    bench.deliver(sized(500, CAROL))
+    before = bench.arrived()[1]
+    bench.deliver(sized(152, X))
 
     assert before == []
-    assert bench.outbox.doomed == [(bench.bob, Refusal.NOT_READING)]
     assert bench.arrived()[1] == [DeliveryCode.QUEUE_FULL]
+    assert bench.outbox.doomed == []
     bench.deliver(recipient=bench.client(3, CAROL))
     assert Send(3, FRAME) in bench.outbox.take()
 
 
+def test_one_sender_fills_no_more_than_its_share():
+    """One frame of any size or a quarter of the queue; what is beyond is refused, and another sender's frame waits."""
+    bench = Bench()
+    bench.outbox.on_congested(bench.bob, START)
+    bench.deliver(sized(500, ALICE))
+    bench.deliver(sized(152, ALICE))
+    refused = bench.arrived()[1]
+    bench.deliver(sized(152, CAROL))
+
+    assert refused == [DeliveryCode.QUEUE_FULL]
+    assert bench.bob.waiting_of == {ALICE.public: 500, CAROL.public: 152}
+    bench.outbox.on_drained(bench.bob)
+    bench.delivery.release(bench.bob, START)
+    assert bench.bob.waiting_of == {}
+
+
 def test_all_slow_readers_together_are_bounded():
-    """What waits here and behind us counts; beyond it the frame is refused and the longest silent is cut."""
+    """What waits here and behind us counts; beyond it frames are refused, and who takes nothing for 10 s is cut."""
     bench = Bench(buffered_bytes=900)
     carol = bench.client(3, CAROL)
     bench.deliver(sized(300))
@@ -169,10 +185,13 @@ def test_all_slow_readers_together_are_bounded():
     bench.outbox.on_congested(bench.bob, START)
     bench.deliver(sized(600))
     bench.arrived()
-    bench.deliver(sized(152))
-    bench.deliver(sized(152))
+    bench.deliver(sized(152, X))
+    bench.deliver(sized(152, X))
 
     assert bench.arrived() == ([], [DeliveryCode.QUEUE_FULL] * 2)
+    bench.delivery.wake(Instant(later(10_000) - 1))
+    assert bench.outbox.doomed == []
+    bench.delivery.wake(later(10_000))
     assert bench.outbox.doomed == [(carol, Refusal.NOT_READING)]
 
 
@@ -180,7 +199,7 @@ def test_a_burst_beyond_one_turn_waits_for_the_next():
     """A reader that is not known to be slow gets it turn by turn, without a drain."""
     bench = Bench()
     for number in range(4):
-        bench.deliver(sized(400 + number))
+        bench.deliver(sized(400 + number, key_of(number)))
     turns = [len(bench.arrived()[0])]
     while bench.delivery.deadline() == 0:
         bench.delivery.wake(START)
@@ -194,7 +213,7 @@ def test_a_turn_that_is_full_takes_no_more():
     """Waking within one turn hands nothing over; the next turn does."""
     bench = Bench()
     for number in range(4):
-        bench.deliver(sized(400 + number))
+        bench.deliver(sized(400 + number, key_of(number)))
     bench.delivery.wake(START)
     first = bench.arrived()[0]
     bench.delivery.wake(START)

@@ -8,7 +8,7 @@ from tests.protocols.merk.net import Net, assert_closed, data_to, key_of
 from waystation.core.effects import SendMany
 from waystation.core.facts import Refused
 from waystation.protocols.merk import wire
-from waystation.protocols.merk.messages import ClientFound, Delivery, Forward, Gone, MessageType, QueryClient
+from waystation.protocols.merk.messages import Delivery, Forward, Gone, MessageType, QueryClient
 from waystation.protocols.merk.refusals import Refusal
 
 ALICE, BOB, CAROL, DAVE, X, Y = (key_of(name) for name in ("alice", "bob", "carol", "dave", "x", "y"))
@@ -25,7 +25,7 @@ class World:
         self.bob, self.carol = self.net.client(self.node, BOB), self.net.client(self.node, CAROL).stall()
         self.x, self.y = self.net.peer(self.node, X), self.net.peer(self.node, Y)
         sought = self.alice.write(DAVE, b"seek")
-        self.x.say(ClientFound(DAVE.public, X.public), Delivery(0, DAVE.public, wire.frame_hash(sought)))
+        self.x.say(self.x.presence(DAVE), Delivery(0, DAVE.public, wire.frame_hash(sought)))
         self.lines = (self.alice, self.bob, self.carol, self.x, self.y)
         for line in self.lines:
             line.hear()

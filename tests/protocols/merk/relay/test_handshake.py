@@ -92,11 +92,12 @@ def test_a_client_that_greets_learns_who_the_node_is():
     net = Net()
     node = net.node(public_url="ws://me.example")
     line = net.client(node, ALICE, hello=False).greet()
-    hello, auth = line.told()
+    hello, auth, limits = line.told()
     message = wire.auth_message(node.key, ALICE.public, hello.nonce, line.nonce, 1, 0)
 
     assert hello == Hello(ALL_FEATURES, Role.NODE, node.key, hello.nonce, "ws://me.example")
     assert auth == Auth(sign(node.key_pair, message))
+    assert limits == Limits(8_388_608)
 
 
 @pytest.mark.parametrize(("features", "wants"), [(0, False), (Feature.DELIVERY_NOTICES, True), (0xFFFFFFFE, False)])
@@ -223,29 +224,57 @@ def test_who_takes_no_peers_still_links_with_whom_it_dials():
     assert (a.links, b.links) == ({b.key}, {a.key})
 
 
-def test_sixty_four_nodes_are_enough():
+def test_strangers_have_half_of_the_places():
     """The next one is told so; a linked one may come anew."""
     net = Net()
     node = net.node()
-    for number in range(64):
-        net.peer(node, key_of(number))
+    for number in range(32):
+        net.stranger(node, key_of(number))
     late = net.connect(node, X).answer().greet(Role.NODE)
-    again = net.peer(node, key_of(5))
+    again = net.stranger(node, key_of(5))
 
     assert_closed(late, Refusal.PEERS_FULL)
     assert again.session.state is State.PEER
-    assert node.sizes["nodes"] == 64
+    assert node.sizes["nodes"] == 32
 
 
-def test_sixty_four_nodes_are_enough_also_when_all_greet_before_they_prove():
+def test_strangers_have_half_of_the_places_also_when_all_greet_before_they_prove():
     """The number of links holds whatever the order of their greetings."""
     net = Net()
     node = net.node()
-    lines = [net.connect(node, key_of(number)).answer().greet(Role.NODE) for number in range(66)]
+    lines = [net.connect(node, key_of(number)).answer().greet(Role.NODE) for number in range(34)]
     for line in lines:
         line.prove()
 
-    assert node.sizes["nodes"] == 64
+    assert node.sizes["nodes"] == 32
+
+
+def test_one_address_brings_four_strangers():
+    """The fifth of it is refused, another address is not (finding 4)."""
+    net = Net()
+    node = net.node()
+    for number in range(4):
+        net.stranger(node, key_of(number), host="10.0.0.9")
+    late = net.connect(node, X, "10.0.0.9").answer().greet(Role.NODE)
+    other = net.stranger(node, Y, host="10.0.0.8")
+
+    assert_closed(late, Refusal.PEERS_FULL)
+    assert other.session.state is State.PEER
+
+
+def test_peers_of_the_operator_have_room_when_strangers_have_taken_theirs():
+    """Two nodes that name each other link, and keep the rates of named nodes, whoever was there before (finding 4)."""
+    net = Net()
+    a = net.node("a", peers=["ws://b"])
+    for number in range(32):
+        net.stranger(a, key_of(number))
+    b = net.node("b", peers=["ws://a"])
+    net.pass_ms(5_000)
+
+    assert b.key in a.links
+    assert a.key in b.links
+    assert [link.is_stranger for link in a.relay._mesh.links.values() if link.identity == b.key] == [False]
+    assert [link.is_stranger for link in b.relay._mesh.links.values()] == [False]
 
 
 # The door for original relays

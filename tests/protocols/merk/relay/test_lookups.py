@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.protocols.merk.net import START, in_force, key_of
+from tests.protocols.merk.net import START, WALL_MS, in_force, key_of
 from waystation.core.effects import Peer
 from waystation.core.instant import Instant, after_ms
-from waystation.protocols.merk.relay.lookups import Absent, Location, Lookups
+from waystation.protocols.merk.messages import Presence, PresenceKind
+from waystation.protocols.merk.relay.lookups import Absent, Lookups, Proof
 from waystation.protocols.merk.session import Sending, Session, State
 
 BOB, CAROL = key_of("bob").public, key_of("carol").public
@@ -19,6 +20,11 @@ def node(number=1):
 def client(number=100):
     """Return a client."""
     return Session(Peer(number), State.CLIENT, START)
+
+
+def shown(issued_ms=WALL_MS, kind=PresenceKind.CONNECTED):
+    """Return what Bob has signed; where and for how long is not looked at here."""
+    return Presence(kind, BOB, bytes(32), issued_ms, issued_ms + 1, bytes(64))
 
 
 def frame(size=200, target=BOB):
@@ -75,9 +81,10 @@ def test_the_first_who_has_it_ends_the_search():
     lookup = found.begin(BOB, owner, [one], START)
     found.queue(lookup, frame())
 
-    assert found.found(BOB, one, START) is lookup
+    assert found.found(BOB, one, START, shown()) is lookup
     assert (len(found), owner.searches, found.queued_bytes, lookup.found_count) == (0, 0, 0, 1)
-    assert found.place(BOB, Instant(later(60_000) - 1)) == Location(one, later(60_000))
+    place = found.place(BOB, Instant(later(60_000) - 1))
+    assert (place.node, place.until, place.proof) == (one, later(60_000), Proof.CONNECTED)
     assert found.place(BOB, later(60_000)) is None
     assert found.places_count == 0
 
@@ -108,7 +115,7 @@ def test_a_good_word_beats_a_doubtful_one_that_was_quicker():
     lookup = found.begin(BOB, None, [weak, good], START)
     found.found(BOB, weak, START)
 
-    assert found.found(BOB, good, START) is lookup
+    assert found.found(BOB, good, START, shown()) is lookup
     assert lookup.node is good
     assert lookup.found_count == 2
 
@@ -153,7 +160,7 @@ def test_distrust_ends():
     found.distrust(liar, BOB, START)
     lookup = found.begin(BOB, None, [liar, silent], later(60_000))
 
-    assert found.found(BOB, liar, later(60_000)) is lookup
+    assert found.found(BOB, liar, later(60_000), shown()) is lookup
 
 
 def test_the_newest_place_counts():
@@ -369,3 +376,77 @@ def test_sweeping_forgets_questions_and_distrust():
 
     assert before == (1, 1)
     assert (len(one.asked), len(one.distrusted)) == (0, 0)
+
+
+# Presences (MERK-PRESENCE)
+
+
+def test_a_bare_word_waits_for_every_node():
+    """It ends the search when nobody is left who could show the client's presence (finding 3)."""
+    found, one, other = Lookups(in_force()), node(1), node(2)
+    lookup = found.begin(BOB, None, [one, other], START)
+
+    assert found.found(BOB, one, START) is None
+    assert found.absent(BOB, other, START) is lookup
+    assert lookup.node is one
+
+
+def test_a_presence_ends_the_search_whatever_was_claimed_before():
+    """The node that shows it has the client."""
+    found, liar, honest = Lookups(in_force()), node(1), node(2)
+    lookup = found.begin(BOB, None, [liar, honest], START)
+    found.found(BOB, liar, START)
+
+    assert found.found(BOB, honest, START, shown()) is lookup
+    assert lookup.node is honest
+
+
+@pytest.mark.parametrize("why", ["able", "stranger"])
+def test_a_bare_word_counts_as_no_where_a_presence_could_be_had(why):
+    """Of a client that signs its presence, and of a node that nobody has named."""
+    found, one = Lookups(in_force(), lambda _key: why == "able"), node(1)
+    one.is_stranger = why == "stranger"
+    lookup = found.begin(BOB, None, [one], START)
+
+    assert found.found(BOB, one, START) is lookup
+    assert lookup.node is None
+    assert isinstance(found.place(BOB, START), Absent)
+
+
+@pytest.mark.parametrize("known", ["proved", "delivers"])
+def test_a_late_bare_word_displaces_no_place_that_is_proved_or_delivers(known):
+    """Two hundred milliseconds late is not newer (finding 3)."""
+    found, honest, liar = Lookups(in_force()), node(1), node(2)
+    found.found(BOB, honest, START, shown() if known == "proved" else None)
+    if known == "delivers":
+        found.delivers(honest, BOB)
+    found.found(BOB, liar, later(200))
+
+    assert found.place(BOB, later(200)).node is honest
+
+
+def test_of_two_presences_the_newest_counts():
+    """An older one that comes later, replayed, moves nobody; a newer one moves the client."""
+    found, one, other = Lookups(in_force()), node(1), node(2)
+    found.found(BOB, one, START, shown(WALL_MS))
+    found.found(BOB, other, START, shown(WALL_MS - 1))
+    before = found.place(BOB, START).node
+    found.found(BOB, other, START, shown(WALL_MS + 1))
+
+    assert before is one
+    assert found.place(BOB, START).node is other
+
+
+def test_where_the_mail_is_kept_counts_after_where_the_client_is():
+    """A mailbox waits for all nodes, and never displaces a connection; a connection displaces it."""
+    found, mailbox, home = Lookups(in_force()), node(1), node(2)
+    lookup = found.begin(BOB, None, [mailbox, home], START)
+    waits = found.found(BOB, mailbox, START, shown(WALL_MS + 9, PresenceKind.MAILBOX))
+    ended = found.absent(BOB, home, START)
+    at_first = found.place(BOB, START)
+    found.found(BOB, home, START, shown())
+    found.found(BOB, mailbox, START, shown(WALL_MS + 9, PresenceKind.MAILBOX))
+
+    assert (waits, ended) == (None, lookup)
+    assert (at_first.node, at_first.proof) == (mailbox, Proof.MAILBOX)
+    assert found.place(BOB, START).node is home

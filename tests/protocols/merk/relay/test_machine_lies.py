@@ -12,6 +12,7 @@ from tests.protocols.merk.build_relay import (
     UNKNOWN,
     X,
     Y,
+    found_at,
     world_of_two,
 )
 from tests.protocols.merk.net import Net, data_to, key_of
@@ -146,12 +147,12 @@ def test_a_peer_that_claims_and_then_denies_does_not_get_the_next_frame():
     for number in range(3):
         frame = alice.write(CAROL, b"%d" % number)
         if QueryClient(CAROL.public) in liar.told():
-            liar.say(ClientFound(CAROL.public, X.public))
+            found_at(liar, CAROL)
         for lost in liar.forwarded():
             liar.say(Delivery(UNKNOWN, CAROL.public, wire.frame_hash(lost)))
         asked = honest.told()
         if QueryClient(CAROL.public) in asked:
-            asked = honest.say(ClientFound(CAROL.public, Y.public)).told()
+            asked = found_at(honest, CAROL).told()
         arrived = [info.frame for info in asked if isinstance(info, Forward)]
         honest.say(*(Delivery(0, CAROL.public, wire.frame_hash(each)) for each in arrived))
 
@@ -163,13 +164,13 @@ def test_a_peer_that_claims_and_never_answers_gets_one_frame():
     """That one is lost with a time-out; the next goes to the honest node."""
     net, _, alice, _, liar, honest = world_of_two(peers=2)
     alice.write(CAROL, b"lost")
-    liar.say(ClientFound(CAROL.public, X.public))
+    found_at(liar, CAROL)
     honest.hear()
     net.pass_ms(5_000)
     lost = alice.codes()
     frame = alice.write(CAROL, b"found")
-    liar.say(ClientFound(CAROL.public, X.public))
-    honest.say(ClientFound(CAROL.public, Y.public))
+    found_at(liar, CAROL)
+    found_at(honest, CAROL)
 
     assert lost == [DeliveryCode.LOOKUP_TIMEOUT]
     assert honest.forwarded() == [frame]

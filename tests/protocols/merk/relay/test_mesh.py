@@ -6,80 +6,10 @@ from tests.protocols.merk.build_relay import NODE, PUBLIC, SECOND, X, Y, later, 
 from tests.protocols.merk.net import START, key_of
 from waystation.core.effects import Dial
 from waystation.core.records import Record
-from waystation.protocols.merk.relay.mesh import TABLE, address_fault
+from waystation.protocols.merk.messages import ServerEntry
+from waystation.protocols.merk.relay.mesh import TABLE
 from waystation.rules.twins import Twin
 from waystation.store.memory import MemoryStore
-
-# Addresses
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["ws://8.8.8.8", "wss://example.org", "wss://example.org:8443/merk?x=1", "ws://[2606:4700:4700::1111]:80/", PUBLIC],
-)
-def test_places_on_the_open_internet_may_be_tried(url):
-    """By number or by name, with a path."""
-    assert address_fault(url, allow_private=False) == ""
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1",
-        "10.0.0.1",
-        "172.16.3.4",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "224.0.0.1",
-        "255.255.255.255",
-        "[::1]",
-        "[::]",
-        "[fe80::1]",
-        "[fc00::1]",
-        "[::ffff:127.0.0.1]",
-        "[64:ff9b::10.0.0.1]",
-        "[2002:7f00:1::]",
-        "localhost",
-        "LOCALHOST",
-        "localhost.",
-        "a.localhost",
-        "printer.local",
-    ],
-)
-def test_private_places_are_refused_unless_allowed(host):
-    """Loopback, private networks, link-local with its metadata service, and what carries such an address inside."""
-    assert address_fault(f"ws://{host}:80/x", allow_private=False) == "private"
-    assert address_fault(f"ws://{host}:80/x", allow_private=True) == ""
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "http://8.8.8.8",
-        "ws:8.8.8.8",
-        "ws://",
-        "ws:///x",
-        "ws://user@8.8.8.8",
-        "ws://8.8.8.8#x",
-        "ws://8.8.8.8:0",
-        "ws://8.8.8.8:65536",
-        "ws://8.8.8.8:x",
-        "ws://8.8.8.8 ",
-        "ws://8.8.8.8/\r\nHost: x",
-        "ws://exämple.org",
-        "ws://8.8.8.8/" + "x" * 243,
-        "ws://[::1",
-        "ws://8.8.8.8\\@10.0.0.1",
-        "ftp://8.8.8.8",
-    ],
-)
-def test_what_is_no_address_is_refused_always(url):
-    """Also where private ones are allowed."""
-    assert address_fault(url, allow_private=True) == address_fault(url, allow_private=False) == "no address"
-
 
 # Learning
 
@@ -201,10 +131,10 @@ def test_rumours_of_one_peer_take_no_dials_of_another():
 
 
 def test_a_full_node_dials_only_whom_the_operator_named():
-    """64 links are enough."""
+    """Half of the places are for strangers."""
     known = mesh_of(peers=["ws://mine"])
-    for number in range(64):
-        known.stands(link(key_of(number), number), START)
+    for number in range(32):
+        known.stands(link(key_of(number), number, stranger=True), START)
     learn(known, PUBLIC)
 
     assert urls(known) == ["ws://mine"]
@@ -319,3 +249,58 @@ def test_a_learnt_key_is_expected_and_an_operators_is_not():
     assert known.contact(PUBLIC) == (PUBLIC, X.public)
     assert known.contact("ws://mine") == ("ws://mine", None)
     assert known.contact("ws://forgotten") == ("ws://forgotten", None)
+
+
+# Claims of linked nodes, and of others about them
+
+
+def test_a_false_address_of_a_node_keeps_no_true_one_out():
+    """Until one of them is proved, each teller may name its own; then nobody names another."""
+    known = mesh_of()
+    learn(known, "ws://8.8.8.1", Y, source=X)
+    learn(known, "ws://8.8.8.2", Y, source=key_of("honest"))
+    learn(known, "ws://8.8.8.3", Y, source=X)
+    dialled = urls(known)
+    known.stands(link(Y, url="ws://8.8.8.2"), START)
+    known.lost(known.links[Y.public])
+    learn(known, "ws://8.8.8.4", Y, source=key_of("late"))
+
+    assert dialled == ["ws://8.8.8.1", "ws://8.8.8.2"]
+    assert known.addresses_count == 2
+
+
+def test_what_a_stranger_says_of_itself_is_dialled_once():
+    """Though it is linked: so that it is known to be true before clients are given it (finding 2)."""
+    known = mesh_of()
+    stranger = link(X, address=PUBLIC, stranger=True)
+    known.stands(stranger, START)
+    known.claims(stranger, START)
+    before, dialled = known.servers(for_clients=True), urls(known)
+    goes_on = not known.confirmed(PUBLIC, X.public, START)
+    known.stands(link(X, 2, url=PUBLIC, stranger=True), START)
+    known.failed(PUBLIC, START)
+
+    assert before == ()
+    assert (dialled, goes_on) == ([PUBLIC], True)
+    assert known.servers(for_clients=True) == (ServerEntry(X.public, PUBLIC),)
+    assert urls(known, later(60_000)) == []
+
+
+def test_a_claim_that_another_key_answers_is_given_to_no_client():
+    """Whoever names somebody else's address, or one where nobody is, has named none for clients."""
+    known = mesh_of()
+    stranger = link(X, address=PUBLIC, stranger=True)
+    known.stands(stranger, START)
+    known.claims(stranger, START)
+    urls(known)
+    known.stands(link(Y, 2, url=PUBLIC, stranger=True), START)
+
+    assert known.servers(for_clients=True) == (ServerEntry(Y.public, PUBLIC),)
+
+
+def test_nodes_are_still_given_what_a_stranger_says():
+    """They dial under the same guards, and believe what is proved to them."""
+    known = mesh_of()
+    known.stands(link(X, address=PUBLIC, stranger=True), START)
+
+    assert known.servers() == (ServerEntry(X.public, PUBLIC),)

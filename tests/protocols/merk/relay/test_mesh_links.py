@@ -26,6 +26,7 @@ from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay import authentication
 from waystation.protocols.merk.relay.mesh import TABLE, Mesh
 from waystation.protocols.merk.relay.outbox import Outbox
+from waystation.protocols.merk.session import Contact
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.store.memory import MemoryStore
 
@@ -132,14 +133,16 @@ def test_who_may_become_a_peer(accept_peers):
     known.confirmed("ws://operator.example", key_of("carol").public, START)
     stranger = None if accept_peers else Refusal.PEERS_NOT_ACCEPTED
 
-    assert known.no_room(Y.public, dialled=False) is stranger
-    assert known.no_room(X.public, dialled=False) is stranger
-    assert known.no_room(Y.public, dialled=True) is None
-    assert known.no_room(key_of("carol").public, dialled=False) is None
-    for number in range(64):
-        known.stands(link(key_of(number), number), START)
-    assert known.no_room(X.public, dialled=True) is Refusal.PEERS_FULL
-    assert known.no_room(key_of(5).public, dialled=False) is None
+    assert known.no_room(Y.public, "") is stranger
+    assert known.no_room(X.public, "") is stranger
+    assert known.no_room(Y.public, "", Contact(PUBLIC, None)) is None
+    assert known.no_room(key_of("carol").public, "") is None
+    for number in range(32):
+        known.stands(link(key_of(number), number, stranger=True), START)
+    assert known.no_room(X.public, "", Contact(PUBLIC, None)) is Refusal.PEERS_FULL
+    assert known.no_room(key_of(5).public, "") is None
+    assert known.no_room(key_of("carol").public, "") is None
+    assert known.no_room(Y.public, "", Contact("ws://operator.example", None)) is None
 
 
 def test_two_nodes_that_accept_nobody_else_link():

@@ -16,6 +16,7 @@ from tests.protocols.merk.build_relay import (
     X,
     Y,
     absent_at,
+    claimed_at,
     found_at,
     notice,
     tell,
@@ -222,7 +223,7 @@ def test_a_node_is_told_who_is_here_and_when_it_leaves():
     told = x.told()
     bob.hang_up()
 
-    assert told == [ClientFound(BOB.public, node.key), ClientAbsent(CAROL.public)]
+    assert told == [bob.presence(BOB, node=node.key), ClientAbsent(CAROL.public)]
     assert x.told() == [Gone(BOB.public)]
     assert y.hear() == []
 
@@ -259,7 +260,7 @@ def test_an_original_gets_the_bare_frame_and_never_answers():
     original = net.original(node, X)
     frame = alice.write(BOB)
     asked = original.questions()
-    found_at(original)
+    claimed_at(original)
 
     assert asked == [BOB.public]
     assert original.content() == [frame]
@@ -325,7 +326,7 @@ def test_clients_of_two_originals_can_talk():
     _, node, dialled, came, peer = bridge()
     came.say(QueryClient(BOB.public))
     asked = (dialled.questions(), peer.questions())
-    found_at(dialled)
+    claimed_at(dialled)
     early = came.told()
     absent_at(peer)
     frame = data_to(BOB, ALICE)
@@ -432,7 +433,7 @@ def test_a_frame_for_an_original_that_does_not_read_has_one_outcome(then):
     node = net.node()
     alice, original = net.client(node, ALICE), net.original(node, X)
     alice.write(BOB)
-    found_at(original)
+    claimed_at(original)
     alice.hear()
     original.hear()
     original.stall()

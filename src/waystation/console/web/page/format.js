@@ -49,12 +49,14 @@ export function readRecipient(text) {
 /**
  * Reads what the part of the address behind `#` asks for.
  * @param {string} hash
- * @returns {{ to: string, as: string }} `as` is the name of an identity of this browser, "default" unless a short plain word.
+ * @returns {{ to: string, name: string, backup: string, as: string }} `as` is the name of an identity of this browser, "default" unless
+ *   a short plain word; `name` is what the person of `to` says of itself; `backup` is a sealed copy of an identity.
  */
 export function readHash(hash) {
   const asked = new URLSearchParams(hash.replace(/^#/, ""));
   const name = asked.get("as") ?? "";
-  return { to: asked.get("to") ?? "", as: /^[a-z0-9-]{1,32}$/.test(name) ? name : "default" };
+  const [to, said, backup] = ["to", "name", "backup"].map((each) => asked.get(each) ?? "");
+  return { to, name: said, backup, as: /^[a-z0-9-]{1,32}$/.test(name) ? name : "default" };
 }
 
 /**
@@ -96,4 +98,29 @@ export function safeFileName(name) {
   const last = name.split(/[/\\]/).pop() ?? "";
   const visible = last.replace(/[\p{C}<>:"|?*]/gu, "").trim().replace(/^\.+/, "");
   return [...visible].slice(-FILE_NAME_CHARS_MAX).join("") || "file";
+}
+
+/**
+ * Returns the day as people write it where they are; today and yesterday by their names.
+ * @param {number} ms Unix milliseconds.
+ * @param {number} [now]
+ */
+export function day(ms, now = Date.now()) {
+  const at = new Date(ms);
+  const days = Math.round((new Date(now).setHours(12, 0, 0, 0) - new Date(ms).setHours(12, 0, 0, 0)) / 86_400_000);
+  if (days === 0) return "Today";
+  if (days === 1) return "Yesterday";
+  const isNear = days > 0 && days < 300;
+  return at.toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", ...(isNear ? {} : { year: "numeric" }) });
+}
+
+/**
+ * Returns a time in as few signs as say it: the time of day today, else the date.
+ * @param {number} ms Unix milliseconds.
+ * @param {number} [now]
+ */
+export function when(ms, now = Date.now()) {
+  const name = day(ms, now);
+  if (name === "Today") return clock(ms);
+  return name === "Yesterday" ? name : new Date(ms).toLocaleDateString([], { day: "numeric", month: "short" });
 }

@@ -7,16 +7,17 @@ import { announce, ask, byId, make } from "./dom.js";
 import { span } from "./format.js";
 import { ORIGINS, PHASES } from "./words.js";
 
-/** The WebSocket address of the node that served this page. */
-export const OWN_ADDRESS = `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/merk`;
+/** Where MERK is at the node of this page when it does not say where. */
+const USUAL_ADDRESS = `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/merk`;
 
 /**
  * Shows connection and servers of a client, and connects it for the first time.
  * @param {any} sdk
  * @param {any} client
+ * @param {string} [own] Address of the node that served this page.
  */
-export async function showServers(sdk, client) {
-  const view = new Servers(sdk, client);
+export async function showServers(sdk, client, own = USUAL_ADDRESS) {
+  const view = new Servers(sdk, client, own);
   client.on("state", () => view.showState());
   client.on("servers", () => view.showList());
   byId("connect").addEventListener("click", () => view.guard(() => view.press()));
@@ -27,16 +28,16 @@ export async function showServers(sdk, client) {
   });
   byId("ask-servers").addEventListener("click", () => view.guard(() => view.askForMore()));
   byId("servers").addEventListener("change", (event) => view.choose(event.target.value));
-  byId("server-details").open = matchMedia("(min-width: 60rem)").matches;
   setInterval(() => view.showMore(), 1_000);
   await view.guard(() => view.begin());
 }
 
 class Servers {
-  constructor(sdk, client) {
+  constructor(sdk, client, own) {
     this.sdk = sdk;
     this.client = client;
-    this.chosen = client.state.address ?? OWN_ADDRESS;
+    this.own = own;
+    this.chosen = client.state.address ?? own;
   }
 
   /** Runs what a person asked for, and shows beside the list what went wrong. */
@@ -46,13 +47,13 @@ class Servers {
       await work();
     } catch (problem) {
       if (!(problem instanceof this.sdk.LocalError)) throw problem;
-      byId("server-fold").open = byId("server-details").open = true;
+      byId("server-fold").open = true;
       byId("server-error").textContent = problem.message;
     }
   }
 
   async begin() {
-    if (!this.client.servers.some((server) => server.address === OWN_ADDRESS)) await this.client.addServer(OWN_ADDRESS);
+    if (!this.client.servers.some((server) => server.address === this.own)) await this.client.addServer(this.own);
     byId("connect").disabled = false;
     this.showList();
     this.showState();
@@ -68,7 +69,7 @@ class Servers {
       await this.client.connect();
     } catch (problem) {
       if (!(problem instanceof this.sdk.LocalError)) throw problem;
-      await this.client.connect(OWN_ADDRESS); // nothing was ever chosen here
+      await this.client.connect(this.own); // nothing was ever chosen here
     }
   }
 
@@ -117,14 +118,15 @@ class Servers {
   }
 
   showState() {
-    const { phase, address, sentence, reason } = this.client.state;
+    const { phase, address, sentence, reason, attempt } = this.client.state;
     if (byId("state").dataset.phase !== phase) {
       announce(PHASES[phase]);
-      if (phase === "refused") byId("server-fold").open = true; // somebody has to decide
     }
     byId("state").dataset.phase = phase;
     setText("state-short", PHASES[phase]);
     setText("state-text", sentence);
+    // Somebody has to decide; or nothing goes out or comes in for a while.
+    setText("state-trouble", phase === "refused" || (phase === "waiting" && attempt > 1) || phase === "idle" ? sentence : "");
     const isResting = phase === "idle" || phase === "refused";
     setText("connect", isResting ? "Connect" : address === this.chosen ? "Disconnect" : "Switch to the chosen server");
     byId("connect").classList.toggle("strong", isResting);
@@ -153,11 +155,11 @@ class Servers {
   row({ address, origin, key }, id) {
     const radio = make("input", { type: "radio", name: "server", id, value: address });
     radio.checked = address === this.chosen;
-    const told = address === OWN_ADDRESS ? "the node of this page" : ORIGINS[origin] ?? origin;
+    const told = address === this.own ? "the node of this page" : ORIGINS[origin] ?? origin;
     const text = make("span", {}, make("span", { class: "address" }, address),
       make("span", { class: "origin" }, key ? `${told}, key ${this.sdk.shortKey(key)}` : told));
     const item = make("li", {}, make("label", {}, radio, text));
-    if (address !== OWN_ADDRESS) {
+    if (address !== this.own) {
       const button = make("button", { type: "button", class: "slight", "aria-label": `Remove ${address}` }, "Remove");
       button.addEventListener("click", () => this.guard(() => this.remove(address)));
       item.append(button);

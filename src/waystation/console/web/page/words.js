@@ -1,3 +1,4 @@
+// @ts-check
 /**
  * What the page says about outcomes, proofs and protection, in plain words. The longer sentences are the SDK's own.
  * @module
@@ -5,22 +6,48 @@
 
 /** @typedef {"good" | "warn" | "bad" | "pending"} Tone */
 
-/** By name of an outcome: what is said in short, and how it is meant. @type {Record<string, [string, Tone]>} */
-export const OUTCOMES = {
-  delivered: ["Delivered", "good"],
-  unknown_target: ["Not delivered", "bad"],
-  queue_full: ["Queue full", "bad"],
-  lookup_timeout: ["No answer in time", "warn"],
-  too_large: ["Too large", "bad"],
-  rate: ["Too fast", "bad"],
-  lost: ["Connection lost", "warn"],
-  untold: ["Sent", "warn"],
-  no_notice: ["No notice", "warn"],
-  cancelled: ["Cancelled", "bad"],
-  not_connected: ["Not sent", "bad"],
+/** States of a message that goes out: words for the mark, its picture, how it is meant. @type {Record<string, [string, string, Tone]>} */
+export const STATES = {
+  sending: ["Sending", "clock", "pending"],
+  waiting: ["Waits for the connection", "clock", "pending"],
+  sent: ["Sent", "tick", "pending"],
+  accepted: ["Accepted", "tick", "good"],
+  stored: ["Stored", "box", "good"],
+  read: ["Read", "ticks", "good"],
+  unknown: ["May not have arrived", "question", "warn"],
+  failed: ["Not sent", "cross", "bad"],
 };
 
-/** By auth level of a message. @type {Record<string, [string, Tone]>} */
+/** State of a message by the SDK's name of the outcome; what stands nowhere here has failed. @type {Record<string, string>} */
+const STATE_OF = {
+  accepted: "accepted",
+  stored: "stored",
+  read: "read",
+  untold: "sent",
+  lost: "unknown",
+  no_notice: "unknown",
+  lookup_timeout: "unknown",
+  not_connected: "waiting",
+};
+
+/** @param {string} outcome */
+export function stateOf(outcome) {
+  return STATE_OF[outcome] ?? "failed";
+}
+
+/** What a state means, where the SDK gave no sentence. @type {Record<string, string>} */
+export const MEANINGS = {
+  sending: "On its way to your relay.",
+  waiting: "There is no connection right now. It goes out by itself when there is one.",
+  sent: "Sent. This relay is an original one, which says nothing about what becomes of a message.",
+  accepted: "The other side's relay has passed it to their connection. Nothing says yet that their program has it.",
+  stored: "They are away. A relay of their choice keeps the message, encrypted, until they come back.",
+  read: "Their program has it: its receipt is signed with their key.",
+  unknown: "The connection ended before anything was said about it, so it may or may not have arrived.",
+  failed: "It did not arrive.",
+};
+
+/** By auth level of a message that came: in short, and how it is meant. @type {Record<string, [string, Tone]>} */
 export const PROOFS = {
   bound: ["Sender proved", "good"],
   legacy: ["Sender partly proved", "warn"],
@@ -30,8 +57,8 @@ export const PROOFS = {
 
 /** By mode: what it means for a message to be sent. @type {Record<string, string>} */
 export const MODES = {
-  encrypted: "Only the recipient can read it, and sees that it is from you.",
-  signed: "Every relay on the way can read it. The recipient sees that it is from you and unchanged.",
+  encrypted: "Only they can read it, and see that it is from you.",
+  signed: "Every relay on the way can read it. They see that it is from you and unchanged.",
   plain: "Every relay on the way can read it. It arrives as bare bytes: clients like this page see that they are from you and "
     + "unchanged, original ones do not look.",
 };

@@ -4,24 +4,27 @@
  * @module
  */
 
+import { bytesOf, demandOptions, demandText, fileOf, jsonOf } from "./arguments.js";
 import { toHex } from "./bytes.js";
+import { Mailbox } from "./delivery/mailbox.js";
+import { OwedReceipts } from "./delivery/receipts.js";
+import { SeenMessages } from "./delivery/seen.js";
 import { Directory } from "./directory.js";
-import { Emitter } from "./emitter.js";
 import { completeEnvironment } from "./environment.js";
-import { LocalError } from "./errors.js";
-import { allIdentities, DEFAULT_IDENTITY, loadIdentity, makeIdentity, takeIdentity } from "./identities.js";
+import { droppedSentence, LocalError } from "./errors.js";
+import { DEFAULT_IDENTITY, loadIdentity, makeIdentity } from "./identities.js";
 import { Inbox } from "./inbox.js";
 import { Feature } from "./info.js";
 import { keyOf, Outbox } from "./outbox.js";
-import { NOT_CONNECTED } from "./outcomes.js";
+import { NOT_CONNECTED } from "./delivery/outcomes.js";
+import { Owner } from "./owner.js";
 import { makeAdvert } from "./proofs.js";
 import { normalAddress, ServerBook } from "./servers.js";
 import { SharedLink } from "./shared_link.js";
-import { FILE_BYTES_MAX } from "./transfers.js";
+import { Turns } from "./turns.js";
 
 /** @typedef {import("./environment.js").Environment} Environment */
 /** @typedef {import("./outbox.js").SendOptions} SendOptions */
-/** @typedef {import("./outbox.js").FileOptions} FileOptions */
 /** @typedef {import("./outbox.js").Sent} Sent */
 /** @typedef {import("./servers.js").ServerRecord} ServerRecord */
 /** @typedef {import("./state.js").State} State */
@@ -32,23 +35,30 @@ import { FILE_BYTES_MAX } from "./transfers.js";
  * @property {import("./inbox.js").Message} message
  * @property {{ refusal: import("./errors.js").Refusal, sender: string | null, sentence: string }} dropped
  * @property {import("./inbox.js").Transfer} transfer
+ * @property {{ sender: string, ids: string[] }} receipt Messages of ours that the program of `sender` took.
+ * @property {import("./delivery/mailbox.js").MailboxInfo} mailbox
  * @property {{ servers: ServerRecord[] }} servers
  * @property {{ code: string, sentence: string }} warning
  */
 
-/** @typedef {{ identity?: string, environment?: Partial<Environment> }} IdentityOptions */
+/**
+ * Who gets receipts: "auto" every sender of ours, once the `message` event is over; "manual" whom the program names by `confirm`;
+ * "never" nobody.
+ * @typedef {"auto" | "manual" | "never"} ReceiptRule
+ */
 
-/** How long a message waits for a connection that is being made. */
+/** How long a message waits for a connection. */
 export const READY_WITHIN_MS = 30_000;
 const SERVERS_WITHIN_MS = 5_000;
-/** As in the Python client. */
-const WAITING_BYTES_MAX = 67_108_864;
 const EXPIRE_EVERY_MS = 60_000;
 const CHOSEN = "server";
-const NOT_STORED_WARNING = "This browser lets the page store nothing, so your keys are gone when the page is closed.";
+const NOT_STORED_WARNING = "Nothing can be stored here, so your keys are gone when this page or program ends.";
+const NOT_REMEMBERED_WARNING = "The storage takes nothing more, so after a restart an old message could come again as a new one.";
+/** @type {ReceiptRule[]} */
+const RECEIPT_RULES = ["auto", "manual", "never"];
 
-/** @extends {Emitter<ClientEvents>} */
-export class MerkClient extends Emitter {
+/** @extends {Owner<ClientEvents>} */
+export class MerkClient extends Owner {
   /** Sentences that were told by `warning` events. @type {string[]} */
   warnings = [];
   /** @type {ServerRecord[]} */
@@ -60,11 +70,17 @@ export class MerkClient extends Emitter {
   #directory;
   #inbox;
   #outbox;
-  #isPersistent;
-  /** @type {Promise<unknown>} */
-  #turn = Promise.resolve();
-  /** Of frames that wait for their turn. */
-  #waitingBytes = 0;
+  #seen;
+  #mailbox;
+  #owed;
+  #receipts;
+  #turns = new Turns();
+  /** Whether anybody listens for messages: what nobody takes is not said to be taken. */
+  #isHeard = false;
+  /** The server that was greeted on this connection. @type {string | null} */
+  #greeted = null;
+  /** When the server was last asked for others because it named one. */
+  #askedMs = -SERVERS_WITHIN_MS;
   /** @type {unknown} */
   #expiry;
   /** @type {Set<(servers: ServerRecord[]) => void>} */
@@ -77,97 +93,69 @@ export class MerkClient extends Emitter {
    * Use `open`.
    * @param {import("./keys.js").Keys} keys
    * @param {Environment} environment
+   * @param {SeenMessages} seen
+   * @param {ReceiptRule} receipts
    */
-  constructor(keys, environment) {
-    super();
+  constructor(keys, environment, seen, receipts) {
+    super(keys, environment);
     this.#keys = keys;
     this.#environment = environment;
-    this.#isPersistent = environment.storage.isPersistent;
+    this.#receipts = receipts;
     this.#book = new ServerBook(environment.storage, environment.isHttps);
     this.#link = new SharedLink({ keys, environment, pins: this.#book });
     this.#directory = new Directory({ environment, link: this.#link });
-    this.#inbox = new Inbox(keys, environment.clock);
+    this.#mailbox = new Mailbox({ keys, environment, link: this.#link });
+    this.#inbox = new Inbox({ keys, clock: environment.clock, seen, isAble: (sender) => this.#directory.isAble(sender) });
+    this.#seen = seen;
+    seen.onRefused = () => this.#warn("not_remembered", NOT_REMEMBERED_WARNING);
+    this.#owed = new OwedReceipts(environment.clock, (peer, ids) => this.#sendReceipt(peer, ids));
     this.#outbox = new Outbox({
       keys,
       clock: environment.clock,
       directory: this.#directory,
       isReady: () => this.#isReady(),
       send: (frame) => this.#link.send(frame),
+      frameBytesMax: () => this.state.frameBytesMax,
       onTransfer: (transfer) => this.emit("transfer", transfer),
     });
   }
 
   /**
    * Opens an identity, making it where there is none of that name.
-   * @param {IdentityOptions} [options]
+   * @param {import("./owner.js").IdentityOptions & { exportable?: boolean, receipts?: ReceiptRule }} [options] `exportable` counts where it is made.
+   * @throws {LocalError} There is no cryptography here (`NoCryptoError`), or no WebSocket.
    */
-  static async open({ identity = DEFAULT_IDENTITY, environment: given } = {}) {
+  static async open({ identity = DEFAULT_IDENTITY, exportable = false, receipts = "auto", environment: given } = {}) {
+    if (!RECEIPT_RULES.includes(receipts)) throw new LocalError(`receipts is one of ${RECEIPT_RULES.join(", ")}.`);
     const environment = await completeEnvironment(given);
-    const keys = (await loadIdentity(environment, identity)) ?? (await makeIdentity(environment, identity, false));
-    const client = new MerkClient(keys, environment);
+    const keys = (await loadIdentity(environment, identity)) ?? (await makeIdentity(environment, identity, exportable));
+    const seen = await SeenMessages.open(environment.storage, keys.id, environment.clock.now());
+    const client = new MerkClient(keys, environment, seen, receipts);
     await client.#begin();
     return client;
   }
 
-  /**
-   * Makes an identity.
-   * @param {IdentityOptions & { exportable?: boolean }} [options]
-   */
-  static async createIdentity({ identity = DEFAULT_IDENTITY, exportable = false, environment } = {}) {
-    await makeIdentity(await completeEnvironment(environment), identity, exportable);
+  /** What the node said of the mailbox. */
+  get mailbox() {
+    return this.#mailbox.info;
   }
 
   /**
-   * Takes the original's key file.
-   * @param {string} text
-   * @param {IdentityOptions & { exportable?: boolean }} [options]
+   * Has the connected server keep encrypted messages while this client is away; from now on, and on every connection to it.
+   * @throws {LocalError} There is no connection, or the server keeps none.
    */
-  static async importIdentity(text, { identity = DEFAULT_IDENTITY, exportable = false, environment } = {}) {
-    await takeIdentity(await completeEnvironment(environment), identity, text, exportable);
+  openMailbox() {
+    return this.#mailbox.open();
   }
 
-  /** @param {{ environment?: Partial<Environment> }} [options] */
-  static async listIdentities({ environment } = {}) {
-    return allIdentities(await completeEnvironment(environment));
-  }
-
-  /**
-   * Forgets an identity for good.
-   * @param {string} identity
-   * @param {{ environment?: Partial<Environment> }} [options]
-   */
-  static async forgetIdentity(identity, { environment } = {}) {
-    const { storage } = await completeEnvironment(environment);
-    await storage.remove("identities", identity);
-  }
-
-  /** What you give to others: 64 hex digits. */
-  get id() {
-    return this.#keys.id;
-  }
-
-  /** The encryption key, 64 hex digits; only clients without key directory need it. */
-  get agreementKey() {
-    return toHex(this.#keys.agreement.public);
-  }
-
-  /** Whether the keys outlive the page. */
-  get isPersistent() {
-    return this.#isPersistent;
-  }
-
-  get isExportable() {
-    return this.#keys.isExportable;
+  /** Ends that; the server deletes what it keeps. */
+  closeMailbox() {
+    return this.#mailbox.close();
   }
 
   /** @returns {State} */
   get state() {
     return this.#link.state;
-  }
-
-  /** Writes the original's key file; LocalError unless the keys were made for it. */
-  exportKeys() {
-    return this.#keys.exportJson();
   }
 
   /**
@@ -180,7 +168,7 @@ export class MerkClient extends Emitter {
     const chosen = address === undefined ? await storage.get("settings", CHOSEN) : normalAddress(address, isHttps);
     if (chosen === undefined) throw new LocalError("Choose a server first.");
     await storage.put("settings", CHOSEN, chosen);
-    if (address !== undefined) await this.addServer(chosen);
+    if (!this.servers.some((server) => server.address === chosen)) await this.addServer(chosen);
     await this.#link.start(chosen);
   }
 
@@ -204,6 +192,9 @@ export class MerkClient extends Emitter {
   async close() {
     this.#isClosed = true;
     this.#environment.clock.clearTimeout(this.#expiry);
+    this.#owed.flush();
+    this.#mailbox.flush();
+    this.#outbox.close();
     this.#link.close();
     for (const finish of [...this.#waiters]) finish();
   }
@@ -214,8 +205,9 @@ export class MerkClient extends Emitter {
    * @param {SendOptions} [options]
    * @returns {Promise<Sent>}
    */
-  sendText(to, text, options = {}) {
-    return this.#outbox.sendContent(to, { kind: "text", text }, options);
+  async sendText(to, text, options = {}) {
+    demandOptions(options);
+    return this.#outbox.sendContent(to, { kind: "text", text: demandText(text) }, options);
   }
 
   /**
@@ -225,33 +217,50 @@ export class MerkClient extends Emitter {
    * @returns {Promise<Sent>}
    */
   async sendJson(to, value, options = {}) {
-    const text = JSON.stringify(value);
-    if (text === undefined) throw new LocalError("This value has no form in JSON.");
-    return this.#outbox.sendContent(to, { kind: "json", text }, options);
+    demandOptions(options);
+    return this.#outbox.sendContent(to, { kind: "json", text: jsonOf(value) }, options);
   }
 
   /**
    * @param {string | Uint8Array} to
-   * @param {Uint8Array} data
+   * @param {import("./arguments.js").BytesLike} data
    * @param {SendOptions} [options]
    * @returns {Promise<Sent>}
    */
-  sendBytes(to, data, options = {}) {
-    return this.#outbox.sendContent(to, { kind: "raw", data: Uint8Array.from(data) }, options);
+  async sendBytes(to, data, options = {}) {
+    demandOptions(options);
+    return this.#outbox.sendContent(to, { kind: "raw", data: bytesOf(data) }, options);
   }
 
   /**
    * @param {string | Uint8Array} to
-   * @param {File | Blob | Uint8Array} file
-   * @param {SendOptions & FileOptions} [options]
+   * @param {Blob | import("./arguments.js").BytesLike} file A `File` is a `Blob`.
+   * @param {SendOptions & import("./outbox.js").FileOptions} [options]
    * @returns {Promise<Sent>}
    */
   async sendFile(to, file, options = {}) {
-    const name = options.name ?? ("name" in file ? file.name : "file");
-    const size = file instanceof Uint8Array ? file.length : file.size;
-    if (size > FILE_BYTES_MAX) throw new LocalError(`A file may have ${FILE_BYTES_MAX} bytes, this one has ${size}.`);
-    const data = file instanceof Uint8Array ? Uint8Array.from(file) : new Uint8Array(await file.arrayBuffer());
+    demandOptions(options);
+    const { data, name } = await fileOf(file, options.name);
     return this.#outbox.sendFile(to, data, name, options);
+  }
+
+  /**
+   * Tells the sender of a message that the program took it; nothing happens for one that is not encrypted and bound.
+   * @param {Pick<import("./inbox.js").Message, "sender" | "id" | "mode" | "auth">} message
+   */
+  confirm({ sender, id, mode, auth }) {
+    if (mode === "encrypted" && auth === "bound") this.#owed.owe(sender, id);
+  }
+
+  /**
+   * As every EventTarget.
+   * @param {string} type
+   * @param {any} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(type, listener, options) {
+    if (type === "message") this.#isHeard = true;
+    super.addEventListener(type, listener, options);
   }
 
   /**
@@ -352,58 +361,101 @@ export class MerkClient extends Emitter {
   async #begin() {
     this.#link.on("state", (state) => this.#onState(state));
     this.#link.on("frame", (frame) => this.#onArrived(frame));
-    this.#link.on("info", (info) => this.#inTurn(() => this.#onInfo(info)));
+    this.#link.on("info", (info) => this.#turns.put(() => this.#onInfo(info)));
     this.#link.on("dropped", ({ refusal, sender }) => this.#onDropped(refusal, sender));
-    this.#link.on("changed", () => this.#inTurn(() => this.#readServers()));
-    if (!this.#isPersistent) this.#warn("not_stored", NOT_STORED_WARNING);
+    this.#link.on("changed", () => this.#turns.put(() => this.#readServers()));
+    if (!this.isPersistent) this.#warn("not_stored", NOT_STORED_WARNING);
     this.#warn("not_shared", this.#link.warning);
     this.#expireLater();
+    await this.readNick();
     await this.#readServers();
     await this.#link.open();
   }
 
   /** @param {State} state */
   #onState(state) {
-    const advertises = state.phase === "ready" && state.tab !== "follower" && (state.features & Feature.KEY_DIRECTORY) !== 0;
-    if (advertises) this.#inTurn(async () => this.#link.tell(await makeAdvert(this.#keys, this.#environment.clock.now())));
+    const server = state.phase === "ready" && state.authenticated && state.tab !== "follower" ? state.serverKey : null;
+    if (server !== null && this.#greeted !== server) this.#turns.put(() => this.#greet(state));
+    this.#greeted = server;
     this.emit("state", state);
   }
 
   /**
-   * Puts a frame behind those before it, as long as not too much waits: opening one takes longer than sending it.
-   * @param {import("./bytes.js").Bytes} frame
+   * Says what a server should know on a new connection, and asks it for mail.
+   * @param {State} state
    */
+  async #greet(state) {
+    if ((state.features & Feature.KEY_DIRECTORY) !== 0) await this.#link.tell(await makeAdvert(this.#keys, this.#environment.clock.now()));
+    await this.#mailbox.begin(state);
+  }
+
+  /** @param {import("./bytes.js").Bytes} frame */
   #onArrived(frame) {
-    if (this.#waitingBytes + frame.length > WAITING_BYTES_MAX) {
-      this.#onDropped("queue_full", null);
-      return;
-    }
-    this.#waitingBytes += frame.length;
-    this.#inTurn(() => this.#onFrame(frame).finally(() => (this.#waitingBytes -= frame.length)));
+    // Opening one takes longer than sending it.
+    if (!this.#turns.putLarge(frame.length, () => this.#onFrame(frame))) this.#onDropped("queue_full", null);
   }
 
   /** @param {import("./bytes.js").Bytes} frame */
   async #onFrame(frame) {
-    const { message, transfer, dropped, isOurs, givenUp = [] } = await this.#inbox.take(frame);
+    const { message, transfer, dropped, receipt, givenUp = [] } = await this.#inbox.take(frame);
     for (const ended of givenUp) this.emit("transfer", ended);
     if (dropped !== undefined) this.#onDropped(dropped.refusal, dropped.sender);
     if (transfer !== undefined) this.emit("transfer", transfer);
-    if (isOurs === true && message !== undefined && message.auth !== "none") this.#outbox.markOurs(message.sender);
-    if (message !== undefined) this.emit("message", message);
+    if (receipt !== undefined) this.#onReceipt(receipt);
+    if (message !== undefined) this.#onMessage(message);
+    if (this.#isHeard) await this.#mailbox.onTaken(frame);
+  }
+
+  /** @param {import("./inbox.js").Message} message */
+  #onMessage(message) {
+    if (message.auth === "bound" && message.timeMs !== null) this.#directory.markAble(message.sender);
+    this.emit("message", message);
+    if (this.#receipts === "auto" && this.#isHeard && this.state.tab !== "follower") this.confirm(message);
+  }
+
+  /** @param {{ sender: string, ids: string[] }} receipt */
+  #onReceipt(receipt) {
+    this.#directory.markAble(receipt.sender);
+    this.#outbox.onReceipt(receipt);
+    this.emit("receipt", receipt);
+  }
+
+  /**
+   * @param {string} peer
+   * @param {string[]} ids
+   */
+  #sendReceipt(peer, ids) {
+    // Not in turn: its key may have to be asked for, and the answer comes in turn.
+    this.#outbox.sendReceipt(peer, ids).catch((error) => {
+      if (!(error instanceof LocalError)) throw error; // Without a connection the sender goes on not to know.
+    });
   }
 
   /** @param {import("./info.js").Info} info */
   async #onInfo(info) {
-    if (info.type === "servers") await this.#learn(info.entries.map(({ address }) => address));
-    else if (info.type === "add_server") await this.#learn([info.address]);
+    if (info.type === "servers") await this.#learn(info.entries);
+    else if (info.type === "add_server") await this.#onNewServer(info.address);
+    else if (this.#mailbox.take(info)) this.emit("mailbox", this.mailbox);
     else if (!(await this.#directory.take(info))) this.#onDropped("bad_advert", null);
     if (info.type === "servers") for (const settle of [...this.#askers]) settle(this.servers);
   }
 
-  /** @param {string[]} addresses */
-  async #learn(addresses) {
+  /**
+   * A server pushes an address without a key, so it is asked for the list, which names the key.
+   * @param {string} address
+   */
+  async #onNewServer(address) {
+    await this.#learn([{ address, key: null }]);
+    const now = this.#environment.clock.now();
+    if (this.state.tab === "follower" || now - this.#askedMs < SERVERS_WITHIN_MS) return;
+    this.#askedMs = now;
+    await this.#link.tell({ type: "request_servers" });
+  }
+
+  /** @param {readonly { address: string, key: import("./bytes.js").Bytes | null }[]} entries */
+  async #learn(entries) {
     // One tab writes; the others hear of it.
-    if (this.state.tab !== "follower") await this.#book.learn(addresses);
+    if (this.state.tab !== "follower") await this.#book.learn(entries);
     await this.#onServersChanged();
   }
 
@@ -424,7 +476,7 @@ export class MerkClient extends Emitter {
    * @param {string | null} sender
    */
   #onDropped(refusal, sender) {
-    this.emit("dropped", { refusal, sender, sentence: DROPPED[refusal] ?? `Something was not taken: ${refusal.replaceAll("_", " ")}.` });
+    this.emit("dropped", { refusal, sender, sentence: droppedSentence(refusal) });
   }
 
   /**
@@ -440,32 +492,8 @@ export class MerkClient extends Emitter {
   #expireLater() {
     this.#expiry = this.#environment.clock.setTimeout(() => {
       for (const transfer of this.#inbox.expire()) this.emit("transfer", transfer);
+      this.#seen.expire(this.#environment.clock.now());
       this.#expireLater();
     }, EXPIRE_EVERY_MS);
   }
-
-  /**
-   * Deals with one thing after the other, in the order in which they came.
-   * @param {() => Promise<void>} action
-   */
-  #inTurn(action) {
-    const done = this.#turn.then(action);
-    this.#turn = done.catch(() => null); // One failure does not keep up what follows; it is told here:
-    done.catch((error) => {
-      // The connection went away meanwhile, which the state tells. Anything else is a fault, left to the page to see.
-      if (!(error instanceof LocalError)) throw error;
-    });
-  }
 }
-
-/** @type {Partial<Record<import("./errors.js").Refusal, string>>} */
-const DROPPED = Object.freeze({
-  bad_signature: "A message was not taken: its signature is wrong.",
-  cannot_decrypt: "A message was not taken: it cannot be decrypted with your key.",
-  bad_content: "A message was not taken: its content is damaged.",
-  not_for_us: "A message was not taken: it is meant for somebody else.",
-  duplicate: "A message was not taken: it came before.",
-  no_target: "A message was not taken: it names no recipient.",
-  queue_full: "A message was not taken: too many came at once.",
-  bad_advert: "A server told an encryption key that its owner did not sign; it was not taken.",
-});

@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * What a client says to another: bytes, text, JSON, a file, and type 0x10, which adds time, id and parts of files.
- * Spec: specs/merk.md 3 and 8. Layout of 0x10 (ours): 10 | u64 ms | id[16] | u8 kind | body; kind 4 is a part of a file.
+ * Spec: specs/merk.md 3 and 8. Layout of 0x10 (ours): 10 | u64 ms | id[16] | u8 kind | body; kind 4 is a part of a file,
+ * kind 5 a receipt: u8 what | 1 to 64 ids[16].
  * @module
  */
 
@@ -21,6 +22,11 @@ const DIGEST_BYTES = 32;
 /** How every other statement begins that the keys sign (specs/merk.md 7). */
 const STATEMENT = utf8("merk-");
 const PART = 4;
+const RECEIPT = 5;
+/** What a receipt says: the recipient's program has taken the messages. */
+export const TAKEN = 1;
+/** How many messages one receipt names at most. */
+export const RECEIPT_IDS_MAX = 64;
 const PARTS_MAX = 2 ** 32 - 1;
 
 /**
@@ -37,8 +43,10 @@ const PARTS_MAX = 2 ** 32 - 1;
  * @property {number} totalBytes
  * @property {string} name At most 255 bytes of UTF-8.
  * @property {Bytes} data
+ * @typedef {{ kind: "receipt", what: number, ids: Bytes[] }} Receipt
  * @typedef {Raw | Text | Json | FileContent} Simple
- * @typedef {{ kind: "extended", timeMs: number, messageId: Bytes, content: Simple | FilePart }} Extended
+ * @typedef {Simple | FilePart | Receipt} Inner What an extended content can hold.
+ * @typedef {{ kind: "extended", timeMs: number, messageId: Bytes, content: Inner }} Extended
  * @typedef {Simple | Extended} Content
  */
 
@@ -89,7 +97,8 @@ export function decodeContent(bytes) {
   const timeMs = cursor.uint(8);
   const messageId = cursor.take(MESSAGE_ID_BYTES);
   const inner = cursor.uint(1);
-  return { kind: "extended", timeMs, messageId, content: inner === PART ? readPart(cursor) : readSimple(cursor, inner) };
+  const read = EXTENDED_READERS.get(inner) ?? readSimple;
+  return { kind: "extended", timeMs, messageId, content: read(cursor, inner) };
 }
 
 /**
@@ -109,8 +118,11 @@ export function decodeSignedContent(bytes) {
   }
 }
 
-/** @type {Readonly<Record<Simple["kind"] | "file_part", number>>} */
-const TYPE_OF = Object.freeze({ raw: 0, text: 1, json: 2, file: 3, file_part: PART });
+/** @type {Readonly<Record<Inner["kind"], number>>} */
+const TYPE_OF = Object.freeze({ raw: 0, text: 1, json: 2, file: 3, file_part: PART, receipt: RECEIPT });
+
+/** Contents that stand inside an extended one only. @type {ReadonlyMap<number, (cursor: Cursor) => FilePart | Receipt>} */
+const EXTENDED_READERS = new Map(/** @type {[number, (cursor: Cursor) => FilePart | Receipt][]} */ ([[PART, readPart], [RECEIPT, readReceipt]]));
 
 /** @param {number | undefined} byte */
 function isTypeByte(byte) {
@@ -118,7 +130,7 @@ function isTypeByte(byte) {
 }
 
 /**
- * @param {Simple | FilePart} content
+ * @param {Inner} content
  * @returns {Bytes}
  */
 function bodyOf(content) {
@@ -143,6 +155,9 @@ function bodyOf(content) {
         nameOf(content.name),
         content.data,
       );
+    case "receipt":
+      if (content.ids.length < 1 || content.ids.length > RECEIPT_IDS_MAX) throw new LocalError(`A receipt names 1 to ${RECEIPT_IDS_MAX} messages.`);
+      return concat(Uint8Array.of(content.what), ...content.ids);
   }
 }
 
@@ -210,6 +225,18 @@ function readPart(cursor) {
   const part = { kind: "file_part", transferId, digest, index, count, totalBytes, name, data: cursor.rest() };
   checkPart(part, cursor.fail);
   return part;
+}
+
+/**
+ * @param {Cursor} cursor
+ * @returns {Receipt}
+ */
+function readReceipt(cursor) {
+  const what = cursor.uint(1);
+  if (what !== TAKEN) throw cursor.fail(`a receipt that says ${what}`);
+  const count = cursor.left / MESSAGE_ID_BYTES;
+  if (!Number.isInteger(count) || count < 1 || count > RECEIPT_IDS_MAX) throw cursor.fail(`a receipt of ${cursor.left} bytes`);
+  return { kind: "receipt", what, ids: Array.from({ length: count }, () => cursor.take(MESSAGE_ID_BYTES)) };
 }
 
 /**

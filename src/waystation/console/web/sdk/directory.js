@@ -3,7 +3,8 @@
  * Encryption keys of others: asked from the servers' key directory, or set by hand.
  *
  * An advert is signed by the identity itself, so a server can withhold a newer one but not invent one; an older one never
- * replaces a newer. Who has an advert is known to run this software, and understands content type 0x10.
+ * replaces a newer. Who has an advert is able: speaks the bound form, and no other with us. That is kept beside the key and never
+ * taken back, since no server can hide an advert that is here already.
  * Spec: specs/merk.md 10.2.
  * @module
  */
@@ -13,7 +14,7 @@ import { Feature } from "./info.js";
 import { isAdvertValid } from "./proofs.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {{ key: string, agreementKey: string, timeMs: number, isManual: boolean, askedMs: number }} KnownKey Keys in hex. */
+/** @typedef {{ key: string, agreementKey: string, timeMs: number, isManual: boolean, isAble: boolean, askedMs: number }} KnownKey Keys in hex. */
 
 export const KEYS_KEPT_MAX = 1_024;
 export const QUESTIONS_MAX = 64;
@@ -27,6 +28,8 @@ const ABSENT_MS = 2_000;
 export class Directory {
   /** Open questions by key. @type {Map<string, { promise: Promise<void>, settle: () => void }>} */
   #questions = new Map();
+  /** Who spoke the bound form with us. @type {Set<string>} */
+  #spoke = new Set();
   /** When a key was last said to be unknown. @type {Map<string, number>} */
   #absent = new Map();
 
@@ -66,7 +69,24 @@ export class Directory {
    * @param {string} agreementKey
    */
   async set(key, agreementKey) {
-    await this.#keep({ key, agreementKey, timeMs: 0, isManual: true, askedMs: this.environment.clock.now() });
+    const known = await this.#known(key);
+    await this.#keep({ key, agreementKey, timeMs: 0, isManual: true, isAble: known?.isAble === true, askedMs: this.environment.clock.now() });
+  }
+
+  /**
+   * Tells whether an identity is known to speak the bound form.
+   * @param {string} key
+   */
+  async isAble(key) {
+    return this.#spoke.has(key) || (await this.#known(key))?.isAble === true;
+  }
+
+  /**
+   * Remembers that an identity spoke the bound form with us; until the program ends, unless its advert is kept.
+   * @param {string} key
+   */
+  markAble(key) {
+    if (this.#spoke.size < KEYS_KEPT_MAX) this.#spoke.add(key);
   }
 
   /**
@@ -124,7 +144,7 @@ export class Directory {
     const askedMs = this.environment.clock.now();
     const known = await this.#known(key);
     const isNewer = known === null || timeMs >= known.timeMs;
-    await this.#keep(isNewer ? { key, agreementKey: toHex(agreementKey), timeMs, isManual: false, askedMs } : { ...known, askedMs });
+    await this.#keep(isNewer ? { key, agreementKey: toHex(agreementKey), timeMs, isManual: false, isAble: true, askedMs } : { ...known, isAble: true, askedMs });
   }
 
   /**

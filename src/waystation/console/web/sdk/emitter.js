@@ -4,6 +4,8 @@
  * @module
  */
 
+import { LocalError } from "./errors.js";
+
 /**
  * @template {Record<string, any>} Events Details by event type.
  */
@@ -16,6 +18,7 @@ export class Emitter extends EventTarget {
    * @returns {() => void} Ends that.
    */
   on(type, listener) {
+    if (typeof listener !== "function") throw new LocalError("A listener is a function.");
     /** @param {Event} event */
     const unwrap = (event) => listener(/** @type {CustomEvent} */ (event).detail);
     this.addEventListener(type, unwrap);

@@ -5,6 +5,7 @@
  */
 
 import { loadCrypto } from "./crypto/web_crypto.js";
+import { LocalError } from "./errors.js";
 import { openStorage } from "./storage.js";
 
 /**
@@ -49,6 +50,9 @@ import { openStorage } from "./storage.js";
  * @property {boolean} isHttps Whether the page came over https, so that it may not use ws:// addresses.
  */
 
+const NO_WEBSOCKET =
+  "There is no WebSocket here. Node.js has one from version 22 on, version 20 with --experimental-websocket; or give environment.socketFactory, for instance from the package ws.";
+
 /** @type {WeakMap<object, Promise<Environment>>} */
 const KNOWN = new WeakMap();
 /** Key under which the environment of the page itself is known. */
@@ -73,6 +77,7 @@ async function complete(given) {
   const scope = globalThis;
   const crypto = given.crypto ?? (await loadCrypto());
   const storage = given.storage ?? (await openStorage());
+  if (given.socketFactory === undefined && scope.WebSocket === undefined) throw new LocalError(NO_WEBSOCKET);
   return {
     socketFactory: (address) => new WebSocket(address),
     storage,

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { demandName } from "./arguments.js";
 import { toHex } from "./bytes.js";
 import { LocalError } from "./errors.js";
 import { Keys } from "./keys.js";
@@ -12,7 +13,6 @@ import { Keys } from "./keys.js";
 /** @typedef {{ identity: string, id: string, agreementKey: string, exportable: boolean }} IdentityRecord Keys in hex. */
 
 export const DEFAULT_IDENTITY = "default";
-const NAME_MAX = 64;
 
 /**
  * Gives the identity of this name.
@@ -35,8 +35,8 @@ export async function loadIdentity({ storage, crypto }, identity) {
  */
 export async function makeIdentity(environment, identity, exportable) {
   await demandFree(environment, identity);
-  const keys = await Keys.generate(environment.crypto, { exportable });
-  await environment.storage.put("identities", identity, keys.toStored());
+  const keys = await Keys.generate(environment.crypto, { exportable: exportable || !environment.storage.takesKeys });
+  await environment.storage.put("identities", identity, await keys.toStored(environment.storage.takesKeys));
   return keys;
 }
 
@@ -51,8 +51,8 @@ export async function makeIdentity(environment, identity, exportable) {
  */
 export async function takeIdentity(environment, identity, text, exportable) {
   await demandFree(environment, identity);
-  const keys = await Keys.importJson(environment.crypto, text, { exportable });
-  await environment.storage.put("identities", identity, keys.toStored());
+  const keys = await Keys.importJson(environment.crypto, text, { exportable: exportable || !environment.storage.takesKeys });
+  await environment.storage.put("identities", identity, await keys.toStored(environment.storage.takesKeys));
   return keys;
 }
 
@@ -61,13 +61,12 @@ export async function takeIdentity(environment, identity, text, exportable) {
  * @param {Environment} environment
  * @returns {Promise<IdentityRecord[]>}
  */
-export async function allIdentities({ storage }) {
-  return (await storage.entries("identities")).map(([identity, stored]) => ({
-    identity,
-    id: toHex(stored.signing.public),
-    agreementKey: toHex(stored.agreement.public),
-    exportable: stored.exportable,
-  }));
+export async function allIdentities({ storage, crypto }) {
+  const listed = (await storage.entries("identities")).map(async ([identity, stored]) => {
+    const keys = await Keys.fromStored(crypto, stored);
+    return { identity, id: keys.id, agreementKey: toHex(keys.agreement.public), exportable: keys.isExportable };
+  });
+  return Promise.all(listed);
 }
 
 /**
@@ -75,6 +74,6 @@ export async function allIdentities({ storage }) {
  * @param {string} identity
  */
 async function demandFree({ storage }, identity) {
-  if (identity === "" || identity.length > NAME_MAX) throw new LocalError(`An identity's name has 1 to ${NAME_MAX} characters.`);
+  demandName(identity, "An identity's name");
   if ((await storage.get("identities", identity)) !== undefined) throw new LocalError(`There is an identity "${identity}" already; forget it first.`);
 }

@@ -8,8 +8,7 @@ import { textOf, toHex, utf8 } from "./bytes.js";
 import { MalformedError } from "./errors.js";
 import { decodeFrame } from "./frames.js";
 import { openFrame } from "./sealing.js";
-import { SeenMessages } from "./seen.js";
-import { IncomingTransfers } from "./transfers.js";
+import { IncomingTransfers } from "./delivery/transfers.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./sealing.js").Opened} Opened */
@@ -25,10 +24,9 @@ import { IncomingTransfers } from "./transfers.js";
  * @property {any} [json]
  * @property {string} [name]
  * @property {Bytes} [data] Of raw and file.
- * @property {number | null} timeMs The sender's clock; type 0x10 only.
- * @property {string | null} messageId Hex; type 0x10 only.
+ * @property {number | null} timeMs The sender's clock; only from clients of ours.
  * @property {number} receivedMs
- * @property {string} id Hex.
+ * @property {string} id Hex, the same that the sender's `send…` gave.
  * @property {number} bytes Size of the content.
  */
 
@@ -40,21 +38,25 @@ import { IncomingTransfers } from "./transfers.js";
 /**
  * What came of a frame.
  * @typedef {{ message?: Message, transfer?: Transfer, dropped?: { refusal: import("./errors.js").Refusal, sender: string | null },
- *   isOurs?: boolean, givenUp?: Transfer[] }} Received
+ *   receipt?: { sender: string, ids: string[] }, givenUp?: Transfer[] }} Received
  */
 
 /** Opens frames for one identity. */
 export class Inbox {
-  #seen = new SeenMessages();
   #transfers;
 
   /**
-   * @param {import("./keys.js").Keys} keys
-   * @param {import("./environment.js").Clock} clock
+   * @param {object} options
+   * @param {import("./keys.js").Keys} options.keys
+   * @param {import("./environment.js").Clock} options.clock
+   * @param {import("./delivery/seen.js").SeenMessages} options.seen
+   * @param {(sender: string) => Promise<boolean>} options.isAble Whether an identity is known to speak the bound form.
    */
-  constructor(keys, clock) {
+  constructor({ keys, clock, seen, isAble }) {
     this.keys = keys;
     this.clock = clock;
+    this.seen = seen;
+    this.isAble = isAble;
     this.#transfers = new IncomingTransfers(keys.crypto);
   }
 
@@ -68,9 +70,8 @@ export class Inbox {
     const sender = toHex(frame.sender);
     try {
       const opened = await openFrame(this.keys, frame);
-      // The same plain bytes may be meant twice; the same signed ones are a replay.
-      const isRepeat = opened.mode !== "plain" && !this.#seen.add(opened.fingerprint, this.clock.now());
-      if (isRepeat) return { dropped: { refusal: "duplicate", sender } };
+      // MERK-BOUND: whoever speaks the bound form sends no other, so that this was made, or kept for later, by somebody else.
+      if (opened.auth === "legacy" && (await this.isAble(sender))) return { dropped: { refusal: "weaker_form", sender } };
       return await this.#read(opened, sender);
     } catch (error) {
       if (error instanceof MalformedError) return { dropped: { refusal: error.refusal, sender } };
@@ -88,20 +89,30 @@ export class Inbox {
    * @param {string} sender
    * @returns {Promise<Received>}
    */
-  async #read({ mode, auth, content, fingerprint }, sender) {
+  async #read({ mode, auth, content, messageId }, sender) {
     const isExtended = content.kind === "extended";
     const inner = isExtended ? content.content : content;
-    if (inner.kind === "file_part") return this.#onPart(inner, { mode, auth }, sender, content.kind === "extended" ? content.timeMs : 0);
-    const about = {
-      sender,
-      mode,
-      auth,
-      timeMs: isExtended ? content.timeMs : null,
-      messageId: isExtended ? toHex(content.messageId) : null,
-      receivedMs: this.clock.now(),
-      id: fingerprint.slice(-64, -32),
-    };
-    return { message: { ...about, ...bodyOf(inner) }, isOurs: isExtended };
+    const timeMs = isExtended ? content.timeMs : null;
+    if (inner.kind === "receipt") return this.#onReceipt(inner, { mode, auth }, sender);
+    const id = toHex(inner.kind === "file_part" ? inner.transferId : messageId);
+    const receivedMs = this.clock.now();
+    // The same plain bytes may be meant twice; the same signed ones are a replay.
+    const refusal = mode === "plain" ? null : this.seen.judge(sender, id, auth === "bound" ? timeMs : null, receivedMs);
+    if (refusal !== null) return { dropped: { refusal, sender } };
+    if (inner.kind === "file_part") return this.#onPart(inner, { mode, auth }, sender, timeMs ?? receivedMs);
+    if (mode !== "plain") await this.seen.add(sender, id, auth === "bound" && timeMs !== null ? timeMs : receivedMs);
+    return { message: { sender, mode, auth, timeMs, receivedMs, id, ...bodyOf(inner) } };
+  }
+
+  /**
+   * @param {import("./contents.js").Receipt} receipt
+   * @param {Pick<Opened, "mode" | "auth">} proof
+   * @param {string} sender
+   * @returns {Received}
+   */
+  #onReceipt({ ids }, { mode, auth }, sender) {
+    if (mode !== "encrypted" || auth !== "bound") return { dropped: { refusal: "bad_content", sender } };
+    return { receipt: { sender, ids: ids.map(toHex) } };
   }
 
   /**
@@ -129,18 +140,19 @@ export class Inbox {
     const taken = await this.#transfers.take(sender, `${mode}:${auth}`, part, receivedMs);
     if (taken.status === "late") return { dropped: { refusal: "duplicate", sender } };
     if (taken.status === "refused") return { dropped: { refusal: "bad_content", sender }, transfer: transferOf(sender, part, 0, `Refused: ${taken.detail}.`) };
-    if (taken.status === "more") return { transfer: transferOf(sender, part, taken.bytesDone, null), isOurs: true };
-    const messageId = toHex(part.transferId);
+    if (taken.status === "more") return { transfer: transferOf(sender, part, taken.bytesDone, null) };
+    const id = toHex(part.transferId);
+    await this.seen.add(sender, id, auth === "bound" ? timeMs : receivedMs);
     const { name } = part;
     const { data } = taken;
     /** @type {Message} */
-    const message = { sender, mode, auth, kind: "file", name, data, bytes: data.length, timeMs, messageId, receivedMs, id: messageId };
-    return { message, transfer: transferOf(sender, part, data.length, null), isOurs: true };
+    const message = { sender, mode, auth, kind: "file", name, data, bytes: data.length, timeMs, receivedMs, id };
+    return { message, transfer: transferOf(sender, part, data.length, null) };
   }
 }
 
 /**
- * @param {import("./transfers.js").Incoming} incoming
+ * @param {import("./delivery/transfers.js").Incoming} incoming
  * @param {string} why
  */
 function failed({ sender, first, bytesDone }, why) {

@@ -23,12 +23,22 @@ export const InfoType = Object.freeze({
   DELIVERY: 0x82,
   KEY_ADVERT: 0x84,
   KEY_QUERY: 0x85,
+  LIMITS: 0x87,
+  PRESENCE: 0x88,
+  MAIL: 0x89,
 });
 
 /** What the other side of a connection is. */
 export const Role = Object.freeze({ CLIENT: 0, NODE: 1 });
 /** Bits of what a side understands. */
-export const Feature = Object.freeze({ DELIVERY_NOTICES: 1, KEY_DIRECTORY: 2, HEADER_SIGNATURES: 4, MESH: 8 });
+export const Feature = Object.freeze({ DELIVERY_NOTICES: 1, KEY_DIRECTORY: 2, HEADER_SIGNATURES: 4, MESH: 8, PRESENCE: 16, MAILBOX: 32 });
+/** What a client says of a node: that it is connected there, or that the node keeps its mail. */
+export const PresenceKind = Object.freeze({ CONNECTED: 0, MAILBOX: 1 });
+/** Whether a node keeps a client's mail. */
+export const MailboxState = Object.freeze({ CLOSED: 0, OPEN: 1, REFUSED: 2 });
+/** How many frames one TAKEN names at most. */
+export const TAKEN_MAX = 64;
+const MailVerb = Object.freeze({ OPEN: 1, CLOSE: 2, STATE: 3, TAKEN: 4, FETCH: 5 });
 export const NONCE_BYTES = 32;
 export const ADDRESS_BYTES_MAX = 255;
 /** How many entries of one list are read, as on the node. */
@@ -49,8 +59,16 @@ const HELLO_VERSION = 1;
  * @typedef {{ type: "key_advert", key: Bytes, agreementKey: Bytes, timeMs: number, signature: Bytes }} KeyAdvert
  * @typedef {{ type: "key_query", key: Bytes }} KeyQuery
  * @typedef {{ type: "key_unknown", key: Bytes }} KeyUnknown
+ * @typedef {{ type: "limits", frameBytesMax: number }} Limits
+ * @typedef {{ kind: number, client: Bytes, node: Bytes, issuedMs: number, untilMs: number, signature: Bytes }} PresenceBody
+ * @typedef {{ type: "presence" } & PresenceBody} Presence
+ * @typedef {{ type: "mail_open", presence: PresenceBody }} MailOpen
+ * @typedef {{ type: "mail_close" }} MailClose
+ * @typedef {{ type: "mail_state", state: number, messages: number, bytes: number, untilMs: number }} MailState
+ * @typedef {{ type: "mail_taken", hashes: Bytes[] }} MailTaken
+ * @typedef {{ type: "mail_fetch" }} MailFetch
  * @typedef {RequestServers | Servers | AddServer | QueryClient | ClientFound | ClientAbsent | Hello | Auth | Delivery | KeyAdvert
- *   | KeyQuery | KeyUnknown} Info
+ *   | KeyQuery | KeyUnknown | Limits | Presence | MailOpen | MailClose | MailState | MailTaken | MailFetch} Info
  */
 
 /**
@@ -95,7 +113,38 @@ export function encodeInfo(info) {
       return concat(Uint8Array.of(InfoType.KEY_QUERY), info.key);
     case "key_unknown":
       return concat(Uint8Array.of(InfoType.KEY_QUERY), info.key, Uint8Array.of(0));
+    case "limits":
+      return concat(Uint8Array.of(InfoType.LIMITS), uint(info.frameBytesMax, 4));
+    case "presence":
+      return concat(Uint8Array.of(InfoType.PRESENCE), presenceBytes(info));
+    default:
+      return encodeMail(info);
   }
+}
+
+/**
+ * @param {MailOpen | MailClose | MailState | MailTaken | MailFetch} info
+ * @returns {Bytes}
+ */
+function encodeMail(info) {
+  switch (info.type) {
+    case "mail_open":
+      return concat(Uint8Array.of(InfoType.MAIL, MailVerb.OPEN), presenceBytes(info.presence));
+    case "mail_close":
+      return Uint8Array.of(InfoType.MAIL, MailVerb.CLOSE);
+    case "mail_state":
+      return concat(Uint8Array.of(InfoType.MAIL, MailVerb.STATE, info.state), uint(info.messages, 4), uint(info.bytes, 4), uint(info.untilMs, 8));
+    case "mail_taken":
+      if (info.hashes.length < 1 || info.hashes.length > TAKEN_MAX) throw new LocalError(`TAKEN names 1 to ${TAKEN_MAX} frames.`);
+      return concat(Uint8Array.of(InfoType.MAIL, MailVerb.TAKEN), ...info.hashes);
+    case "mail_fetch":
+      return Uint8Array.of(InfoType.MAIL, MailVerb.FETCH);
+  }
+}
+
+/** @param {PresenceBody} presence */
+function presenceBytes({ kind, client, node, issuedMs, untilMs, signature }) {
+  return concat(Uint8Array.of(kind), client, node, uint(issuedMs, 8), uint(untilMs, 8), signature);
 }
 
 /**
@@ -136,6 +185,9 @@ const READERS = new Map(/** @type {[number, (cursor: Cursor) => Info | null][]} 
   [InfoType.DELIVERY, (cursor) => ({ type: "delivery", code: cursor.uint(1), target: cursor.take(KEY_BYTES), frameHash: cursor.take(HASH_BYTES) })],
   [InfoType.KEY_ADVERT, readAdvert],
   [InfoType.KEY_QUERY, readKeyQuery],
+  [InfoType.LIMITS, (cursor) => ({ type: "limits", frameBytesMax: cursor.uint(4) })],
+  [InfoType.PRESENCE, (cursor) => ({ type: "presence", ...readPresence(cursor) })],
+  [InfoType.MAIL, readMail],
 ]));
 
 /**
@@ -209,6 +261,48 @@ function readKeyQuery(cursor) {
   if (cursor.left === 0) return { type: "key_query", key };
   if (cursor.uint(1) !== 0) throw cursor.fail("an answer other than unknown");
   return { type: "key_unknown", key };
+}
+
+/**
+ * @param {Cursor} cursor
+ * @returns {PresenceBody}
+ */
+function readPresence(cursor) {
+  const kind = cursor.uint(1);
+  if (kind > PresenceKind.MAILBOX) throw cursor.fail(`presence of kind ${kind}`);
+  const [client, node] = [cursor.take(KEY_BYTES), cursor.take(KEY_BYTES)];
+  const [issuedMs, untilMs] = [cursor.uint(8), cursor.uint(8)];
+  return { kind, client, node, issuedMs, untilMs, signature: cursor.take(SIGNATURE_BYTES) };
+}
+
+/**
+ * @param {Cursor} cursor
+ * @returns {MailOpen | MailClose | MailState | MailTaken | MailFetch | null} Null for a verb that nobody knows yet.
+ */
+function readMail(cursor) {
+  switch (cursor.uint(1)) {
+    case MailVerb.OPEN: {
+      const presence = readPresence(cursor);
+      if (presence.kind !== PresenceKind.MAILBOX) throw cursor.fail("OPEN with a presence of another kind");
+      return { type: "mail_open", presence };
+    }
+    case MailVerb.CLOSE:
+      return { type: "mail_close" };
+    case MailVerb.STATE: {
+      const state = cursor.uint(1);
+      if (state > MailboxState.REFUSED) throw cursor.fail(`mailbox of state ${state}`);
+      return { type: "mail_state", state, messages: cursor.uint(4), bytes: cursor.uint(4), untilMs: cursor.uint(8) };
+    }
+    case MailVerb.TAKEN: {
+      const count = cursor.left / HASH_BYTES;
+      if (!Number.isInteger(count) || count < 1 || count > TAKEN_MAX) throw cursor.fail(`TAKEN with ${cursor.left} bytes`);
+      return { type: "mail_taken", hashes: Array.from({ length: count }, () => cursor.take(HASH_BYTES)) };
+    }
+    case MailVerb.FETCH:
+      return { type: "mail_fetch" };
+    default:
+      return null;
+  }
 }
 
 /**

@@ -11,7 +11,7 @@ import { LocalError } from "./errors.js";
 /** @typedef {import("./crypto/web_crypto.js").WebCrypto} Crypto */
 /** @typedef {import("./crypto/web_crypto.js").Pair} Pair */
 
-/** @typedef {{ signing: Pair, agreement: Pair, exportable: boolean }} StoredKeys What goes into the storage. */
+/** @typedef {{ signing: Pair, agreement: Pair, exportable: boolean } | { file: string }} StoredKeys What goes into the storage. */
 
 const NOT_EXPORTABLE = "These keys were made so that nobody can take them out of this browser, so they cannot be exported.";
 
@@ -102,8 +102,13 @@ export class Keys {
     return this.crypto.sign(this.signing.secret, message);
   }
 
-  /** @returns {StoredKeys} */
-  toStored() {
+  /**
+   * Makes what goes into a storage.
+   * @param {boolean} takesKeys Whether it can hold CryptoKeys; elsewhere it gets the key file.
+   * @returns {Promise<StoredKeys>}
+   */
+  async toStored(takesKeys) {
+    if (!takesKeys) return { file: await this.exportJson() };
     return { signing: this.signing, agreement: this.agreement, exportable: this.isExportable };
   }
 
@@ -111,7 +116,8 @@ export class Keys {
    * @param {Crypto} crypto
    * @param {StoredKeys} stored
    */
-  static fromStored(crypto, stored) {
+  static async fromStored(crypto, stored) {
+    if ("file" in stored) return Keys.importJson(crypto, stored.file, { exportable: true });
     return new Keys(crypto, stored.signing, stored.agreement, stored.exportable);
   }
 }

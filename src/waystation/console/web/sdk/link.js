@@ -14,13 +14,15 @@ import { Backoff } from "./backoff.js";
 import { Emitter } from "./emitter.js";
 import { LocalError } from "./errors.js";
 import { FRAME_BYTES_MAX, frameHash } from "./frames.js";
-import { encodeInfoFrame, Feature } from "./info.js";
-import { outcomeOf, outcomeOfCode, PendingOutcomes } from "./outcomes.js";
+import { Pace } from "./delivery/pace.js";
+import { encodeInfoFrame, Feature, PresenceKind } from "./info.js";
+import { outcomeOf, outcomeOfCode, PendingOutcomes } from "./delivery/outcomes.js";
+import { makePresence } from "./proofs.js";
 import { closeStatus, Session } from "./session.js";
 import { idleState, sentenceOf } from "./state.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {import("./outcomes.js").Outcome} Outcome */
+/** @typedef {import("./delivery/outcomes.js").Outcome} Outcome */
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./errors.js").Refusal} Refusal */
 
@@ -46,7 +48,14 @@ export const PROBE_WITHIN_MS = 5_000;
 export const QUIET_MS = 30_000;
 /** Hostile challenges in a row after which the tries stop; honest ones are refused 4 times in 256. */
 export const HOSTILE_MAX = 3;
+/** A signed presence proves to other nodes where this client is; it is renewed twice in its life. */
+export const PRESENCE_FOR_MS = 600_000;
+export const PRESENCE_EVERY_MS = 300_000;
+/** What may wait for the pace. */
+export const QUEUED_MAX = 4_096;
+export const QUEUED_BYTES_MAX = 67_108_864;
 const REPLACED_STATUS = 4409;
+const TOO_MUCH = "More is waiting to be sent than the connection can take; wait a moment.";
 const BUFFERED_BYTES_MAX = 2 * FRAME_BYTES_MAX;
 
 /** @extends {Emitter<LinkEvents>} */
@@ -65,7 +74,10 @@ export class Link extends Emitter {
   #attemptId = 0;
   /** @type {Promise<unknown>} */
   #sending = Promise.resolve();
-  /** @type {Partial<Record<"retry" | "open" | "probe" | "quiet", unknown>>} */
+  #pace = new Pace();
+  #queued = 0;
+  #queuedBytes = 0;
+  /** @type {Partial<Record<"retry" | "open" | "probe" | "quiet" | "presence", unknown>>} */
   #timers = {};
   #onVisible = () => {
     if (this.environment.page?.visibilityState !== "hidden") this.wake();
@@ -98,6 +110,7 @@ export class Link extends Emitter {
    */
   start(address) {
     this.#drop();
+    this.#pace = new Pace();
     this.#backoff.reset();
     this.#hostileCount = 0;
     this.#connect(address);
@@ -124,18 +137,45 @@ export class Link extends Emitter {
   }
 
   /**
-   * Sends a frame of content.
+   * Sends a frame of content, as soon as the server's allowance has room for it.
    * @param {Bytes} frame
    * @returns {Promise<Outcome>}
-   * @throws {LocalError} It is too large, or too much is on its way already.
+   * @throws {LocalError} It is too large for the server, or too much is on its way already.
    */
   async send(frame) {
-    if (frame.length > this.frameBytesMax) throw new LocalError(`A message may have ${this.frameBytesMax} bytes, this one has ${frame.length}.`);
+    this.#demandSize(frame);
+    if (this.#queued >= QUEUED_MAX || this.#queuedBytes + frame.length > QUEUED_BYTES_MAX) throw new LocalError(TOO_MUCH);
+    this.#queued += 1;
+    this.#queuedBytes += frame.length;
     const hashed = frameHash(this.keys.crypto, frame);
     // Hashes of small frames may be ready before those of large ones; the order is that of the calls nevertheless.
-    const turn = this.#sending.then(async () => this.#sendNow(frame, toHex(await hashed)));
+    const turn = this.#sending.then(async () => {
+      const hash = toHex(await hashed);
+      await this.#inPace(frame.length);
+      return this.#sendNow(frame, hash);
+    });
     this.#sending = turn.catch(() => null);
-    return (await turn).outcome;
+    const { outcome } = await turn.finally(() => this.#dequeue(frame.length));
+    return outcome;
+  }
+
+  /** @param {number} bytes */
+  #dequeue(bytes) {
+    this.#queued -= 1;
+    this.#queuedBytes -= bytes;
+  }
+
+  /** @param {Bytes} frame */
+  #demandSize({ length }) {
+    const max = Math.min(this.frameBytesMax, this.state.frameBytesMax);
+    if (length > max) throw new LocalError(`This server takes messages of ${max} bytes at most, this one has ${length}.`);
+  }
+
+  /** @param {number} bytes */
+  async #inPace(bytes) {
+    const { clock } = this.environment;
+    const waitMs = this.state.phase === "ready" ? this.#pace.take(bytes, clock.now()) : 0;
+    if (waitMs > 0) await new Promise((resolve) => clock.setTimeout(() => resolve(null), waitMs));
   }
 
   /**
@@ -147,7 +187,7 @@ export class Link extends Emitter {
     const socket = this.#socket;
     if (this.state.phase !== "ready" || socket === null) return { outcome: Promise.resolve(outcomeOf("not_connected")) };
     if (this.#pending.isFull || socket.bufferedAmount > BUFFERED_BYTES_MAX) {
-      throw new LocalError("More is waiting to be sent than the connection can take; wait a moment.");
+      throw new LocalError(TOO_MUCH);
     }
     const tells = (this.state.features & Feature.DELIVERY_NOTICES) !== 0;
     const outcome = tells ? this.#pending.expect(hash) : Promise.resolve(outcomeOf("untold"));
@@ -245,13 +285,14 @@ export class Link extends Emitter {
   }
 
   /** @param {import("./session.js").Ready} ready */
-  #onReady({ server, authenticated, features }) {
+  #onReady({ server, authenticated, features, frameBytesMax }) {
     const { address } = this.state;
     this.#backoff.reset();
     this.#hostileCount = 0;
     if (authenticated && address !== null) this.pins.pin(address, server);
-    this.#become({ phase: "ready", address, reason: null, serverKey: toHex(server), authenticated, features });
+    this.#become({ phase: "ready", address, reason: null, serverKey: toHex(server), authenticated, features, frameBytesMax });
     this.#watch();
+    if (this.#timers.presence === undefined && (features & Feature.PRESENCE) !== 0) this.#sayPresence(server, this.#attemptId);
   }
 
   /** @param {import("./info.js").Info} info */
@@ -304,6 +345,18 @@ export class Link extends Emitter {
     this.tell({ type: "request_servers" });
   }
 
+  /**
+   * Signs where this client is, now and again before that ends.
+   * @param {Bytes} server
+   * @param {number} id
+   */
+  async #sayPresence(server, id) {
+    this.#after("presence", PRESENCE_EVERY_MS, () => this.#sayPresence(server, id));
+    const now = this.environment.clock.now();
+    const presence = await makePresence(this.keys, PresenceKind.CONNECTED, server, now, now + PRESENCE_FOR_MS);
+    if (id === this.#attemptId) await this.tell({ type: "presence", ...presence });
+  }
+
   #watch() {
     this.#after("quiet", QUIET_MS, () => {
       if (this.environment.clock.now() - this.#heardMs >= QUIET_MS) this.#probe();
@@ -317,7 +370,7 @@ export class Link extends Emitter {
    */
   #drop(status = 1000) {
     this.#attemptId += 1;
-    for (const name of /** @type {const} */ (["retry", "open", "probe", "quiet"])) this.#cancel(name);
+    for (const name of /** @type {const} */ (["retry", "open", "probe", "quiet", "presence"])) this.#cancel(name);
     this.#session?.disconnect();
     this.#session = null;
     const socket = this.#socket;
@@ -330,7 +383,7 @@ export class Link extends Emitter {
   }
 
   /**
-   * @param {"retry" | "open" | "probe" | "quiet"} name
+   * @param {"retry" | "open" | "probe" | "quiet" | "presence"} name
    * @param {number} delayMs
    * @param {() => void} action
    */
@@ -342,7 +395,7 @@ export class Link extends Emitter {
     }, delayMs);
   }
 
-  /** @param {"retry" | "open" | "probe" | "quiet"} name */
+  /** @param {"retry" | "open" | "probe" | "quiet" | "presence"} name */
   #cancel(name) {
     if (this.#timers[name] !== undefined) this.environment.clock.clearTimeout(this.#timers[name]);
     delete this.#timers[name];

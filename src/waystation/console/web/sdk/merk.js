@@ -20,13 +20,13 @@ export { ContentType, decodeContent, decodeSignedContent, encodeContent, encodeS
 export { loadCrypto } from "./crypto/web_crypto.js";
 export { LocalError, MalformedError, NoCryptoError } from "./errors.js";
 export { decodeFrame, encodeFrame, frameHash, MessageType } from "./frames.js";
-export { decodeInfo, encodeInfo, encodeInfoFrame, Feature, InfoType, Role } from "./info.js";
+export { decodeInfo, encodeInfo, encodeInfoFrame, Feature, InfoType, MailboxState, PresenceKind, Role } from "./info.js";
 export { Keys } from "./keys.js";
 export { Link } from "./link.js";
-export { advertMessage, authMessage, headerMessage, isAdvertValid, makeAdvert } from "./proofs.js";
-export { AUTH_SENTENCES, dataFrame, encryptedFrame, openFrame, signedFrame } from "./sealing.js";
-export { SeenMessages } from "./seen.js";
+export { advertMessage, authMessage, headerMessage, isAdvertValid, makeAdvert, makePresence, presenceMessage } from "./proofs.js";
+export { AUTH_SENTENCES, boundContext, dataFrame, encryptedFrame, openFrame, signedFrame } from "./sealing.js";
+export { SeenMessages } from "./delivery/seen.js";
 export { Session } from "./session.js";
 export { SharedLink } from "./shared_link.js";
 export { nodeInfo } from "./node_info.js";
-export { IndexedDbStorage, MemoryStorage, openStorage } from "./storage.js";
+export { IndexedDbStorage, MemoryStorage, openStorage, TextStorage } from "./storage.js";

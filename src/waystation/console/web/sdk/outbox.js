@@ -5,18 +5,20 @@
  */
 
 import { fromHex, toHex, utf8 } from "./bytes.js";
-import { isSignable, MESSAGE_ID_BYTES, NAME_BYTES_MAX } from "./contents.js";
+import { MESSAGE_ID_BYTES, TAKEN } from "./contents.js";
 import { LocalError } from "./errors.js";
-import { FRAME_BYTES_MAX, frameHash } from "./frames.js";
-import { outcomeOf } from "./outcomes.js";
-import { dataFrame, encryptedFrame, signedFrame } from "./sealing.js";
-import { cut, FILE_BYTES_MAX, PART_BYTES, sendParts } from "./transfers.js";
+import { HEADER_BYTES } from "./frames.js";
+import { outcomeOf } from "./delivery/outcomes.js";
+import { AwaitedReceipts } from "./delivery/receipts.js";
+import { dataFrame, encryptedFrame, messageIdOf, signedFrame } from "./sealing.js";
+import { cut, PART_BYTES, sendParts } from "./delivery/transfers.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./sealing.js").Mode} Mode */
 /** @typedef {import("./contents.js").Simple} Simple */
+/** @typedef {import("./contents.js").Inner} Inner */
 /** @typedef {import("./contents.js").Content} Content */
-/** @typedef {import("./outcomes.js").Outcome} Outcome */
+/** @typedef {import("./delivery/outcomes.js").Outcome} Outcome */
 
 /**
  * @typedef {object} SendOptions
@@ -27,22 +29,24 @@ import { cut, FILE_BYTES_MAX, PART_BYTES, sendParts } from "./transfers.js";
  * @property {string} [name]
  * @property {(progress: { bytesDone: number, bytesTotal: number }) => void} [onProgress]
  * @property {AbortSignal} [signal]
- * @typedef {{ id: string, outcome: Promise<Outcome> }} Sent
+ * @typedef {object} Sent
+ * @property {string} id Hex, the same that the recipient's `message` has.
+ * @property {Promise<Outcome>} outcome The servers' word; never rejects.
+ * @property {Promise<boolean>} read True when the recipient's program says, signed, that it took the message; false when nobody waits for
+ *   that any more, or the recipient cannot say so. Never rejects, and has no time limit.
  * @typedef {{ to: string, target: Bytes, mode: Mode, agreementKey: Bytes | null, isExtended: boolean }} Way How a message goes.
  */
 
 /** What the largest headers and signatures take of a frame, rounded up. */
 const OVERHEAD_BYTES = 1_024;
-const SINGLE_BYTES_MAX = FRAME_BYTES_MAX - OVERHEAD_BYTES;
-const SENDERS_KNOWN_MAX = 1_024;
 const NOT_CONNECTED_NO_KEY = "Not connected: the recipient's encryption key is not known here, and there is no server to ask for it.";
-/** @type {readonly Mode[]} */
-const MODES = ["encrypted", "signed", "plain"];
+const WOULD_BE_WEAKER = "This recipient is known to speak the bound form, so a message in the original's format is not sent to it.";
 
 /** Makes and sends frames for one identity. */
 export class Outbox {
-  /** Who sent us type 0x10. @type {Set<string>} */
-  #ours = new Set();
+  #awaited = new AwaitedReceipts();
+  /** The end of what was asked for last, by recipient. @type {Map<string, Promise<unknown>>} */
+  #last = new Map();
 
   /**
    * @param {object} options
@@ -51,23 +55,43 @@ export class Outbox {
    * @param {import("./directory.js").Directory} options.directory
    * @param {() => Promise<boolean>} options.isReady Waits for a connection that is being made; false when there is none.
    * @param {(frame: Bytes) => Promise<Outcome>} options.send
+   * @param {() => number} options.frameBytesMax What the server takes.
    * @param {(transfer: import("./inbox.js").Transfer) => void} options.onTransfer
    */
-  constructor({ keys, clock, directory, isReady, send, onTransfer }) {
+  constructor({ keys, clock, directory, isReady, send, frameBytesMax, onTransfer }) {
     this.keys = keys;
     this.clock = clock;
     this.directory = directory;
     this.isReady = isReady;
     this.send = send;
+    this.frameBytesMax = frameBytesMax;
     this.onTransfer = onTransfer;
   }
 
   /**
-   * Remembers that an identity runs this software.
-   * @param {string} key
+   * Takes a receipt of somebody.
+   * @param {{ sender: string, ids: string[] }} receipt
    */
-  markOurs(key) {
-    if (this.#ours.size < SENDERS_KNOWN_MAX) this.#ours.add(key);
+  onReceipt({ sender, ids }) {
+    this.#awaited.take(sender, ids);
+  }
+
+  /** Nobody waits for receipts any more. */
+  close() {
+    this.#awaited.close();
+  }
+
+  /**
+   * Tells the sender of messages that this program took them; nothing happens where its key cannot be found.
+   * @param {string} peer
+   * @param {string[]} ids 1 to 64.
+   */
+  async sendReceipt(peer, ids) {
+    const known = await this.directory.find(peer);
+    if (known === null) return;
+    const way = { to: peer, target: fromHex(peer, 32), mode: /** @type {Mode} */ ("encrypted"), agreementKey: fromHex(known.agreementKey, 32), isExtended: true };
+    const { frame } = await this.#frame(way, { kind: "receipt", what: TAKEN, ids: ids.map((id) => fromHex(id, MESSAGE_ID_BYTES)) });
+    await this.#outcomeOf(frame);
   }
 
   /**
@@ -78,8 +102,25 @@ export class Outbox {
    * @returns {Promise<Sent>}
    */
   async sendContent(to, content, options) {
-    const way = await this.#wayTo(to, options);
-    return this.#sendFrame(await this.#frame(way, content));
+    const recipient = toHex(keyOf(to));
+    const making = this.#wayTo(to, options).then(async (way) => ({ way, made: await this.#frame(way, content) }));
+    const { way, made } = await this.#inOrder(recipient, making);
+    return this.#sendFrame(way, made);
+  }
+
+  /**
+   * What goes to one recipient leaves in the order of the calls, whichever frame is ready first.
+   * @template Made
+   * @param {string} to
+   * @param {Promise<Made>} making
+   * @returns {Promise<Made>}
+   */
+  async #inOrder(to, making) {
+    const turn = Promise.allSettled([this.#last.get(to), making]);
+    this.#last.set(to, turn);
+    await turn;
+    if (this.#last.get(to) === turn) this.#last.delete(to);
+    return making;
   }
 
   /**
@@ -92,16 +133,15 @@ export class Outbox {
    */
   async sendFile(to, data, name, options) {
     const way = await this.#wayTo(to, options);
-    if (utf8(name).length > NAME_BYTES_MAX) throw new LocalError(`A file's name has at most ${NAME_BYTES_MAX} bytes.`);
-    if (data.length > FILE_BYTES_MAX) throw new LocalError(`A file may have ${FILE_BYTES_MAX} bytes, this one has ${data.length}.`);
-    if (way.isExtended && data.length > PART_BYTES) return this.#sendInParts(way, data, name, options);
-    if (data.length > SINGLE_BYTES_MAX) {
-      throw new LocalError(`This recipient takes files in one piece only, of at most ${SINGLE_BYTES_MAX} bytes; this one has ${data.length}.`);
-    }
+    const room = this.frameBytesMax() - OVERHEAD_BYTES;
+    const partBytes = Math.min(PART_BYTES, room);
+    if (partBytes < 1) throw new LocalError(`This server takes messages of ${this.frameBytesMax()} bytes at most, which is too little for a file.`);
+    if (way.isExtended && data.length > partBytes) return this.#sendInParts(way, data, name, partBytes, options);
+    if (data.length > room) throw new LocalError(`This recipient takes files in one piece only, of at most ${room} bytes; this one has ${data.length}.`);
     // A plain frame has no place for a type or a name: only the bytes go.
     const content = way.mode === "plain" ? /** @type {Simple} */ ({ kind: "raw", data }) : /** @type {Simple} */ ({ kind: "file", name, data });
-    const sent = await this.#sendFrame(await this.#frame(way, content));
-    sent.outcome.then(({ name: outcome }) => (outcome === "delivered" || outcome === "untold") && options.onProgress?.({ bytesDone: data.length, bytesTotal: data.length }));
+    const sent = await this.#sendFrame(way, await this.#inOrder(way.to, this.#frame(way, content)));
+    sent.outcome.then((outcome) => (outcome.accepted || outcome.name === "untold") && options.onProgress?.({ bytesDone: data.length, bytesTotal: data.length }));
     return sent;
   }
 
@@ -113,15 +153,15 @@ export class Outbox {
   async #wayTo(to, { mode = "encrypted", agreementKey, format = "auto" }) {
     const target = keyOf(to);
     const hex = toHex(target);
-    if (!MODES.includes(mode)) throw new LocalError(`The mode is one of ${MODES.join(", ")}.`);
     if (agreementKey !== undefined) keyOf(agreementKey);
     const isReady = await this.isReady();
     if (mode === "plain") return { to: hex, target, mode, agreementKey: null, isExtended: false };
-    const isAsked = agreementKey === undefined && (mode === "encrypted" || (format === "auto" && !this.#ours.has(hex)));
+    const isAsked = agreementKey === undefined && (mode === "encrypted" || (format === "auto" && !(await this.directory.isAble(hex))));
     const known = isAsked ? await this.directory.find(hex) : null;
-    const isOurs = this.#ours.has(hex) || (known !== null && !known.isManual);
-    const isExtended = format === "extended" || (format === "auto" && isOurs);
+    const isAble = await this.directory.isAble(hex);
+    const isExtended = format === "extended" || (format === "auto" && isAble);
     if (mode === "signed") return { to: hex, target, mode, agreementKey: null, isExtended };
+    if (isAble && !isExtended) throw new LocalError(WOULD_BE_WEAKER);
     const agreement = agreementKey ?? known?.agreementKey;
     if (agreement === undefined) throw new LocalError(isReady ? this.#noKeySentence() : NOT_CONNECTED_NO_KEY);
     return { to: hex, target, mode, agreementKey: keyOf(agreement), isExtended };
@@ -134,37 +174,55 @@ export class Outbox {
 
   /**
    * @param {Way} way
-   * @param {Simple | import("./contents.js").FilePart} content
-   * @returns {Promise<Bytes>}
+   * @param {Inner} content
+   * @returns {Promise<{ frame: Bytes, id: string }>}
    */
   async #frame(way, content) {
-    if (way.mode === "plain") return dataFrame(this.keys, way.target, plainBytes(content));
+    if (way.mode === "plain") return this.#named(await dataFrame(this.keys, way.target, plainBytes(content)), null);
     const whole = this.#dress(way, content);
-    if (way.mode === "signed" || way.agreementKey === null) return signedFrame(this.keys, way.target, whole);
-    return encryptedFrame(this.keys, way.target, way.agreementKey, whole);
+    if (way.mode === "signed" || way.agreementKey === null) return this.#named(await signedFrame(this.keys, way.target, whole), whole);
+    return this.#named(await encryptedFrame(this.keys, way.target, way.agreementKey, whole), whole);
   }
 
   /**
-   * Adds time and id where the recipient understands them, and where raw bytes must not be signed as they are.
+   * @param {Bytes} frame
+   * @param {Content | null} content
+   */
+  async #named(frame, content) {
+    const id = await messageIdOf(this.keys.crypto, content ?? { kind: "raw", data: frame }, frame.subarray(HEADER_BYTES));
+    return { frame, id: toHex(id) };
+  }
+
+  /**
+   * Adds time and id where the recipient understands them. Nothing is altered for a recipient that does not: what the original would
+   * take for something else is refused (MERK-RAW).
    * @param {Way} way
-   * @param {Simple | import("./contents.js").FilePart} content
+   * @param {Inner} content
    * @returns {Content}
    */
   #dress(way, content) {
-    const mustDress = way.isExtended || content.kind === "file_part" || (way.mode === "signed" && content.kind === "raw" && !isSignable(content.data));
-    if (!mustDress) return content;
+    if (!way.isExtended) return /** @type {Simple} */ (content);
     const messageId = this.keys.crypto.randomBytes(MESSAGE_ID_BYTES);
     return { kind: "extended", timeMs: this.clock.now(), messageId, content };
   }
 
   /**
-   * @param {Bytes} frame
+   * @param {Way} way
+   * @param {{ frame: Bytes, id: string }} made
    * @returns {Promise<Sent>}
    */
-  async #sendFrame(frame) {
-    if (frame.length > FRAME_BYTES_MAX) throw new LocalError(`A message may have ${SINGLE_BYTES_MAX} bytes.`);
-    const id = toHex(await frameHash(this.keys.crypto, frame));
-    return { id, outcome: this.#outcomeOf(frame) };
+  async #sendFrame(way, { frame, id }) {
+    const max = this.frameBytesMax();
+    if (frame.length > max) throw new LocalError(`This server takes messages of ${max} bytes at most, this one has ${frame.length}.`);
+    return { id, outcome: this.#outcomeOf(frame), read: this.#readOf(way, id) };
+  }
+
+  /**
+   * @param {Way} way
+   * @param {string} id
+   */
+  #readOf(way, id) {
+    return way.mode === "encrypted" && way.isExtended ? this.#awaited.expect(way.to, id) : Promise.resolve(false);
   }
 
   /**
@@ -184,19 +242,20 @@ export class Outbox {
    * @param {Way} way
    * @param {Bytes} data
    * @param {string} name
+   * @param {number} partBytes
    * @param {FileOptions} options
    * @returns {Promise<Sent>}
    */
-  async #sendInParts(way, data, name, { onProgress, signal }) {
+  async #sendInParts(way, data, name, partBytes, { onProgress, signal }) {
     const { crypto } = this.keys;
-    const parts = cut({ data, name, digest: await crypto.sha256(data), transferId: crypto.randomBytes(MESSAGE_ID_BYTES) });
+    const parts = cut({ data, name, digest: await crypto.sha256(data), transferId: crypto.randomBytes(MESSAGE_ID_BYTES) }, partBytes);
     const transferId = toHex(parts[0].transferId);
     /** @type {(bytesDone: number, failed: string | null, done: boolean) => void} */
     const report = (bytesDone, failed, done) => this.onTransfer({ direction: "out", transferId, peer: way.to, name, bytesDone, bytesTotal: data.length, done, failed });
     let sentBytes = 0;
     const outcome = sendParts({
       parts,
-      seal: (part) => this.#frame(way, part),
+      seal: async (part) => (await this.#frame(way, part)).frame,
       send: (frame) => this.#outcomeOf(frame),
       clock: this.clock,
       isCancelled: () => signal?.aborted === true,
@@ -210,7 +269,7 @@ export class Outbox {
       if (sentBytes < data.length) report(sentBytes, final.sentence, false);
       return final;
     });
-    return { id: transferId, outcome };
+    return { id: transferId, outcome, read: this.#readOf(way, transferId) };
   }
 }
 
@@ -227,9 +286,10 @@ export function keyOf(key) {
 }
 
 /**
- * @param {Simple | import("./contents.js").FilePart} content
+ * @param {Inner} content
  * @returns {Bytes}
  */
 function plainBytes(content) {
+  if (content.kind === "receipt") throw new LocalError("A receipt is not sent in plain.");
   return content.kind === "text" || content.kind === "json" ? utf8(content.text) : content.data;
 }

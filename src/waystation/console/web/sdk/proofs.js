@@ -12,6 +12,7 @@ import { concat, uint, utf8 } from "./bytes.js";
 
 const AUTH_CONTEXT = utf8("merk-ext-auth/1");
 const KEYS_CONTEXT = utf8("merk-keys/1");
+const PRESENCE_CONTEXT = utf8("merk-presence/1");
 const FRAME_CONTEXT = utf8("merk-frame/1");
 
 /**
@@ -66,4 +67,26 @@ export async function makeAdvert(keys, timeMs) {
  */
 export function isAdvertValid(crypto, advert) {
   return crypto.verify(advert.key, advertMessage(advert.key, advert.agreementKey, advert.timeMs), advert.signature);
+}
+
+/**
+ * Makes what PRESENCE signs.
+ * @param {Omit<import("./info.js").PresenceBody, "signature">} presence
+ */
+export function presenceMessage({ kind, client, node, issuedMs, untilMs }) {
+  return concat(PRESENCE_CONTEXT, Uint8Array.of(kind), client, node, uint(issuedMs, 8), uint(untilMs, 8));
+}
+
+/**
+ * Says at which node an identity is, or which one keeps its mail.
+ * @param {import("./keys.js").Keys} keys
+ * @param {number} kind Of `PresenceKind`.
+ * @param {Bytes} node The node's key.
+ * @param {number} issuedMs Unix milliseconds; the newest counts.
+ * @param {number} untilMs
+ * @returns {Promise<import("./info.js").PresenceBody>}
+ */
+export async function makePresence(keys, kind, node, issuedMs, untilMs) {
+  const presence = { kind, client: keys.signing.public, node, issuedMs, untilMs };
+  return { ...presence, signature: await keys.sign(presenceMessage(presence)) };
 }

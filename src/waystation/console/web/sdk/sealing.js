@@ -2,14 +2,19 @@
 /**
  * Building frames for another client, and opening those of others with what is proved about them.
  *
- * Auth levels: bound (the signature covers sender, type and target), legacy (content is signed, target is not), ambiguous
- * (32 signed bytes, which might be the answer to a hostile challenge), none (nothing is signed).
+ * Encryption has two forms (MERK-BOUND). The bound form, of ours, has "merk-bound/1", sender and target as associated data and
+ * an extended content, so that nobody can sign a ciphertext as his own or aim it at somebody else. The legacy form, of the
+ * original, has no associated data and proves neither.
+ *
+ * Auth levels: bound (sender, type and target are proved), legacy (signed content that may have been meant for another;
+ * encrypted content whose sender may not be its author), ambiguous (32 signed bytes, which might be the answer to a hostile
+ * challenge), none (nothing is signed).
  * Spec: specs/merk.md 3, 7, 8.
  * @module
  */
 
-import { concat, equal, isZero, toHex } from "./bytes.js";
-import { decodeContent, decodeSignedContent, encodeContent, encodeSignedContent } from "./contents.js";
+import { concat, equal, isZero, utf8 } from "./bytes.js";
+import { decodeContent, decodeSignedContent, encodeContent, encodeSignedContent, MESSAGE_ID_BYTES } from "./contents.js";
 import { LocalError, MalformedError } from "./errors.js";
 import { CHALLENGE_BYTES, encodeFrame, headerOf, KEY_BYTES, MessageType, SIGNATURE_BYTES } from "./frames.js";
 import { headerMessage } from "./proofs.js";
@@ -23,12 +28,13 @@ import { headerMessage } from "./proofs.js";
 
 export const GCM_NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+const BOUND_CONTEXT = utf8("merk-bound/1");
 const ENCRYPTED_BYTES_MIN = KEY_BYTES + KEY_BYTES + GCM_NONCE_BYTES + TAG_BYTES + 1;
 
 /** @type {Readonly<Record<Auth, string>>} */
 export const AUTH_SENTENCES = Object.freeze({
   bound: "The sender signed this for you: who sent it, what it is and that you are the recipient are proved.",
-  legacy: "The sender signed the content, but not for whom: somebody may have passed on what was meant for another.",
+  legacy: "The sender signed this, but nothing inside names sender and recipient: somebody may have passed on what another wrote, or what was meant for another.",
   ambiguous: "This is signed, but it looks like an answer that a hostile server could have obtained: do not rely on the sender.",
   none: "Nothing is signed: the relay's word is all there is for who sent this.",
 });
@@ -40,7 +46,7 @@ export const AUTH_SENTENCES = Object.freeze({
  * @property {Mode} mode
  * @property {Auth} auth
  * @property {Content} content
- * @property {string} fingerprint Names sender and payload, for telling repeats.
+ * @property {Bytes} messageId 16 bytes, the same for sender and recipient.
  */
 
 /**
@@ -73,7 +79,7 @@ export async function signedFrame(keys, target, content, { headerSignature = tru
 }
 
 /**
- * Builds an ENCRYPTED_DATA frame, signed over its whole payload.
+ * Builds an ENCRYPTED_DATA frame, signed over its whole payload: an extended content in the bound form, any other in the legacy one.
  * @param {Keys} keys
  * @param {Bytes} target
  * @param {Bytes} recipientAgreementKey X25519, 32 bytes.
@@ -87,7 +93,8 @@ export async function encryptedFrame(keys, target, recipientAgreementKey, conten
   const nonce = fixed.nonce ?? crypto.randomBytes(GCM_NONCE_BYTES);
   const shared = await crypto.agree(ephemeral.secret, recipientAgreementKey);
   if (shared === null) throw new LocalError("The recipient's encryption key is unfit: anybody could read the message.");
-  const sealed = await crypto.seal(await crypto.sha256(shared), nonce, encodeContent(content));
+  const associated = content.kind === "extended" ? boundContext(keys.signing.public, target) : undefined;
+  const sealed = await crypto.seal(await crypto.sha256(shared), nonce, encodeContent(content), associated);
   const payload = concat(target, ephemeral.public, nonce, sealed);
   return encodeFrame(MessageType.ENCRYPTED_DATA, payload, keys.signing.public, await keys.sign(payload));
 }
@@ -105,8 +112,30 @@ export async function openFrame(keys, frame) {
   if (frame.payload.length < KEY_BYTES) throw new MalformedError("no_target", `${frame.payload.length} bytes`);
   if (!equal(frame.payload.subarray(0, KEY_BYTES), keys.signing.public)) throw new MalformedError("not_for_us", "another target");
   const opened = await open(keys, frame);
-  const fingerprint = `${toHex(frame.sender)}:${toHex(await keys.crypto.sha256(frame.payload))}`;
-  return { sender: frame.sender, ...opened, fingerprint };
+  const messageId = await messageIdOf(keys.crypto, opened.content, frame.payload);
+  return { sender: frame.sender, ...opened, messageId };
+}
+
+/**
+ * Names a message, the same for sender and recipient: the id of an extended content, else the first half of the hash of the payload
+ * behind its target. MERK-IDS.
+ * @param {import("./crypto/web_crypto.js").WebCrypto} crypto
+ * @param {Content} content
+ * @param {Bytes} payload
+ * @returns {Promise<Bytes>} 16 bytes.
+ */
+export async function messageIdOf(crypto, content, payload) {
+  if (content.kind === "extended") return content.messageId;
+  return (await crypto.sha256(payload.slice(KEY_BYTES))).slice(0, MESSAGE_ID_BYTES);
+}
+
+/**
+ * Makes the associated data of the bound form, 76 bytes.
+ * @param {Bytes} sender
+ * @param {Bytes} target
+ */
+export function boundContext(sender, target) {
+  return concat(BOUND_CONTEXT, sender, target);
 }
 
 /** @typedef {{ mode: Mode, auth: Auth, content: Content }} Inside */
@@ -151,25 +180,41 @@ async function openSigned(keys, frame) {
 async function openEncrypted(keys, frame) {
   const { payload } = frame;
   if (payload.length < ENCRYPTED_BYTES_MIN) throw new MalformedError("cannot_decrypt", `${payload.length} bytes`);
-  const auth = await encryptedAuth(keys, frame);
+  const coversTarget = await isTargetSigned(keys, frame);
   const nonceAt = KEY_BYTES + KEY_BYTES;
   const sealedAt = nonceAt + GCM_NONCE_BYTES;
   const shared = await keys.crypto.agree(keys.agreement.secret, payload.slice(KEY_BYTES, nonceAt));
   if (shared === null) throw new MalformedError("cannot_decrypt", "unfit ephemeral key");
-  const plaintext = await keys.crypto.open(await keys.crypto.sha256(shared), payload.slice(nonceAt, sealedAt), payload.slice(sealedAt));
-  if (plaintext === null) throw new MalformedError("cannot_decrypt", "wrong tag");
-  return { mode: "encrypted", auth, content: decodeContent(plaintext) };
+  const key = await keys.crypto.sha256(shared);
+  const [nonce, sealed] = [payload.slice(nonceAt, sealedAt), payload.slice(sealedAt)];
+  const bound = await keys.crypto.open(key, nonce, sealed, boundContext(frame.sender, keys.signing.public));
+  if (bound !== null) return { mode: "encrypted", auth: "bound", content: readBound(bound, coversTarget) };
+  const legacy = await keys.crypto.open(key, nonce, sealed);
+  if (legacy === null) throw new MalformedError("cannot_decrypt", "wrong key, sender or recipient, or changed on its way");
+  return { mode: "encrypted", auth: "legacy", content: decodeContent(legacy) };
+}
+
+/**
+ * Nobody of ours makes the bound form without the target in the signature, or around another content.
+ * @param {Bytes} plaintext
+ * @param {boolean} coversTarget
+ */
+function readBound(plaintext, coversTarget) {
+  const content = decodeContent(plaintext);
+  if (!coversTarget) throw new MalformedError("bad_signature", "a bound message is signed with its target");
+  if (content.kind !== "extended") throw new MalformedError("bad_content", "a bound message has a time and an id");
+  return content;
 }
 
 /**
  * The original signs without the target and checks with it; we read both.
  * @param {Keys} keys
  * @param {Frame} frame
- * @returns {Promise<Auth>}
+ * @returns {Promise<boolean>} Whether the signature covers the target.
  */
-async function encryptedAuth({ crypto }, { sender, payload, signature }) {
-  if (await crypto.verify(sender, payload, signature)) return "bound";
-  if (await crypto.verify(sender, payload.slice(KEY_BYTES), signature)) return "legacy";
+async function isTargetSigned({ crypto }, { sender, payload, signature }) {
+  if (await crypto.verify(sender, payload, signature)) return true;
+  if (await crypto.verify(sender, payload.slice(KEY_BYTES), signature)) return false;
   throw new MalformedError("bad_signature", "encrypted payload");
 }
 

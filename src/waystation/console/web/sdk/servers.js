@@ -5,12 +5,19 @@
  */
 
 import { fromHex, toHex } from "./bytes.js";
+import { demandText } from "./arguments.js";
 import { LocalError } from "./errors.js";
 import { ADDRESS_BYTES_MAX } from "./info.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 
-/** @typedef {{ address: string, origin: "user" | "told", key: string | null }} ServerRecord `key` in hex, once it was proved. */
+/**
+ * @typedef {object} ServerRecord
+ * @property {string} address
+ * @property {"user" | "told"} origin
+ * @property {string | null} key In hex, once it was proved.
+ * @property {string | null} [named] The key that was named with a told address: only who proves it is taken for this server.
+ */
 
 /** As many as the Python client keeps (specs/merk.md 8). */
 export const SERVERS_KEPT_MAX = 64;
@@ -46,21 +53,26 @@ export class ServerBook {
     const records = await this.list();
     const known = records.find((record) => record.address === normal);
     if (known === undefined && records.length >= SERVERS_KEPT_MAX) await this.#makeRoom(records);
-    await this.storage.put("servers", normal, { address: normal, origin: "user", key: known?.key ?? null });
+    await this.storage.put("servers", normal, { address: normal, origin: "user", key: known?.key ?? null, named: null });
     return normal;
   }
 
   /**
-   * Takes what a server told: addresses that this page could use, until the list is full. Keys it names prove nothing.
-   * @param {readonly string[]} addresses
+   * Takes what a server told: addresses that this page could use, until the list is full. A key named with one proves nothing; the
+   * server there has to.
+   * @param {readonly { address: string, key: Bytes | null }[]} entries
    */
-  async learn(addresses) {
-    const known = new Set((await this.list()).map(({ address }) => address));
-    for (const address of addresses) {
+  async learn(entries) {
+    const known = new Map((await this.list()).map((record) => [record.address, record]));
+    for (const { address, key } of entries) {
       const normal = isUsable(address, this.isHttps) ? normalAddress(address, this.isHttps) : null;
-      if (normal === null || known.has(normal) || known.size >= SERVERS_KEPT_MAX) continue;
-      known.add(normal);
-      await this.storage.put("servers", normal, { address: normal, origin: "told", key: null });
+      const record = normal === null ? undefined : known.get(normal);
+      const isNews = normal !== null && (record === undefined ? known.size < SERVERS_KEPT_MAX : record.origin === "told" && record.named == null && key !== null);
+      if (!isNews) continue;
+      /** @type {ServerRecord} */
+      const told = { address: normal, origin: "told", key: record?.key ?? null, named: key === null ? null : toHex(key) };
+      known.set(normal, told);
+      await this.storage.put("servers", normal, told);
     }
   }
 
@@ -70,13 +82,14 @@ export class ServerBook {
   }
 
   /**
-   * Gives the key that a server proved before.
+   * Gives the key that a server proved before, or has to prove because it was named with a told address.
    * @param {string} address
    * @returns {Promise<Bytes | null>}
    */
   async pinOf(address) {
     const record = /** @type {ServerRecord | undefined} */ (await this.storage.get("servers", address));
-    return record?.key == null ? null : fromHex(record.key, 32);
+    const key = record?.key ?? record?.named;
+    return key == null ? null : fromHex(key, 32);
   }
 
   /**
@@ -87,16 +100,16 @@ export class ServerBook {
   async pin(address, key) {
     const record = /** @type {ServerRecord | undefined} */ (await this.storage.get("servers", address));
     if (record?.key != null) return;
-    await this.storage.put("servers", address, { address, origin: record?.origin ?? "user", key: toHex(key) });
+    await this.storage.put("servers", address, { named: null, ...record, address, origin: record?.origin ?? "user", key: toHex(key) });
   }
 
   /**
-   * Forgets the key, so that the next one counts as the first.
+   * Forgets the key, so that the next one counts as the first; the server is the user's own choice from then on.
    * @param {string} address
    */
   async forgetPin(address) {
     const record = /** @type {ServerRecord | undefined} */ (await this.storage.get("servers", address));
-    if (record !== undefined) await this.storage.put("servers", address, { ...record, key: null });
+    if (record !== undefined) await this.storage.put("servers", address, { ...record, origin: "user", key: null, named: null });
   }
 
   /** @param {ServerRecord[]} records */
@@ -116,7 +129,7 @@ export class ServerBook {
  * @throws {LocalError} This page cannot use it.
  */
 export function normalAddress(address, isHttps) {
-  const url = parse(address.trim());
+  const url = parse(demandText(address, "A server's address").trim());
   if (url === null || (url.protocol !== "ws:" && url.protocol !== "wss:")) throw new LocalError("A server's address begins with ws:// or wss://.");
   if (isHttps && url.protocol === "ws:" && !isLoopback(url.hostname)) throw new LocalError("A page served over https can only use wss:// addresses.");
   if (url.username !== "" || url.password !== "" || url.hash !== "") throw new LocalError("A server's address has no user, password or fragment.");

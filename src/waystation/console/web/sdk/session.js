@@ -4,7 +4,8 @@
  *
  * awaiting_challenge -> answered -> confirmed -> ready -> ended. A client signs 32 bytes that the server chose, so it signs
  * once per connection, and never bytes that could be read as typed content (specs/merk.md 8). Nothing is sent before the
- * confirmation. A server that says HELLO and proves its key is authenticated; one that stays silent is an original relay.
+ * confirmation. A server that says HELLO and proves its key is authenticated, and gets our own proof (AUTH), bound to its key and
+ * to both nonces, so that nobody can pass it on to another server; one that stays silent is an original relay.
  * @module
  */
 
@@ -22,7 +23,8 @@ import { authMessage } from "./proofs.js";
 
 /**
  * What a session tells.
- * @typedef {{ type: "ready", server: Bytes, authenticated: boolean, features: number }} Ready Told again if the proof is late.
+ * @typedef {{ type: "ready", server: Bytes, authenticated: boolean, features: number, frameBytesMax: number }} Ready Told again if the
+ *   proof or the limits are late.
  * @typedef {{ type: "frame", frame: Frame, data: Bytes }} FrameArrived
  * @typedef {{ type: "info", info: import("./info.js").Info }} InfoArrived
  * @typedef {{ type: "dropped", refusal: Refusal, sender: Bytes | null }} Dropped
@@ -38,7 +40,7 @@ export const HELLO_WITHIN_MS = 2_000;
 export const WAITING_MAX = 4_096;
 export const WAITING_BYTES_MAX = 8 * FRAME_BYTES_MAX;
 
-const OUR_FEATURES = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES;
+const OUR_FEATURES = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES | Feature.PRESENCE | Feature.MAILBOX;
 
 /** @type {Partial<Record<Refusal, number>>} */
 const STATUSES = { short: 1002, bad_magic: 1002, bad_version: 1002, bad_length: 1002, too_big: 1009, auth_timeout: 4408 };
@@ -61,6 +63,8 @@ export class Session {
   server = null;
   authenticated = false;
   features = 0;
+  /** What the server takes, headers included. */
+  limitBytes;
   /** @type {import("./info.js").Hello | null} */
   #hello = null;
   /** @type {Bytes} */
@@ -87,6 +91,7 @@ export class Session {
     this.send = send;
     this.listener = listener;
     this.frameBytesMax = frameBytesMax;
+    this.limitBytes = frameBytesMax;
     this.#nonce = keys.crypto.randomBytes(NONCE_BYTES);
     this.#timer = clock.setTimeout(() => this.#end("auth_timeout", "no confirmation in time"), HANDSHAKE_WITHIN_MS);
   }
@@ -186,6 +191,7 @@ export class Session {
     if (info === null) return;
     if (info.type === "hello") return this.#onHello(info);
     if (info.type === "auth") return this.#onAuth(info);
+    if (info.type === "limits") return this.#onLimits(info);
     this.listener({ type: "info", info });
   }
 
@@ -202,17 +208,30 @@ export class Session {
     if (hello === null || this.authenticated) throw new MalformedError("bad_peer_auth", "a proof out of turn");
     const message = authMessage(hello.key, this.keys.signing.public, hello.nonce, this.#nonce, Role.NODE, Role.CLIENT);
     if (!(await this.keys.crypto.verify(hello.key, message, signature))) throw new MalformedError("bad_peer_auth", "a false proof");
-    if (this.state === "ended") return;
+    const ours = authMessage(this.keys.signing.public, hello.key, this.#nonce, hello.nonce, Role.CLIENT, Role.NODE);
+    const proof = await this.keys.sign(ours);
+    if (this.#isEnded()) return;
+    this.send(encodeInfoFrame({ type: "auth", signature: proof }, this.keys.signing.public));
     this.authenticated = true;
     this.features = hello.features;
     this.#becomeReady();
+  }
+
+  /** @param {import("./info.js").Limits} limits */
+  #onLimits({ frameBytesMax }) {
+    this.limitBytes = Math.min(frameBytesMax, this.frameBytesMax);
+    if (this.state === "ready") this.#becomeReady();
+  }
+
+  #isEnded() {
+    return this.state === "ended";
   }
 
   #becomeReady() {
     this.clock.clearTimeout(this.#timer);
     this.state = "ready";
     const server = /** @type {Bytes} */ (this.server);
-    this.listener({ type: "ready", server, authenticated: this.authenticated, features: this.features });
+    this.listener({ type: "ready", server, authenticated: this.authenticated, features: this.features, frameBytesMax: this.limitBytes });
   }
 
   /**

@@ -11,11 +11,11 @@ import { toHex } from "./bytes.js";
 import { Emitter } from "./emitter.js";
 import { LocalError } from "./errors.js";
 import { Link } from "./link.js";
-import { outcomeOf } from "./outcomes.js";
+import { outcomeOf } from "./delivery/outcomes.js";
 import { idleState } from "./state.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {import("./outcomes.js").Outcome} Outcome */
+/** @typedef {import("./delivery/outcomes.js").Outcome} Outcome */
 /** @typedef {import("./state.js").State} State */
 
 /**
@@ -82,7 +82,8 @@ export class SharedLink extends Emitter {
 
   /** A sentence for people, where two tabs would have one identity and cannot share. */
   get warning() {
-    return this.canShare ? null : NO_LOCKS_WARNING;
+    // A program without a page has no tabs.
+    return this.canShare || this.environment.page === null ? null : NO_LOCKS_WARNING;
   }
 
   /** Becomes owner, follower, or alone. */

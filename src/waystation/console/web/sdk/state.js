@@ -4,6 +4,7 @@
  * @module
  */
 
+import { FRAME_BYTES_MAX } from "./frames.js";
 import { isAlterable } from "./servers.js";
 
 /** @typedef {"idle" | "connecting" | "handshaking" | "ready" | "waiting" | "refused"} Phase */
@@ -16,6 +17,7 @@ import { isAlterable } from "./servers.js";
  * @property {string | null} serverKey Hex.
  * @property {boolean} authenticated Whether the server proved its key.
  * @property {number} features Bits of `Feature`; 0 for an original relay.
+ * @property {number} frameBytesMax What the server takes in one message, headers included.
  * @property {number} attempt Tries since the last success.
  * @property {number | null} retryAtMs
  * @property {Tab} tab
@@ -30,7 +32,7 @@ import { isAlterable } from "./servers.js";
  */
 export function idleState(tab) {
   const phase = /** @type {Phase} */ ("idle");
-  const nothing = { address: null, serverKey: null, authenticated: false, features: 0, attempt: 0, retryAtMs: null, reason: null };
+  const nothing = { address: null, serverKey: null, authenticated: false, features: 0, frameBytesMax: FRAME_BYTES_MAX, attempt: 0, retryAtMs: null, reason: null };
   return { phase, ...nothing, tab, sentence: "Not connected." };
 }
 

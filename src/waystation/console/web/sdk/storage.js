@@ -5,9 +5,10 @@
  */
 
 /**
- * Named tables of values by text key; values are whatever structured clone takes, CryptoKeys included.
+ * Named tables of values by text key.
  * @typedef {object} Storage
  * @property {boolean} isPersistent
+ * @property {boolean} takesKeys Whether values may hold CryptoKeys; elsewhere they are what JSON can say.
  * @property {(table: Table, key: string) => Promise<any>} get Undefined when there is none.
  * @property {(table: Table, key: string, value: unknown) => Promise<void>} put
  * @property {(table: Table, key: string) => Promise<void>} remove
@@ -15,16 +16,17 @@
  * @property {() => void} close
  */
 
-/** @typedef {"identities" | "servers" | "adverts" | "settings"} Table */
+/** @typedef {"identities" | "servers" | "adverts" | "settings" | "seen" | "floors"} Table */
 
 /** @type {Table[]} */
-const TABLES = ["identities", "servers", "adverts", "settings"];
+export const TABLES = ["identities", "servers", "adverts", "settings", "seen", "floors"];
 const DATABASE = "waystation-merk";
-const DATABASE_VERSION = 1;
+const DATABASE_VERSION = 2;
 
 /** @implements {Storage} */
 export class MemoryStorage {
   isPersistent = false;
+  takesKeys = true;
   /** @type {Map<Table, Map<string, unknown>>} */
   #tables = new Map(TABLES.map((table) => [table, new Map()]));
 
@@ -74,6 +76,7 @@ export class MemoryStorage {
 /** @implements {Storage} */
 export class IndexedDbStorage {
   isPersistent = true;
+  takesKeys = true;
 
   /** @param {IDBDatabase} database */
   constructor(database) {
@@ -90,7 +93,8 @@ export class IndexedDbStorage {
   static async open(factory, name = DATABASE) {
     const request = factory.open(name, DATABASE_VERSION);
     request.onupgradeneeded = () => {
-      for (const table of TABLES) request.result.createObjectStore(table);
+      const { result } = request;
+      for (const table of TABLES) if (!result.objectStoreNames.contains(table)) result.createObjectStore(table);
     };
     return new IndexedDbStorage(await done(request));
   }
@@ -133,6 +137,72 @@ export class IndexedDbStorage {
   close() {
     this.database.close();
   }
+}
+
+/**
+ * The part of `localStorage` that is used.
+ * @typedef {object} TextStore
+ * @property {number} length
+ * @property {(index: number) => string | null} key
+ * @property {(key: string) => string | null} getItem
+ * @property {(key: string, value: string) => void} setItem
+ * @property {(key: string) => void} removeItem
+ */
+
+/**
+ * Values as JSON in `localStorage` or the like. Keys of identities are readable there for every script of the origin.
+ * @implements {Storage}
+ */
+export class TextStorage {
+  isPersistent = true;
+  takesKeys = false;
+
+  /**
+   * @param {TextStore} store
+   * @param {string} [prefix] In front of every key, so that others can use the same store.
+   */
+  constructor(store, prefix = `${DATABASE}:`) {
+    this.store = store;
+    this.prefix = prefix;
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   */
+  async get(table, key) {
+    const text = this.store.getItem(`${this.prefix}${table}:${key}`);
+    return text === null ? undefined : JSON.parse(text);
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   * @param {unknown} value
+   */
+  async put(table, key, value) {
+    this.store.setItem(`${this.prefix}${table}:${key}`, JSON.stringify(value));
+  }
+
+  /**
+   * @param {Table} table
+   * @param {string} key
+   */
+  async remove(table, key) {
+    this.store.removeItem(`${this.prefix}${table}:${key}`);
+  }
+
+  /**
+   * @param {Table} table
+   * @returns {Promise<Array<[string, any]>>}
+   */
+  async entries(table) {
+    const prefix = `${this.prefix}${table}:`;
+    const names = Array.from({ length: this.store.length }, (_, index) => this.store.key(index) ?? "").filter((name) => name.startsWith(prefix));
+    return names.sort().map((name) => [name.slice(prefix.length), JSON.parse(this.store.getItem(name) ?? "null")]);
+  }
+
+  close() {}
 }
 
 /**

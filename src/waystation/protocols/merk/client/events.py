@@ -20,6 +20,7 @@ __all__ = [
     "MessageArrived",
     "MessageDropped",
     "Ready",
+    "ReceiptArrived",
     "ServerAdded",
     "ServersListed",
 ]
@@ -44,6 +45,15 @@ class MessageArrived(NamedTuple):
     """Size of the frame, its header included."""
 
 
+class ReceiptArrived(NamedTuple):
+    """A recipient's program has taken messages of ours; the recipient itself says so, in the bound form."""
+
+    sender: bytes
+    """32-byte key of that recipient."""
+    message_ids: tuple[bytes, ...]
+    """16 bytes each; any text of the sender's choosing, so only ids of messages to that sender count."""
+
+
 class MessageDropped(NamedTuple):
     """A frame was not taken."""
 
@@ -59,7 +69,7 @@ class FrameOutcome(NamedTuple):
     code: DeliveryCode | None
     """None when it stays unknown: an original relay, silence, or the connection ended."""
     sent: bool = True
-    """False when it never left: sending it again is safe."""
+    """False when it never left: sending it again is safe. With TOO_LARGE this relay will never take it."""
 
 
 class ServersListed(NamedTuple):
@@ -97,6 +107,7 @@ Event = (
     Ready
     | MessageArrived
     | MessageDropped
+    | ReceiptArrived
     | FrameOutcome
     | ServersListed
     | ServerAdded

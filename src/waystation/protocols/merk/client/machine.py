@@ -11,18 +11,24 @@ One machine is one connection::
     READY           messages, NODE_INFO, a late HELLO and AUTH
     CLOSED          nothing arrives any more
 
+The relay's AUTH is answered with ours, which binds our key to that relay and both nonces, and, where the relay
+understands it, with a PRESENCE that is renewed while the connection stands. Nobody who passes a challenge on to us can
+show either.
+
 Any other handshake frame, and any malformed byte, closes the connection with a ``Refusal``; ``receive`` never raises. A
 relay chooses the challenge, and the answer signs exactly those bytes. The client therefore answers one challenge per
 connection, and none that could begin signed content.
 
-Each frame given to ``send_frame`` gets one ``FrameOutcome``, even at a reference relay, which reports no outcomes.
+Each frame given to ``send_frame`` gets one ``FrameOutcome``: at a reference relay, which reports no outcomes, once it
+has left our buffers. A frame larger than the relay takes is not sent.
 ``take`` returns the effects, ``take_events`` the events.
 
-Spec: specs/merk.md 2, 4, 7, 8, 10; MERK-RAW.
+Spec: specs/merk.md 2, 4, 7, 8, 10; MERK-RAW, MERK-BOUND, MERK-SEEN.
 """
 
 import random
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
@@ -40,14 +46,17 @@ from waystation.protocols.merk.client.events import (
     MessageArrived,
     MessageDropped,
     Ready,
+    ReceiptArrived,
     ServerAdded,
     ServersListed,
 )
 from waystation.protocols.merk.client.seen_messages import SeenMessages
+from waystation.protocols.merk.client.sent_frames import NOTICE_MS, SentFrames
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import DeliveryCode, Feature, Frame, MessageType, Role
+from waystation.protocols.merk.messages import DeliveryCode, Feature, Frame, MessageType, PresenceKind, Role
+from waystation.protocols.merk.payload.contents import Extended, Receipt
 from waystation.protocols.merk.payload.recovery import open_recovered
-from waystation.protocols.merk.payload.sealing import Mode, Opened, open_frame
+from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened, open_frame
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 
 __all__ = [
@@ -57,6 +66,9 @@ __all__ = [
     "KEY_ANSWER_MS",
     "KEY_QUERIES_MAX",
     "NOTICE_MS",
+    "ORIGINAL_FRAME_BYTES_MAX",
+    "PRESENCE_MS",
+    "PRESENCE_RENEWED_MS",
     "SERVERS_MAX",
     "UNTOLD_MAX",
     "MerkClient",
@@ -64,14 +76,17 @@ __all__ = [
 
 HANDSHAKE_MS: Final = 10_000  # ours; the relay itself waits 5 s for the answer
 HELLO_ANSWER_MS: Final = 2_000  # longer than a round trip; an original relay keeps silent for ever
-NOTICE_MS: Final = 30_000  # once the frame has left: two look-ups of 5 s, and a recipient that reads slowly
+PRESENCE_MS: Final = 600_000  # spec 7: the longest that a node takes
+PRESENCE_RENEWED_MS: Final = 300_000  # half of it
+ORIGINAL_FRAME_BYTES_MAX: Final = 104_857_600  # the `ws` library's own limit, which the original leaves as it is
 KEY_ANSWER_MS: Final = 10_000  # a look-up at other nodes takes 5 s
 KEY_QUERIES_MAX: Final = 256  # ours
 UNTOLD_MAX: Final = 1_024  # frames whose outcome is not known yet, ours
 SERVERS_MAX: Final = 64  # specs/merk.md 8
 HOSTILE_FIRST_BYTES: Final = (0x01, 0x02, 0x03, 0x10)  # spec 3: types of content
 """What signed content begins with (specs/merk.md 8; 0x10 is our own content type, MERK-RAW)."""
-_FEATURES: Final = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES
+_FEATURES: Final = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES | Feature.PRESENCE
+_LESS: Final = (Auth.LEGACY, Auth.AMBIGUOUS)
 _CONTENT: Final = (MessageType.DATA, MessageType.SIGNED_DATA, MessageType.ENCRYPTED_DATA)
 
 
@@ -86,17 +101,6 @@ class _State(Enum):
 _OPEN: Final = (_State.AWAITING_HELLO, _State.READY)
 
 
-class _Sent:
-    """A frame whose outcome is not known."""
-
-    __slots__ = ("due", "frame_hash")
-
-    def __init__(self, frame_hash: bytes) -> None:
-        self.frame_hash = frame_hash
-        self.due: Instant | None = None
-        """None while it may still wait in our own buffers."""
-
-
 class MerkClient(AsksNothing):
     """A client's one connection to a relay."""
 
@@ -109,6 +113,7 @@ class MerkClient(AsksNothing):
         salvage: bool = False,
         pinned_server: bytes | None = None,
         seen: SeenMessages | None = None,
+        is_able: Callable[[bytes], bool] = lambda _key: False,
     ) -> None:
         """Describe a connection.
 
@@ -119,12 +124,15 @@ class MerkClient(AsksNothing):
             salvage: Make the best of frames that an original relay has mutilated; they prove little.
             pinned_server: Key that the relay must prove, 32 bytes; without ``extensions`` it need only claim it.
             seen: Messages taken already, also by earlier connections; None begins anew.
+            is_able: Whether a sender, a 32-byte key, is known to use the bound form, so that less is refused.
         """
         self._keys = keys
         self._extensions = extensions
         self._recover = salvage
         self._pinned = pinned_server
         self._seen = seen if seen is not None else SeenMessages()
+        self._is_able = is_able
+        self._wall_ahead_us = 0
         self._nonce = rng.randbytes(messages.NONCE_BYTES)
         self._state = _State.CLOSED
         self._peer: Peer | None = None
@@ -132,9 +140,8 @@ class MerkClient(AsksNothing):
         self._hello: messages.Hello | None = None
         self._servers_asked = False
         self._key_queries: OrderedDict[bytes, Instant] = OrderedDict()
-        self._sent: OrderedDict[int, _Sent] = OrderedDict()
-        self._numbers_of: dict[bytes, deque[int]] = {}
-        self._number = 0
+        self._sent = SentFrames()
+        self._presence_due: Instant | None = None
         self._effects: list[Effect] = []
         self._events: list[Event] = []
         self.server = messages.ZERO_KEY
@@ -143,8 +150,14 @@ class MerkClient(AsksNothing):
         """Whether the relay has proved that key."""
         self.features = Feature(0)
         """What the relay understands."""
+        self.frame_bytes_max = ORIGINAL_FRAME_BYTES_MAX
+        """Largest frame that the relay takes, header included, as far as it has said so."""
 
     # Inputs
+
+    def set_wall(self, now: Instant, wall_us: int) -> None:
+        """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
+        self._wall_ahead_us = wall_us - now
 
     def connect(self, peer: Peer, now: Instant, address: str = "") -> None:  # noqa: ARG002 - we dialled it
         """Take the one connection of this machine over; a machine is used once."""
@@ -182,11 +195,10 @@ class MerkClient(AsksNothing):
         """Note that all frames have left: from now on the relay has ``NOTICE_MS`` for each."""
         if peer != self._peer:
             return
-        # Only frames sent since the last drain have no due time yet; they are the last ones.
-        for sent in reversed(self._sent.values()):
-            if sent.due is not None:
-                return
-            sent.due = after_ms(now, NOTICE_MS)
+        self._sent.left(now)
+        # Spec 6: without notices nobody will say more than that it has left.
+        if Feature.DELIVERY_NOTICES not in self.features:
+            self._events += [FrameOutcome(frame_hash, None) for frame_hash in self._sent.clear()]
 
     def wake(self, now: Instant) -> None:
         """Act on whatever has become due."""
@@ -196,6 +208,8 @@ class MerkClient(AsksNothing):
             self._on_silence()
         if self._state in _OPEN:
             self._give_up_waiting(now)
+        if self._presence_due is not None and now >= self._presence_due:
+            self._announce(now)
 
     def deadline(self) -> Instant | None:
         """Return when ``wake`` must be called next, or None."""
@@ -203,8 +217,7 @@ class MerkClient(AsksNothing):
             return None
         due = [] if self._state is _State.READY else [self._due]
         due += [next(iter(self._key_queries.values()))] if self._key_queries else []
-        oldest = next(iter(self._sent.values())).due if self._sent else None
-        due += [oldest] if oldest is not None else []
+        due += [each for each in (self._sent.deadline(), self._presence_due) if each is not None]
         return min(due) if due else None
 
     def take(self) -> list[Effect]:
@@ -232,18 +245,14 @@ class MerkClient(AsksNothing):
             now: The current instant.
         """
         frame_hash = wire.frame_hash(frame)
-        # Not sent: the outcome says so, so that the caller may repeat it.
-        if not self.is_ready or len(self._sent) >= UNTOLD_MAX:
+        # Not sent: the outcome says so, so that the caller may repeat it. A frame too large would end the connection.
+        if self.is_ready and len(frame) > self.frame_bytes_max:
+            self._events.append(FrameOutcome(frame_hash, DeliveryCode.TOO_LARGE, sent=False))
+        elif not self.is_ready or len(self._sent) >= UNTOLD_MAX:
             self._events.append(FrameOutcome(frame_hash, None, sent=False))
-            return frame_hash
-        self._send(frame, receipt=True)
-        # Spec 6: without notices the outcome stays unknown.
-        if Feature.DELIVERY_NOTICES in self.features:
-            self._number += 1
-            self._sent[self._number] = _Sent(frame_hash)
-            self._numbers_of.setdefault(frame_hash, deque()).append(self._number)
         else:
-            self._events.append(FrameOutcome(frame_hash, None))
+            self._send(frame, receipt=True)
+            self._sent.add(frame_hash)
         return frame_hash
 
     def ask_servers(self, now: Instant) -> None:  # noqa: ARG002
@@ -315,8 +324,10 @@ class MerkClient(AsksNothing):
         if hello.key != self.server or hello.role is not Role.NODE:
             raise MalformedError(Refusal.WRONG_SERVER, "HELLO of somebody else")
         self._hello = hello
+        # Spec 7: a node that has not said LIMITS takes the usual size.
+        self.frame_bytes_max = min(self.frame_bytes_max, messages.FRAME_BYTES_USUAL)
 
-    def _on_auth(self, auth: messages.Auth) -> None:
+    def _on_auth(self, auth: messages.Auth, now: Instant) -> None:
         hello = self._hello
         if hello is None or self.authenticated:
             raise MalformedError(Refusal.MISPLACED_HANDSHAKE, "an AUTH that nobody waits for")
@@ -328,7 +339,21 @@ class MerkClient(AsksNothing):
         self.authenticated = True
         # Spec 7: features are added up; without one its frames are not sent.
         self.features = Feature(hello.features)
+        # Spec 7: ours names this very relay, so that a relay which passes challenges on cannot use it elsewhere.
+        proof = wire.auth_message(ours, hello.key, self._nonce, hello.nonce, Role.CLIENT, Role.NODE)
+        self._say(messages.Auth(sign(self._keys.signing, proof)))
+        self._announce(now)
         self._become_ready()
+
+    def _announce(self, now: Instant) -> None:
+        """Say that we are connected here, for a while; nodes that look for us believe nothing less."""
+        self._presence_due = None
+        if Feature.PRESENCE not in self.features:
+            return
+        issued_ms = self._wall_ms(now)
+        until_ms = issued_ms + PRESENCE_MS
+        self._say(wire.make_presence(self._keys.signing, PresenceKind.CONNECTED, self.server, issued_ms, until_ms))
+        self._presence_due = after_ms(now, PRESENCE_RENEWED_MS)
 
     def _on_silence(self) -> None:
         if self._pinned is not None:
@@ -344,7 +369,7 @@ class MerkClient(AsksNothing):
 
     def _on_frame(self, frame: Frame, data: bytes, now: Instant) -> None:
         if frame.kind == MessageType.NODE_INFO:
-            self._on_info(frame)
+            self._on_info(frame, now)
         elif frame.kind in _CONTENT:
             self._on_content(frame, data, now)
         else:
@@ -356,19 +381,38 @@ class MerkClient(AsksNothing):
         except MalformedError as error:
             self._drop(error.refusal, frame.sender)
             return
-        # The same plain bytes may be meant twice; the same signed ones are a replay.
-        if opened.mode is not Mode.PLAIN and not self._seen.is_new(opened.fingerprint, now):
-            self._drop(Refusal.DUPLICATE, frame.sender)
-            return
-        self._events.append(MessageArrived(opened, len(data)))
+        # MERK-BOUND: who is known to say more is not believed with less; what a relay mutilates is another matter.
+        is_less = opened.auth in _LESS and self._is_able(opened.sender)
+        refusal = Refusal.DOWNGRADED if is_less and not self._recovers else None
+        refusal = refusal or self._seen.refusal_of(opened, self._wall_ms(now))
+        if refusal is not None:
+            self._drop(refusal, frame.sender)
+        elif isinstance(opened.content, Extended) and isinstance(opened.content.content, Receipt):
+            self._on_receipt(opened, opened.content.content)
+        else:
+            self._events.append(MessageArrived(opened, len(data)))
+
+    def _on_receipt(self, opened: Opened, receipt: Receipt) -> None:
+        # Spec 3: a receipt counts in the bound form only, for anything less could be somebody else's.
+        if opened.mode is Mode.ENCRYPTED and opened.auth is Auth.BOUND:
+            self._events.append(ReceiptArrived(opened.sender, receipt.message_ids))
+        else:
+            self._drop(Refusal.BAD_CONTENT, opened.sender)
+
+    @property
+    def _recovers(self) -> bool:
+        # Spec 3, salvage mode: only behind a relay that proved nothing.
+        return self._recover and not self.authenticated
+
+    def _wall_ms(self, now: Instant) -> int:
+        return (now + self._wall_ahead_us) // 1_000
 
     def _open(self, data: bytes) -> Opened:
-        # Spec 3, salvage mode: only behind a relay that proved nothing.
-        if self._recover and not self.authenticated:
+        if self._recovers:
             return open_recovered(data, self._keys)
         return open_frame(data, self._keys)
 
-    def _on_info(self, frame: Frame) -> None:
+    def _on_info(self, frame: Frame, now: Instant) -> None:
         try:
             info = wire.decode_info(frame.payload)
         except MalformedError as error:
@@ -377,7 +421,7 @@ class MerkClient(AsksNothing):
         if isinstance(info, messages.Hello):
             self._on_hello(info)
         elif isinstance(info, messages.Auth):
-            self._on_auth(info)
+            self._on_auth(info, now)
         elif isinstance(info, messages.Delivery):
             self._on_delivery(info)
         elif isinstance(info, messages.KeyAdvert | messages.KeyUnknown):
@@ -386,15 +430,16 @@ class MerkClient(AsksNothing):
             self._on_servers(info)
         elif isinstance(info, messages.AddServer):
             self._events.append(ServerAdded(info.address))
+        elif isinstance(info, messages.Limits) and self._hello is not None:
+            self.frame_bytes_max = info.frame_bytes_max
 
     def _on_delivery(self, notice: messages.Delivery) -> None:
-        numbers = self._numbers_of.get(notice.frame_hash)
-        if numbers is None:
+        if not self._sent.settle(notice.frame_hash):
             self._drop(Refusal.UNASKED_ANSWER, None)
             return
         # An unknown code says only that the outcome is unknown.
         known = notice.code in DeliveryCode.__members__.values()
-        self._finish(numbers[0], DeliveryCode(notice.code) if known else None)
+        self._events.append(FrameOutcome(notice.frame_hash, DeliveryCode(notice.code) if known else None))
 
     def _on_key(self, answer: messages.KeyAdvert | messages.KeyUnknown) -> None:
         # Spec 10.2: an advert counts as the answer to our own question only.
@@ -418,21 +463,8 @@ class MerkClient(AsksNothing):
 
     # Helpers
 
-    def _finish(self, number: int, code: DeliveryCode | None) -> None:
-        """Emit the outcome of a frame; frames of equal bytes have theirs in the order in which they were sent."""
-        sent = self._sent.pop(number)
-        numbers = self._numbers_of[sent.frame_hash]
-        numbers.remove(number)
-        if not numbers:
-            del self._numbers_of[sent.frame_hash]
-        self._events.append(FrameOutcome(sent.frame_hash, code))
-
     def _give_up_waiting(self, now: Instant) -> None:
-        while self._sent:
-            number, sent = next(iter(self._sent.items()))
-            if sent.due is None or sent.due > now:
-                break
-            self._finish(number, None)
+        self._events += [FrameOutcome(frame_hash, None) for frame_hash in self._sent.overdue(now)]
         while self._key_queries and next(iter(self._key_queries.values())) <= now:
             key, _ = self._key_queries.popitem(last=False)
             self._events.append(KeyNotFound(key))
@@ -454,8 +486,8 @@ class MerkClient(AsksNothing):
 
     def _end(self, refusal: Refusal | None) -> None:
         self._state = _State.CLOSED
-        for number in tuple(self._sent):
-            self._finish(number, None)
+        self._presence_due = None
+        self._events += [FrameOutcome(frame_hash, None) for frame_hash in self._sent.clear()]
         self._events += [KeyNotFound(key) for key in self._key_queries]
         self._key_queries.clear()
         self._events.append(Ended(refusal))

@@ -56,6 +56,7 @@ _PAUSE_FIRST_MS: Final = 100  # ours: doubles at each setback
 _PAUSE_CAP_MS: Final = 8_000  # ours
 _SLOW_MS: Final = 2_000  # a notice that takes longer waited for the recipient, not for the way
 _FINAL: Final = (DeliveryCode.TOO_LARGE,)  # spec 6: repeating cannot help
+_ARRIVED: Final = (DeliveryCode.DELIVERED, DeliveryCode.STORED)
 _FOR_WANT_OF_ROOM: Final = (DeliveryCode.RATE, DeliveryCode.QUEUE_FULL)  # spec 6: later there may be room
 
 
@@ -109,7 +110,7 @@ class OutgoingTransfer:
         sent_at = self._in_flight.pop(index, None)
         if sent_at is None:
             return
-        if code is DeliveryCode.DELIVERED:
+        if code in _ARRIVED:
             self._on_delivered(slow=now > after_ms(sent_at, _SLOW_MS))
         else:
             self._on_setback(index, code, now)

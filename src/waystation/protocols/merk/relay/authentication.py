@@ -41,7 +41,9 @@ __all__ = [
     "new_challenge",
 ]
 
-FEATURES: Final = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES | Feature.MESH
+FEATURES: Final = (
+    Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES | Feature.MESH | Feature.PRESENCE
+)
 _HIGH_BIT: Final = 0x80  # no challenge of ours can be read as signed content of a type (specs/merk.md 8)
 _CONTENT_TYPES: Final = (1, 2, 3, 0x10)  # MERK-HANDSHAKE
 

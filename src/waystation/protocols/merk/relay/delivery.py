@@ -1,8 +1,9 @@
 """Delivers frames to connected clients, and sends notices of the outcome.
 
 ``routing`` passes it each frame whose recipient is connected here. A frame is forwarded byte for byte. Frames for a
-slow reader wait here; beyond twice the largest frame the connection is closed, as the specification demands. A frame
-counts as delivered once it is written to the recipient's connection.
+slow reader wait here, up to twice the largest frame, and of one sender a quarter of that, or one frame; a frame beyond
+it is refused. Only a reader that takes nothing for a minute is cut, whatever others send it. A frame counts as
+delivered once it is written to the recipient's connection.
 
 The sender gets one notice per frame if it asked for notices. The journal gets counts per recipient and second.
 
@@ -27,7 +28,10 @@ __all__ = ["Delivery"]
 
 PROTOCOL: Final = "merk"
 NOT_READING_MS: Final = 60_000  # ours: a reader that takes nothing for so long holds memory for nobody
+PRESSED_MS: Final = 10_000  # MERK-SLOW: the same while there is no memory left for others
+SENDER_PART: Final = 4  # MERK-SLOW: one sender may fill a quarter of what waits for a reader
 TALLY_MS: Final = 1_000  # MERK-TALLY
+_SENDER: Final = slice(24, 24 + KEY_BYTES)  # spec 1
 
 _OUTCOMES: Final = {
     DeliveryCode.DELIVERED: Outcome.OK,
@@ -79,19 +83,23 @@ class Delivery:
             return
         wanted = origin is not None and origin.wants_notices
         sending = Sending(origin if wanted else None, target, frame, wire.frame_hash(frame) if wanted else b"")
-        # Spec 8: 256 MiB wait for all readers together; beyond, the one that has taken nothing for longest is cut.
-        if not self._outbox.make_room(size):
+        # Spec 8: 256 MiB wait for all readers together.
+        if not self._outbox.make_room(size) or not self._may_wait(recipient, frame[_SENDER], size):
             self.finish(sending, DeliveryCode.QUEUE_FULL, now)
-        # Spec 8: twice the largest frame waits for one reader, then it is cut with 1013.
-        elif recipient.waiting_bytes + size > self._outbox.ahead_bytes_max:
-            self.finish(sending, DeliveryCode.QUEUE_FULL, now)
-            self._outbox.doomed.append((recipient, Refusal.NOT_READING))
         else:
             recipient.waiting.append(sending)
             recipient.waiting_bytes += size
+            recipient.waiting_of[frame[_SENDER]] = recipient.waiting_of.get(frame[_SENDER], 0) + size
             self._outbox.waiting_bytes += size
             if not recipient.congested:
                 self._ready[recipient] = None
+
+    def _may_wait(self, recipient: Session, sender: bytes, size: int) -> bool:
+        """Return whether a frame may wait for a reader: twice the largest may, a quarter of it or one of one sender."""
+        # MERK-SLOW: what others send must not cost a reader its connection, nor one sender the others their place.
+        most, of_sender = self._outbox.ahead_bytes_max, recipient.waiting_of.get(sender, 0)
+        has_share = not of_sender or of_sender + size <= most // SENDER_PART
+        return has_share and recipient.waiting_bytes + size <= most
 
     def deliver_run(self, recipient: Session, frames: Sequence[bytes], size: int, now: Instant) -> None:
         """Hand over frames, ``size`` bytes in all, that the connection takes, without notices."""
@@ -129,6 +137,7 @@ class Delivery:
                 return
             session.waiting.popleft()
             session.waiting_bytes -= size
+            _give_back(session.waiting_of, sending.frame[_SENDER], size)
             self._outbox.waiting_bytes -= size
             self._outbox.send(session, sending.frame)
             self._count(session, size, now)
@@ -140,6 +149,7 @@ class Delivery:
         self._report_delivered(session)
         self._outbox.waiting_bytes -= session.waiting_bytes
         session.waiting_bytes = 0
+        session.waiting_of.clear()
         while session.waiting:
             # Spec 6: code 2, the connection ended with the frame still waiting.
             self.finish(session.waiting.popleft(), DeliveryCode.QUEUE_FULL, now)
@@ -150,9 +160,12 @@ class Delivery:
             self.release(session, now)
         for session in self._outbox.congested:
             # Spec 8: a reader that takes nothing for 60 s is cut; the table is in the order of progress.
-            if now < after_ms(session.progress_at, NOT_READING_MS):
+            if now < after_ms(session.progress_at, self._patience_ms):
                 break
             self._outbox.doomed.append((session, Refusal.NOT_READING))
+            if self._outbox.is_short:  # one at a time: its end may free enough
+                self._outbox.is_short = False
+                break
         if self._tally_at is not None and self._tally_at <= now:
             self.report_counts()
 
@@ -162,8 +175,13 @@ class Delivery:
             return Instant(0)
         due = [] if self._tally_at is None else [self._tally_at]
         if self._outbox.congested:
-            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, NOT_READING_MS))
+            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, self._patience_ms))
         return min(due, default=None)
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long a reader may take nothing."""
+        return PRESSED_MS if self._outbox.is_short else NOT_READING_MS
 
     def report_counts(self) -> None:
         """Report the counts gathered so far."""
@@ -210,3 +228,10 @@ class Delivery:
     def _notify(self, origin: Session, code: DeliveryCode, target: bytes, frame_hash: bytes) -> None:
         if origin.state is not State.CLOSED:
             self._outbox.reply(origin, self._notice_heads[code] + target + frame_hash)
+
+
+def _give_back(waiting_of: dict[bytes, int], sender: bytes, size: int) -> None:
+    """Take a frame off a sender's share."""
+    waiting_of[sender] -= size
+    if not waiting_of[sender]:
+        del waiting_of[sender]

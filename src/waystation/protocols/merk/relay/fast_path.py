@@ -56,6 +56,8 @@ class Runs:
             How many were sent. Below 0: none, and so many must go the slow path.
         """
         identity, target = session.identity, b""
+        if not self._routing.holds(session):
+            return -1
         count = size = weighed = 0
         for at in range(start, len(frames)):
             frame = frames[at]

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from waystation.core.ids import PublicKey
-from waystation.core.instant import Instant, after_ms
+from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket, surplus
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
@@ -39,7 +39,6 @@ from waystation.protocols.merk.session import (
     AUTH_DEADLINE_MS,
     CHALLENGE_DEADLINE_MS,
     HELLO_ANSWER_MS,
-    PEER_PROOF_MS,
     Move,
     Session,
     State,
@@ -160,7 +159,8 @@ class Handshakes:
     def overdue(self, session: Session, now: Instant) -> None:
         """Look at a connection whose alarm rang."""
         if session.proved_by is not None and session.proved_by <= now:
-            self._sessions.close(session, Refusal.BAD_PEER_AUTH, now)
+            is_node = session.hello is not None and session.hello.role is Role.NODE
+            self._sessions.close(session, Refusal.BAD_PEER_AUTH if is_node else Refusal.UNPROVED, now)
         elif session.deadline is None:
             if session.proved_by is not None:
                 self._sessions.alarms.set_by(session.peer, session.proved_by)
@@ -193,6 +193,14 @@ class Handshakes:
             session.give_allowances(self._limits.now, now)
         self._sessions.identify(session)
         self._outbox.reply(session, authentication.confirm_frame(self._key))
+        # MERK-PROVED: a challenge can be passed on, so what AUTH holds or may hold is given to AUTH alone.
+        if self._routing.needs_proof(key):
+            self._sessions.demand_proof(session, now)
+        else:
+            self._register(session, now)
+
+    def _register(self, session: Session, now: Instant) -> None:
+        """Give a client the key that it has proved, and close its older connection."""
         # Spec 10.4: the newest connection of a key stays; the older one closes with 4409.
         older = self._routing.came(session, now)
         if older is not None and older.proved_by is None:  # two dials of one node are settled once it has proved itself
@@ -206,9 +214,12 @@ class Handshakes:
             self._sessions.close(session, Refusal.SELF_LINK, now)
             return
         # Two links to one key: the second dial closes.
-        if session.contact is not None and self._mesh.confirmed(session.contact.url, key, now):
-            self._sessions.close(session, Refusal.DOUBLE_LINK, now)
-            return
+        if session.contact is not None:
+            is_linked = self._mesh.confirmed(session.contact.url, key, now)
+            self._recognise(key)
+            if is_linked:
+                self._sessions.close(session, Refusal.DOUBLE_LINK, now)
+                return
         session.identity = key
         session.move(Move.CONFIRM)
         if session.state is State.DOWNSTREAM:
@@ -218,6 +229,13 @@ class Handshakes:
             session, authentication.hello_frame(session, self._key, self._settings.public_url, self._rng)
         )
         self._sessions.expect(session, HELLO_ANSWER_MS, now)
+
+    def _recognise(self, key: bytes) -> None:
+        """Give a link whose key answers at an address of the operator's the rates of such a node."""
+        link = self._mesh.links.get(key)
+        if link is not None and link.is_stranger and self._mesh.is_named(link):
+            link.is_stranger = False
+            link.use_limits(self._limits.now)
 
     def _on_original(self, session: Session, now: Instant) -> None:
         """A relay that knows nothing of our extensions stands beside us; its key is only its word."""
@@ -236,6 +254,8 @@ class Handshakes:
         elif len(self._mesh.originals) >= self._limits.now.original_relays:
             self._sessions.close(session, Refusal.PEERS_FULL, now)
         else:
+            # An address that others named proves nothing by being silent: what answers there may not claim clients.
+            session.is_stranger = contact is not None and not self._mesh.is_named(session)
             self._mesh.originals[session] = None
             session.link = Traffic(now)
             if self._rate_limits:
@@ -264,7 +284,7 @@ class Handshakes:
             self._sessions.close(session, Refusal.BAD_PEER_AUTH, now)
         elif session.state is not State.CLIENT:
             session.hello = hello
-        elif hello.role is Role.NODE and (refusal := self._mesh.no_room(hello.key, dialled=False)) is not None:
+        elif hello.role is Role.NODE and (refusal := self._mesh.no_room(hello.key, session.address)) is not None:
             self._sessions.close(session, refusal, now)
         else:
             session.hello = hello
@@ -275,24 +295,31 @@ class Handshakes:
             self._outbox.reply(session, authentication.auth_frame(session, self._key_pair))
             if hello.role is Role.NODE:
                 # A node that says so must prove itself in time; until then it has a client's rights.
-                session.proved_by = after_ms(now, PEER_PROOF_MS)
-                self._sessions.alarms.set_by(session.peer, session.proved_by)
+                self._sessions.demand_proof(session, now)
+            else:
+                # Spec 7: what a client may send, so that it need not find out by a closed connection.
+                self._sessions.say(session, Limits(self._settings.max_frame_bytes))
 
     def on_auth(self, session: Session, auth: Auth, now: Instant) -> None:
-        """A node proves its key; a client may do so too, and nothing follows."""
-        if session.state in (State.PEER, State.DOWNSTREAM):
+        """A node or a client proves that it speaks with this very node."""
+        if session.state in (State.PEER, State.DOWNSTREAM) or session.is_proved:
             self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
         # Spec 7: AUTH covers both keys, both nonces and both roles, so it is good for this connection only.
         elif not authentication.is_proof(session, self._key, auth):
             self._sessions.close(session, Refusal.BAD_PEER_AUTH, now)
         elif session.hello is not None and session.hello.role is Role.NODE:
             self._on_peer(session, now)
+        elif session.state is State.CLIENT:
+            session.is_proved, session.proved_by = True, None
+            if not self._routing.holds(session):
+                self._register(session, now)
 
     def _on_peer(self, session: Session, now: Instant) -> None:
         """A node has proved itself, and unless there is another link to it this one stands."""
         assert session.identity is not None
         contact = session.contact
-        refusal = self._mesh.no_room(session.identity, dialled=contact is not None)
+        session.is_stranger = not self._mesh.is_named(session)
+        refusal = self._mesh.no_room(session.identity, session.address, contact)
         if refusal is not None:
             self._sessions.close(session, refusal, now)
             return
@@ -318,6 +345,7 @@ class Handshakes:
         if spare is not None:
             self._sessions.close(spare, Refusal.DOUBLE_LINK, now)
         if spare is not session:
+            self._mesh.claims(session, now)
             self._introduce(session)
 
     def _introduce(self, session: Session) -> None:

@@ -47,6 +47,8 @@ class KeyDirectory:
         """Start empty."""
         self._limits = limits
         self._adverts: OrderedDict[bytes, KeyAdvert] = OrderedDict()
+        self._able: OrderedDict[bytes, None] = OrderedDict()
+        """Keys of which others have shown us what only a client of ours signs."""
         self._questions: dict[bytes, Question] = {}
 
     def __len__(self) -> int:
@@ -72,6 +74,17 @@ class KeyDirectory:
         # MERK-KEYS: the newest counts; popped and put back, the client's entry is the last to be evicted.
         self._adverts[advert.key] = held if held is not None and held.time_ms > advert.time_ms else advert
         return True
+
+    def is_able(self, key: bytes) -> bool:
+        """Return whether a key is known to be of a client of ours, which proves itself by AUTH (MERK-PROVED)."""
+        return key in self._adverts or key in self._able
+
+    def note_able(self, key: bytes) -> None:
+        """Remember a key of which a valid advert or presence has come from elsewhere; as many as adverts."""
+        self._able.pop(key, None)
+        for _ in range(surplus(len(self._able) + 1, self._limits.now.adverts)):
+            self._able.popitem(last=False)
+        self._able[key] = None
 
     def held(self, key: bytes) -> KeyAdvert | None:
         """Return the newest advert that was made here, None when there is none."""

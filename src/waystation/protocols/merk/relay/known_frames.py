@@ -27,6 +27,8 @@ from waystation.protocols.merk.messages import (
     KeyUnknown,
     Limits,
     MessageType,
+    Presence,
+    PresenceKind,
     QueryClient,
     RequestServers,
     Servers,
@@ -35,6 +37,7 @@ from waystation.protocols.merk.refusals import MalformedError, Refusal
 from waystation.protocols.merk.relay.handshake import Handshakes
 from waystation.protocols.merk.relay.key_frames import KeyFrames
 from waystation.protocols.merk.relay.mesh import Mesh
+from waystation.protocols.merk.relay.presences import WallClock, is_proof_of_presence
 from waystation.protocols.merk.relay.routing import CARRIED, Routing
 from waystation.protocols.merk.relay.sessions import Sessions
 from waystation.protocols.merk.session import NODES, Session, State
@@ -54,12 +57,14 @@ class KnownFrames:
         routing: Routing,
         handshakes: Handshakes,
         key_frames: KeyFrames,
+        clock: WallClock,
     ) -> None:
         """Bind the parts of one relay; see ``machine.MerkRelay``."""
         self._settings = settings
         self._sessions = sessions
         self._mesh = mesh
         self._routing = routing
+        self._clock = clock
         self.is_retiring = False
         """Whether no new work is taken."""
         self._on_info: Mapping[type, Callable[[Session, Any, Instant], None]] = {
@@ -78,6 +83,7 @@ class KnownFrames:
             KeyUnknown: key_frames.on_unknown,
             Gone: self._on_gone,
             Limits: self._on_limits,
+            Presence: self._on_presence,
         }
 
     def of_client(self, session: Session, kind: int, sender: bytes, data: bytes, now: Instant) -> None:
@@ -100,6 +106,10 @@ class KnownFrames:
                 self._sessions.note(session, Refusal.RATE)
                 # Spec 6: beyond the rate a frame is refused with code 5; the connection stays.
                 self._routing.delivery.refuse(session, DeliveryCode.RATE, target, data, now)
+            # MERK-PROVED: who has not got the key of its frames sends none; it may send them again once it has.
+            elif not self._routing.holds(session):
+                self._sessions.note(session, Refusal.UNPROVED)
+                self._routing.delivery.refuse(session, DeliveryCode.QUEUE_FULL, target, data, now)
             else:
                 self._routing.route(session, target, data, now, may_ask=not self.is_retiring)
         elif not session.affords(size, now):
@@ -145,7 +155,7 @@ class KnownFrames:
 
     def _on_request_servers(self, session: Session, _info: RequestServers, _now: Instant) -> None:
         # Spec 4: answered to every connection that has proved a key.
-        self._sessions.say(session, Servers(self._mesh.servers()))
+        self._sessions.say(session, Servers(self._mesh.servers(for_clients=session.state is State.CLIENT)))
 
     def _on_servers(self, session: Session, servers: Servers, now: Instant) -> None:
         if self._sessions.is_peer(session, now):
@@ -203,3 +213,22 @@ class KnownFrames:
         if self._sessions.is_peer(session, now):
             # Spec 7: LIMITS; a larger frame is refused here with code 4 and never sent.
             session.frame_bytes_max = limits.frame_bytes_max
+
+    def _on_presence(self, session: Session, presence: Presence, now: Instant) -> None:
+        """Keep what a client signs about its being here; take what a node shows about a client that we look for."""
+        if session.state is State.CLIENT:
+            if not session.is_proved:
+                self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
+                return
+            assert session.identity is not None
+            wall_ms = self._clock.ms(now)
+            # Spec 7: the session's key, this node, now; a mailbox is opened by MAIL.
+            is_connected = presence.kind is PresenceKind.CONNECTED
+            if not is_connected or not is_proof_of_presence(
+                presence, session.identity, self._routing.node_key, wall_ms
+            ):
+                self._sessions.strike(session, Refusal.BAD_PRESENCE, now)
+            elif session.presence is None or presence.issued_ms >= session.presence.issued_ms:
+                session.presence = presence
+        elif self._sessions.is_peer(session, now):
+            self._routing.present(session, presence, now)

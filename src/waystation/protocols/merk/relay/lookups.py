@@ -1,26 +1,30 @@
 """Look-ups: remembers which node a client is connected to, and manages the searches for unknown clients.
 
 ``routing`` begins a search and passes the answers in. A search asks every linked node once; frames for its target are
-queued meanwhile. It ends at the first node that has the client, when all nodes have denied, or at the time limit. An
-answer is doubtful from a reference relay, whose key is unproven, and from a node that was lately wrong. Doubtful
-answers count only after all better nodes have answered. Each answer counts only on the connection that was asked.
+queued meanwhile. It ends at the first node that shows the client's presence, when all nodes have denied, or at the time
+limit. Any other claim waits until all nodes of ours have answered: that of a node which keeps the client's mail, that
+of a node which was lately wrong, and the bare word of a node. The bare word counts for nothing where it comes from a
+stranger, or where the client is known as one that signs its presence. Each answer counts only on the connection that
+was asked.
 
 This module sends nothing; ``routing`` sends the questions.
 
-Spec: specs/merk.md 5 ("Ours' lookup"), 8, 10.7; MERK-LOOKUP.
+Spec: specs/merk.md 5 ("Ours' lookup"), 8, 10.7; MERK-LOOKUP, MERK-PRESENCE.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from waystation.core.instant import Instant, after_ms
 from waystation.core.limits import surplus
 from waystation.core.settings import InForce
 from waystation.protocols.merk.limits import MerkLimits
+from waystation.protocols.merk.messages import Presence, PresenceKind
 from waystation.protocols.merk.session import Sending, Session, State
 
-__all__ = ["Absent", "Location", "Lookup", "Lookups"]
+__all__ = ["Absent", "Location", "Lookup", "Lookups", "Proof"]
 
 LOOKUP_MS: Final = 5_000  # specs/merk.md 5
 ANSWER_MS: Final = 60_000  # how late an answer may be and still be no offence; a slow node is not a lying one
@@ -29,11 +33,28 @@ ABSENT_MS: Final = 2_000  # spec 5
 DISTRUST_MS: Final = 60_000  # ours: how long the word of a node that was wrong about a client counts for less
 
 
-class Location(NamedTuple):
-    """The node that has a client."""
+class Proof(IntEnum):
+    """What stands behind the claim that a node has a client; more counts before less."""
 
-    node: Session
-    until: Instant
+    NONE = 0
+    MAILBOX = 1
+    CONNECTED = 2
+
+
+class Location:
+    """The node that has a client, or its mailbox."""
+
+    __slots__ = ("delivers", "issued_ms", "node", "proof", "until")
+
+    def __init__(self, node: Session, until: Instant, presence: Presence | None = None) -> None:
+        """Note a node's claim, with the presence that proves it."""
+        self.node = node
+        self.until = until
+        self.proof = _proof_of(presence)
+        self.issued_ms = presence.issued_ms if presence is not None else 0
+        """When the client signed it, Unix milliseconds; 0 without proof."""
+        self.delivers = False
+        """Whether the node has said of a frame that it reached the client."""
 
 
 class Absent(NamedTuple):
@@ -49,6 +70,7 @@ class Lookup:
         "asked_count",
         "askers",
         "began",
+        "claim",
         "found_count",
         "node",
         "open",
@@ -56,7 +78,6 @@ class Lookup:
         "queue",
         "queue_bytes",
         "target",
-        "weak",
     )
 
     def __init__(self, target: bytes, owner: Session | None, now: Instant) -> None:
@@ -68,8 +89,8 @@ class Lookup:
         self.queue_bytes = 0
         self.open: dict[Session, None] = {}
         """Nodes that were asked and have not answered."""
-        self.weak: Session | None = None
-        """The first node that has the client by its own doubtful word."""
+        self.claim: Location | None = None
+        """The best claim so far that does not end the search."""
         self.node: Session | None = None
         """The node that has the client, once the search has ended well."""
         self.askers: list[Session] = []
@@ -86,9 +107,10 @@ class Lookup:
 class Lookups:
     """All searches and what they have found."""
 
-    def __init__(self, limits: InForce[MerkLimits]) -> None:
-        """Start knowing nothing."""
+    def __init__(self, limits: InForce[MerkLimits], is_able: Callable[[bytes], bool] = lambda _target: False) -> None:
+        """Start knowing nothing; ``is_able`` says of a client whether it is known to sign its presence."""
         self._limits = limits
+        self._is_able = is_able
         self._lookups: dict[bytes, Lookup] = {}
         """By target, the oldest first."""
         self._places: OrderedDict[bytes, Location | Absent] = OrderedDict()
@@ -166,24 +188,50 @@ class Lookups:
         until = node.asked.pop(target, None)
         return until is not None and now <= until
 
-    def found(self, target: bytes, node: Session, now: Instant) -> Lookup | None:
-        """Note that a node has a client; return the search that ends with it, if there is one."""
+    def found(self, target: bytes, node: Session, now: Instant, presence: Presence | None = None) -> Lookup | None:
+        """Note that a node has a client; return the search that ends with it, if there is one.
+
+        Args:
+            target: The client.
+            node: Who says so.
+            now: Monotonic time.
+            presence: The client's own word, its signature checked; None for the node's bare word.
+        """
+        # MERK-PRESENCE: what a client signs cannot be had without it, so the bare word of a node does not count.
+        if presence is None and (node.is_stranger or self._is_able(target)):
+            return self.absent(target, node, now)
+        claim = Location(node, after_ms(now, FOUND_MS), presence)
         lookup = self._lookups.get(target)
-        is_strong = self._is_strong(node, target, now)
         if lookup is None:
             place = self.place(target, now)
-            # An original's unproved answer never displaces the location of a proven peer.
-            if is_strong or not (isinstance(place, Location) and place.node.state is State.PEER):
-                self._remember(target, Location(node, after_ms(now, FOUND_MS)))
+            if not isinstance(place, Location) or self._displaces(claim, place, target, now):
+                self._remember(target, claim)
             return None
         lookup.found_count += 1
         lookup.open.pop(node, None)
-        # Spec 5: the first node that has the client ends the search.
-        if is_strong:
-            return self._end_found(lookup, node, now)
-        # A doubtful answer waits: a better node may still answer.
-        lookup.weak = lookup.weak or node
+        # Spec 5: the first node that shows the client's presence ends the search.
+        if claim.proof is Proof.CONNECTED and self._is_trusted(node, target, now):
+            return self._end_found(lookup, claim, now)
+        # Any other claim waits: a better one may still come.
+        if lookup.claim is None or _order(claim) > _order(lookup.claim):
+            lookup.claim = claim
         return self._settle(lookup, now)
+
+    def delivers(self, node: Session, target: bytes) -> None:
+        """A node says that a frame has reached a client."""
+        place = self._places.get(target)
+        if isinstance(place, Location) and place.node is node:
+            place.delivers = True
+
+    def _displaces(self, claim: Location, place: Location, target: bytes, now: Instant) -> bool:
+        """Return whether a later claim takes the place of a known one."""
+        if claim.proof is Proof.NONE:
+            # Spec 5: a bare word displaces nothing that is proved or delivers, and an original's no node of ours.
+            weaker = place.node.state is State.PEER and claim.node.state is not State.PEER
+            return not (place.proof or place.delivers or weaker)
+        if not self._is_trusted(claim.node, target, now):
+            return False
+        return (claim.proof, claim.issued_ms) > (place.proof, place.issued_ms)
 
     def absent(self, target: bytes, node: Session, now: Instant) -> Lookup | None:
         """Note that a node has not got a client; return the search when it ends with that."""
@@ -195,7 +243,7 @@ class Lookups:
         return self._settle(lookup, now)
 
     def expired(self, now: Instant) -> list[Lookup]:
-        """End and return the searches whose time is up; one with a doubtful answer ends well."""
+        """End and return the searches whose time is up; one with a claim ends well."""
         over = []
         # Spec 5: "no" needs the word of all, or 5 s.
         for lookup in self._lookups.values():
@@ -204,8 +252,8 @@ class Lookups:
                 break
             over.append(lookup)
         for lookup in over:
-            if lookup.weak is not None:
-                self._end_found(lookup, lookup.weak, now)
+            if lookup.claim is not None:
+                self._end_found(lookup, lookup.claim, now)
             else:
                 self._end(lookup)
         return over
@@ -243,8 +291,8 @@ class Lookups:
         over = []
         for lookup in list(self._lookups.values()):
             was_open = lookup.open.pop(node, lookup) is None
-            if lookup.weak is node:
-                lookup.weak = None
+            if lookup.claim is not None and lookup.claim.node is node:
+                lookup.claim = None
             if was_open and (ended := self._settle(lookup, now)) is not None:
                 over.append(ended)
         return over
@@ -263,26 +311,28 @@ class Lookups:
                 for target in [target for target, until in expiring.items() if until <= now]:
                     del expiring[target]
 
-    def _is_strong(self, node: Session, target: bytes, now: Instant) -> bool:
+    def _is_trusted(self, node: Session, target: bytes, now: Instant) -> bool:
+        """Return whether a node of ours was not wrong about a client lately."""
         return node.state is State.PEER and node.distrusted.get(target, now) <= now
 
     def _settle(self, lookup: Lookup, now: Instant) -> Lookup | None:
         """End a search if nobody can still change how it ends."""
-        if lookup.weak is not None:
-            # While a proven peer may still answer, the doubtful answer waits.
-            if any(self._is_strong(node, lookup.target, now) for node in lookup.open):
+        if lookup.claim is not None:
+            # While a node of ours may still show a presence, the claim waits.
+            if any(self._is_trusted(node, lookup.target, now) for node in lookup.open):
                 return None
-            return self._end_found(lookup, lookup.weak, now)
+            return self._end_found(lookup, lookup.claim, now)
         if lookup.open:
             return None
         self.end_absent(lookup, now)
         return lookup
 
-    def _end_found(self, lookup: Lookup, node: Session, now: Instant) -> Lookup:
-        lookup.node = node
+    def _end_found(self, lookup: Lookup, claim: Location, now: Instant) -> Lookup:
+        lookup.node = claim.node
         self._end(lookup)
         # Spec 5: a known location counts for 60 s.
-        self._remember(lookup.target, Location(node, after_ms(now, FOUND_MS)))
+        claim.until = after_ms(now, FOUND_MS)
+        self._remember(lookup.target, claim)
         return lookup
 
     def _remember(self, target: bytes, place: Location | Absent) -> None:
@@ -297,3 +347,14 @@ class Lookups:
         self.queued_bytes -= lookup.queue_bytes
         if lookup.owner is not None:
             lookup.owner.searches -= 1
+
+
+def _proof_of(presence: Presence | None) -> Proof:
+    if presence is None:
+        return Proof.NONE
+    return Proof.CONNECTED if presence.kind is PresenceKind.CONNECTED else Proof.MAILBOX
+
+
+def _order(claim: Location) -> tuple[Proof, bool, int]:
+    """Return what decides between two claims of one search: the proof, who is behind it, and when it was signed."""
+    return claim.proof, claim.node.state is State.PEER, claim.issued_ms

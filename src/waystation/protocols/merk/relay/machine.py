@@ -34,6 +34,7 @@ from waystation.protocols.merk.relay.key_frames import KeyFrames
 from waystation.protocols.merk.relay.known_frames import KnownFrames
 from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.outbox import Outbox
+from waystation.protocols.merk.relay.presences import WallClock
 from waystation.protocols.merk.relay.routing import SWEEP_MS, Routing
 from waystation.protocols.merk.relay.sessions import Sessions
 from waystation.protocols.merk.session import NODES, Session, State
@@ -81,9 +82,12 @@ class MerkRelay:
         self._mesh = Mesh(settings, self._key, store, rng, self._limits, self._outbox)
         self._keys = KeyDirectory(self._limits)
         frame_bytes, strike = settings.max_frame_bytes, self._sessions.strike
-        self._routing = Routing(self._key, self._outbox, self._mesh, rng, frame_bytes, strike, admits, self._limits)
+        self._clock = WallClock()
+        self._routing = Routing(
+            self._key, self._outbox, self._mesh, self._keys, self._clock, rng, frame_bytes, strike, admits, self._limits
+        )
         self._runs = Runs(self._routing, settings.max_frame_bytes)
-        self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing)
+        self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing, self._clock)
         self.twins = self._mesh.twins
         self._handshakes = Handshakes(
             settings,
@@ -100,14 +104,14 @@ class MerkRelay:
             admits_unproved=admits_unproved,
         )
         self._frames = KnownFrames(
-            settings, self._sessions, self._mesh, self._routing, self._handshakes, self._key_frames
+            settings, self._sessions, self._mesh, self._routing, self._handshakes, self._key_frames, self._clock
         )
         self._sweep_at: Instant | None = None
         self._commits = Commits()
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
-        self._key_frames.wall_offset = wall_us - now
+        self._clock.offset_us = wall_us - now
 
     def use_limits(self, limits: MerkLimits) -> None:
         """Hold peers to these limits from now on; allowances that are counted already get the new size."""
@@ -170,7 +174,7 @@ class MerkRelay:
                 taken = self._runs.of_client(session, messages, start, now)
                 slow_count = max(0, -taken)
                 start += max(0, taken)
-            elif session.state is State.PEER:
+            elif session.state is State.PEER and not session.is_stranger:
                 start += self._runs.of_peer(session, messages, start, now)
             for message in messages[start : start + slow_count]:
                 self.receive(peer, message, now)

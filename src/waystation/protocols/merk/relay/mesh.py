@@ -12,12 +12,10 @@ Spec: specs/merk.md 4, 5, 8, 10.1, 10.6, 10.7; MERK-MESH, MERK-DIAL.
 """
 
 import random
-import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from waystation.core.addresses import is_ip, is_public
 from waystation.core.effects import Dial
 from waystation.core.facts import RelayObserved
 from waystation.core.ids import KEY_BYTES
@@ -28,13 +26,14 @@ from waystation.core.settings import InForce
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import ADDRESS_BYTES_MAX, ServerEntry
 from waystation.protocols.merk.refusals import Refusal
+from waystation.protocols.merk.relay.addresses import Address, address_fault
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.session import Contact, Session, State
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.rules.relay_observation import FAILED, OK, Probe
 from waystation.rules.twins import Twin, Twins
 
-__all__ = ["Mesh", "address_fault"]
+__all__ = ["Mesh"]
 
 DIALS_PERIOD_MS: Final = 60_000  # spec 8: 8 a minute
 FAILURES_MAX: Final = 8  # spec 8: in a row
@@ -46,43 +45,6 @@ REFRESH_MS: Final = 120_000  # how often a peer is asked for its servers again
 TABLE: Final = "merk_peers"
 ENTRIES_MAX: Final = 64  # specs/merk.md 4: of one list of servers
 PROTOCOL: Final = "merk"
-
-_PORT_MAX: Final = 65_535
-_URL: Final = re.compile(
-    r"wss?://(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[0-9A-Za-z._-]+))(?::(?P<port>[0-9]{1,5}))?(?:/[!\"$-~]*)?"
-)
-"""A WebSocket address without credentials or fragment; a name of letters, digits, dots, hyphens and underscores."""
-
-
-class _Address:
-    """One address that we dial."""
-
-    __slots__ = ("busy", "configured", "due", "failures", "key", "proved", "source", "stored", "url")
-
-    def __init__(
-        self,
-        url: str,
-        key: bytes | None,
-        due: Instant,
-        *,
-        configured: bool = False,
-        stored: bool = False,
-        source: bytes | None = None,
-    ) -> None:
-        self.url = url
-        self.key = key
-        """Key of the node there, as claimed or as proved."""
-        self.proved = key if stored else None
-        """Key that was proved there last, in this life or the last."""
-        self.due = due
-        self.configured = configured
-        self.stored = stored
-        """Whether a node has proved itself there, in this life or the last."""
-        self.source = source
-        """Key of the peer that named it."""
-        self.failures = 0
-        self.busy = False
-        """Whether a dial or a link is under way."""
 
 
 class Mesh:
@@ -116,7 +78,7 @@ class Mesh:
         self.links: dict[bytes, Session] = {}
         """Nodes of ours, by key."""
         self.originals: dict[Session, None] = {}
-        self._addresses: dict[str, _Address] = {}
+        self._addresses: dict[str, Address] = {}
         self._own_urls = {settings.public_url} - {""}
         self.twins = Twins()
         self._neighbours: dict[bytes, tuple[bytes, ...]] = {}
@@ -126,7 +88,7 @@ class Mesh:
         self._changes: list[Change] = []
         self._refresh_at: Instant | None = None
         for url in settings.peers:
-            self._addresses[url] = _Address(url, None, now, configured=True)
+            self._addresses[url] = Address(url, None, now, configured=True)
         # A configured address may have been learnt in an earlier life; it takes no place of a learnt one.
         rows_max = limits.now.learnt_addresses + len(settings.peers)
         for key, value in store.scan(TABLE, count_max=rows_max):
@@ -136,7 +98,7 @@ class Mesh:
             # Addresses of the last life pass the same guards again: the setting may have changed.
             if url not in self._addresses and not address_fault(url, allow_private=settings.allow_private_peers):
                 node = value if len(value) == KEY_BYTES else None
-                self._addresses[url] = _Address(url, node, now, stored=True)
+                self._addresses[url] = Address(url, node, now, stored=True)
 
     def nodes(self) -> list[Session]:
         """Return every node that can be asked for a client, in the order in which they came."""
@@ -187,14 +149,23 @@ class Mesh:
             return True
         if address_fault(url, allow_private=self._settings.allow_private_peers):
             return False
-        # Spec 8: a node is dialled at one address.
-        if key is not None and (key in self.links or any(known.key == key for known in self._addresses.values())):
+        # Spec 8: a node is dialled at one address, once that is known; until then each teller may be the one who lies.
+        if key is not None and (key in self.links or self._is_settled(key, source)):
             return True
+        return self._note(Address(url, key, now, source=source))
+
+    def _is_settled(self, key: bytes, source: bytes) -> bool:
+        """Return whether another address of a node is proved or the operator's, or the same teller has named one."""
+        same = [known for known in self._addresses.values() if known.key == key]
+        return any(known.configured or known.proved == key or known.source == source for known in same)
+
+    def _note(self, named: Address) -> bool:
+        """Remember an address that may be dialled, if there is room; return True."""
         learnt = [known for known in self._addresses.values() if not known.configured]
         unproved = [known for known in learnt if not known.stored]
         limits = self._limits.now
         # One peer may name some unproved addresses, so that it cannot fill the table.
-        if sum(known.source == source for known in unproved) >= limits.unproved_addresses_per_node:
+        if sum(known.source == named.source for known in unproved) >= limits.unproved_addresses_per_node:
             return True
         if len(learnt) >= limits.learnt_addresses:
             worst = max((known for known in unproved if not known.busy), key=lambda known: known.failures, default=None)
@@ -202,8 +173,23 @@ class Mesh:
             if worst is None or not worst.failures:
                 return True
             del self._addresses[worst.url]
-        self._addresses[url] = _Address(url, key, now, source=source)
+        self._addresses[named.url] = named
         return True
+
+    def claims(self, session: Session, now: Instant) -> None:
+        """Note the address that a stranger, which has just proved its key, says of itself, to be dialled once.
+
+        Clients are given it only when it has proved to be true.
+        """
+        assert session.identity is not None
+        url = session.hello.address if session.hello is not None else ""
+        if not url or url in self._addresses or url in self._own_urls or not session.is_stranger:
+            return
+        if address_fault(url, allow_private=self._settings.allow_private_peers):
+            return
+        claim = Address(url, session.identity, now, source=session.identity)
+        claim.claimed = True
+        self._note(claim)
 
     def dials(self, now: Instant) -> Iterator[Dial]:
         """Yield whom to dial now.
@@ -231,10 +217,18 @@ class Mesh:
             only_public = not address.configured and not self._settings.allow_private_peers
             yield Dial(address.url, address.url, only_public)
 
-    def _is_wanted(self, address: _Address) -> bool:
-        if address.busy or (address.key is not None and address.key in self.links):
+    def _is_wanted(self, address: Address) -> bool:
+        if address.busy or (address.key in self.links and not (address.claimed and address.proved is None)):
             return False
-        return address.configured or len(self.links) < self._limits.now.nodes
+        return address.configured or address.claimed or self._strangers_count() < self._strangers_max
+
+    @property
+    def _strangers_max(self) -> int:
+        """How many strangers may be linked: half of the places."""
+        return self._limits.now.nodes // 2
+
+    def _strangers_count(self) -> int:
+        return sum(link.is_stranger for link in self.links.values())
 
     def _may_dial_at(self) -> Instant:
         """Return when a learnt address may be dialled: no minute has more dials than there may be."""
@@ -299,7 +293,8 @@ class Mesh:
             self._look_for_twin(key, url, self.links[key].contact, now)
         if address.configured or key in self.links:
             address.key = key
-        return key in self.links
+        # A claim is worth the proof: the link that both sides keep is settled when it has come.
+        return key in self.links and not (address.claimed and address.proved is None)
 
     def _look_for_twin(self, key: bytes, url: str, other: Contact | None, now: Instant) -> None:
         """Note that one key answers at two addresses of the operator, of which one is linked (NODE-TWIN)."""
@@ -321,15 +316,32 @@ class Mesh:
 
     # Links
 
-    def no_room(self, key: bytes, *, dialled: bool) -> Refusal | None:
-        """Return why a node must not become a peer, None when it may; ``dialled`` says whether we came to it."""
-        if key in self.links:
+    def is_named(self, session: Session) -> bool:
+        """Return whether a node is at an address of the operator's, as far as we know; else it is a stranger."""
+        if session.contact is not None and self._is_configured(session.contact.url):
+            return True
+        return self._is_named_key(session.identity)
+
+    def _is_named_key(self, key: bytes | None) -> bool:
+        return any(address.key == key for address in self._addresses.values() if address.configured)
+
+    def no_room(self, key: bytes, address: str, contact: Contact | None = None) -> Refusal | None:
+        """Return why a node must not become a peer, None when it may.
+
+        Args:
+            key: The node's.
+            address: What the host that came to us is counted under; empty for none.
+            contact: Whom we dialled; None for who came.
+        """
+        # MERK-ROOM: the operator's peers have a place of their own.
+        if key in self.links or self._is_named_key(key) or (contact is not None and self._is_configured(contact.url)):
             return None
-        if len(self.links) >= self._limits.now.nodes:
-            return Refusal.PEERS_FULL
-        # Spec 10.1: with `accept_peers = false` a node must be at an address of the operator's.
-        known = dialled or any(address.key == key for address in self._addresses.values() if address.configured)
-        return None if self._settings.accept_peers or known else Refusal.PEERS_NOT_ACCEPTED
+        # Spec 10.1: with `accept_peers = false` a node must be at an address of the operator's, or one that we dialled.
+        if not (self._settings.accept_peers or contact is not None):
+            return Refusal.PEERS_NOT_ACCEPTED
+        same = sum(link.address == address for link in self.links.values() if link.is_stranger and address)
+        crowded = same >= self._limits.now.strangers_per_address
+        return Refusal.PEERS_FULL if crowded or self._strangers_count() >= self._strangers_max else None
 
     def stands(self, session: Session, now: Instant) -> Session | None:
         """A node has proved itself; return the link that must be closed because there are two, if any.
@@ -346,6 +358,7 @@ class Mesh:
         if older is not None:
             if session.contact is not None:
                 self._look_for_twin(key, session.contact.url, older.contact, now)
+            session.address = session.address or older.address  # counted under where it came from
             # Two links to one node: both sides close the same one.
             if not self._is_better(session, older):
                 return session
@@ -382,10 +395,19 @@ class Mesh:
             address = "" if address_fault(url, allow_private=self._settings.allow_private_peers) else url
         return ServerEntry(session.identity, address) if 0 < len(address.encode()) <= ADDRESS_BYTES_MAX else None
 
-    def servers(self) -> tuple[ServerEntry, ...]:
-        """Return the linked nodes whose address is known."""
-        entries = (self.entry_of(session) for session in self.nodes() if session.identity is not None)
-        return tuple(entry for entry in entries if entry is not None)
+    def servers(self, *, for_clients: bool = False) -> tuple[ServerEntry, ...]:
+        """Return the linked nodes whose address is known; for clients, of strangers those that our dial has proved."""
+        entries = [(session, self.entry_of(session)) for session in self.nodes() if session.identity is not None]
+        return tuple(
+            entry
+            for session, entry in entries
+            if entry is not None and (not for_clients or not session.is_stranger or self._is_found_at(entry))
+        )
+
+    def _is_found_at(self, entry: ServerEntry) -> bool:
+        """Return whether a node has proved its key to us at an address that we dialled."""
+        address = self._addresses.get(entry.address)
+        return address is not None and address.proved == entry.key
 
     def named(self, session: Session, entries: Sequence[ServerEntry], now: Instant) -> int:
         """Take a peer's list of servers; return how many of its addresses must not be dialled."""
@@ -462,19 +484,3 @@ def _dialler_nonce(session: Session) -> bytes:
     if session.contact is not None:
         return session.nonce
     return session.hello.nonce if session.hello is not None else b""
-
-
-def address_fault(url: str, *, allow_private: bool) -> str:
-    """Return why an address that an unknown sender named must not be dialled, empty when it may be tried.
-
-    Names are judged again once they are resolved; this refuses what can be seen without asking anybody.
-    """
-    match = _URL.fullmatch(url) if len(url) <= ADDRESS_BYTES_MAX else None
-    if match is None or not 0 < int(match["port"] or 1) <= _PORT_MAX:
-        return "no address"
-    host = (match["v6"] or match["host"]).lower().rstrip(".")
-    if allow_private:
-        return ""
-    if host == "localhost" or host.endswith((".localhost", ".local")) or (is_ip(host) and not is_public(host)):
-        return "private"
-    return ""

@@ -1,9 +1,9 @@
 """The outbox: the relay's effects in order, with limits on the bytes that wait to be sent.
 
 All parts of the relay send through it. A connection accepts frames while no bytes wait for it, and at most twice the
-largest frame per event-loop iteration. When ``buffered_bytes`` wait in total, the connection that has read nothing for
-longest is closed. Our own short replies are always sent; a client that keeps asking without reading them is
-disconnected.
+largest frame per event-loop iteration. When ``buffered_bytes`` wait in total, large frames are refused, and
+``delivery`` closes the connection that has read nothing for longest, sooner than else. Our own short replies are always
+sent; a client that keeps asking without reading them is disconnected.
 
 Spec: specs/merk.md 8, 10.11; MERK-SLOW.
 """
@@ -45,6 +45,8 @@ class Outbox:
         """Most bytes that can wait behind us for all of them."""
         self.waiting_bytes = 0
         """Bytes of frames that wait here, for whoever takes them later."""
+        self.is_short = False
+        """Whether a frame found no room lately."""
         self._turn_bytes = 0
         """Bytes of large frames handed over in this turn."""
         self.doomed: list[tuple[Session, Refusal]] = []
@@ -64,14 +66,10 @@ class Outbox:
         return self.stuck_bytes + self.waiting_bytes + self._turn_bytes
 
     def make_room(self, size: int) -> bool:
-        """Return whether ``size`` bytes more may wait; if not, doom who has taken nothing for longest."""
+        """Return whether ``size`` bytes more may wait; if not, ``delivery`` waits less long for who takes nothing."""
         # Spec 8: 256 MiB wait for all connections together.
-        if self.unread_bytes + size <= self._limits.now.buffered_bytes:
-            return True
-        # One at a time: its end may free enough.
-        if self.congested and not self.doomed:
-            self.doomed.append((next(iter(self.congested)), Refusal.NOT_READING))
-        return False
+        self.is_short = self.unread_bytes + size > self._limits.now.buffered_bytes
+        return not self.is_short
 
     def would_take(self, session: Session, size: int) -> bool:
         """Return whether ``takes`` would say yes; like it, ``make_room`` for what is large."""

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from waystation.core.facts import MeshLookup
+from waystation.core.facts import MeshLookup, Refused
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
@@ -25,19 +25,24 @@ from waystation.protocols.merk.messages import (
     ClientAbsent,
     ClientFound,
     DeliveryCode,
+    Feature,
     Forward,
     Gone,
+    Info,
     InfoType,
     MessageType,
+    Presence,
     QueryClient,
 )
 from waystation.protocols.merk.messages import Delivery as Notice
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 from waystation.protocols.merk.relay.delivery import PROTOCOL, Delivery
 from waystation.protocols.merk.relay.forwards import Forwards, SeenIds, sending_of
+from waystation.protocols.merk.relay.key_directory import KeyDirectory
 from waystation.protocols.merk.relay.lookups import Absent, Location, Lookup, Lookups
 from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.outbox import Outbox
+from waystation.protocols.merk.relay.presences import WallClock, is_presence_current
 from waystation.protocols.merk.session import ORIGINALS, Sending, Session, State
 
 __all__ = ["CARRIED", "Routing"]
@@ -58,6 +63,8 @@ class Routing:
         node_key: bytes,
         outbox: Outbox,
         mesh: Mesh,
+        keys: KeyDirectory,
+        clock: WallClock,
         rng: random.Random,
         frame_bytes_max: int,
         strike: Callable[[Session, Refusal, Instant], None],
@@ -70,15 +77,19 @@ class Routing:
             node_key: Our own key.
             outbox: Where everything leaves.
             mesh: The other nodes.
+            keys: Which keys are known as able.
+            clock: What presences are judged by.
             rng: Source of the number of this life.
             frame_bytes_max: Largest frame of a client.
             strike: Called when a node breaks a rule.
             admits: Asked about the sender of a frame that a node brings.
             limits: How much there may be of everything.
         """
-        self._node_key = node_key
+        self.node_key = node_key
         self.outbox = outbox
         self._mesh = mesh
+        self._keys = keys
+        self._clock = clock
         self._frame_bytes_max = frame_bytes_max
         self._strike = strike
         self.admits = admits
@@ -86,7 +97,7 @@ class Routing:
         self.clients: dict[bytes, Session] = {}
         """Clients that are here, by key."""
         self.delivery = Delivery(outbox, node_key, limits)
-        self.lookups = Lookups(limits)
+        self.lookups = Lookups(limits, keys.is_able)
         self.forwards = Forwards(outbox, node_key, rng.randbytes(_BOOT_BYTES), limits)
         self.seen = SeenIds(limits)
         now = limits.now
@@ -97,6 +108,15 @@ class Routing:
         """Count reported searches against the limits in force, which have changed."""
         limits = self._limits.now
         self._facts.change(limits.lookup_facts_per_second, limits.lookup_facts_burst)
+
+    def holds(self, session: Session) -> bool:
+        """Return whether a connection has its key: what is meant for the key goes to it, and its frames are taken."""
+        return self.clients.get(session.identity or b"") is session
+
+    def needs_proof(self, key: bytes) -> bool:
+        """Return whether only AUTH gives a connection this key (MERK-PROVED)."""
+        holder = self.clients.get(key)
+        return (holder is not None and holder.is_proved) or self._keys.is_able(key)
 
     # Frames
 
@@ -161,6 +181,10 @@ class Routing:
         # A ban holds for senders behind other nodes, too.
         if target is None or not self.admits(PublicKey(wire.read_head(frame)[1])):
             return
+        # An original takes 100 MiB, our clients what we have told them; the link stays (MERK-LARGE).
+        if len(frame) > self._frame_bytes_max:
+            self.outbox.add(Refused(PROTOCOL, None, Refusal.TOO_BIG.value))
+            return
         # Spec 5: a frame that came from a node ends at that node.
         recipient = self.clients.get(target)
         place = self.lookups.place(target, now)
@@ -177,6 +201,11 @@ class Routing:
             self.delivery.refuse(node, DeliveryCode.TOO_LARGE, target, frame, now)
         elif recipient is None:
             self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now)
+        # MERK-STRANGERS: a node that nobody has named brings no senders of its own invention.
+        elif node.is_stranger and not wire.is_frame_signed(frame):
+            # Not "unknown": one sender's unsigned frames must not make others believe that the recipient has left.
+            self.outbox.add(Refused(PROTOCOL, node.identity, Refusal.UNSIGNED.value))
+            self.delivery.refuse(node, DeliveryCode.QUEUE_FULL, target, frame, now)
         else:
             self.delivery.deliver(recipient, node, target, frame, now)
 
@@ -184,7 +213,10 @@ class Routing:
         """Take a peer's word that a frame has arrived."""
         # Spec 5: to a peer FORWARD, answered by DELIVERY.
         flight = self.forwards.answered(node, target, frame_hash)
-        if flight is not None and flight[1] is not None:
+        if flight is None:
+            return
+        self.lookups.delivers(node, target)
+        if flight[1] is not None:
             self.delivery.finish(sending_of(flight, frame_hash), DeliveryCode.DELIVERED, now)
 
     def noticed(self, node: Session, notice: Notice, now: Instant) -> None:
@@ -196,6 +228,8 @@ class Routing:
         # An unknown code says only that the outcome is unknown.
         code = DeliveryCode(notice.code) if notice.code in _CODES else DeliveryCode.LOOKUP_TIMEOUT  # nobody knows
         if code is not DeliveryCode.UNKNOWN_TARGET:
+            if code is DeliveryCode.DELIVERED:
+                self.lookups.delivers(node, sending.target)
             self.delivery.finish(sending, code, now)
             return
         self.lookups.distrust(node, sending.target, now)
@@ -252,7 +286,7 @@ class Routing:
         lookup = self.lookups.begin(target, owner, nodes, now)
         if lookup is not None:
             # Spec 5: one QUERY_CLIENT to every node.
-            question = wire.encode_info_frame(QueryClient(target), self._node_key)
+            question = wire.encode_info_frame(QueryClient(target), self.node_key)
             for node in lookup.open:
                 self.outbox.reply(node, question)
         return lookup
@@ -269,13 +303,13 @@ class Routing:
             client.asked_by[node] = None
         bridges = node.state is State.DOWNSTREAM and client is None and may_ask and self._mesh.has_upstreams
         if not bridges or not self._ask_for(node, target, now):
-            self._answer(node, target, is_here=client is not None)
+            self._answer(node, target, now, is_here=client is not None)
 
     def _ask_for(self, node: Session, target: bytes, now: Instant) -> bool:
         """Look for a client as if one of ours wrote to it; False when its place is known, or there is no room."""
         place = self.lookups.place(target, now)
         if isinstance(place, Location) and place.node.state is State.UPSTREAM:
-            self._answer(node, target, is_here=True)
+            self._answer(node, target, now, is_here=True)
             return True
         if place is not None:
             return False
@@ -290,10 +324,15 @@ class Routing:
         lookup.askers.append(node)
         return True
 
-    def _answer(self, node: Session, target: bytes, *, is_here: bool) -> None:
+    def _answer(self, node: Session, target: bytes, now: Instant, *, is_here: bool) -> None:
         # Spec 4: `server` is the key of the node that has the client.
-        answer = ClientFound(target, self._node_key) if is_here else ClientAbsent(target)
-        self.outbox.reply(node, wire.encode_info_frame(answer, self._node_key))
+        answer: Info = ClientFound(target, self.node_key) if is_here else ClientAbsent(target)
+        client = self.clients.get(target)
+        # Spec 7: the client's own word, for whoever understands it.
+        understands = node.hello is not None and node.hello.features & Feature.PRESENCE
+        if client is not None and client.presence is not None and understands:
+            answer = client.presence if client.presence.until_ms > self._clock.ms(now) else answer
+        self.outbox.reply(node, wire.encode_info_frame(answer, self.node_key))
 
     def found(self, node: Session, answer: ClientFound, now: Instant) -> None:
         """A node says that it has a client."""
@@ -306,7 +345,28 @@ class Routing:
             self._strike(node, Refusal.LYING_PEER, now)
             self._ended(self.lookups.absent(answer.key, node, now), "absent", now)
         elif answer.key not in self.clients:
-            self._ended(self.lookups.found(answer.key, node, now), "found", now)
+            self._ended(self.lookups.found(answer.key, node, now), "absent", now)
+
+    def present(self, node: Session, presence: Presence, now: Instant) -> None:
+        """A node shows that it has a client, or keeps its mail, by what the client has signed."""
+        client = presence.client
+        # Spec 4: as for any answer; then the node's key, the times, and last the signature.
+        if not self.lookups.was_asked(node, client, now):
+            self._strike(node, Refusal.UNASKED_ANSWER, now)
+        elif presence.node != node.identity:
+            self._strike(node, Refusal.LYING_PEER, now)
+            self._ended(self.lookups.absent(client, node, now), "absent", now)
+        elif not is_presence_current(presence, self._clock.ms(now)):
+            # Clocks differ: no offence, and no proof.
+            self.outbox.add(Refused(PROTOCOL, node.identity, Refusal.BAD_PRESENCE.value))
+            self._ended(self.lookups.absent(client, node, now), "absent", now)
+        elif not wire.is_presence_valid(presence):
+            self._strike(node, Refusal.BAD_PRESENCE, now)
+            self._ended(self.lookups.absent(client, node, now), "absent", now)
+        else:
+            self._keys.note_able(client)
+            if client not in self.clients:
+                self._ended(self.lookups.found(client, node, now, presence), "found", now)
 
     def absent(self, node: Session, answer: ClientAbsent, now: Instant) -> None:
         """A node says that it has not got a client."""
@@ -325,7 +385,7 @@ class Routing:
         self._report_lookup(lookup, "found" if node is not None else failure, now)
         for asker in lookup.askers:
             # MERK-BRIDGE: an original learns only of clients at originals that we dialled.
-            self._answer(asker, lookup.target, is_here=node is not None and node.state is State.UPSTREAM)
+            self._answer(asker, lookup.target, now, is_here=node is not None and node.state is State.UPSTREAM)
         # Spec 6: 1 needs the word of all nodes; 3 says that some did not answer in time.
         code = DeliveryCode.LOOKUP_TIMEOUT if failure == "timeout" else DeliveryCode.UNKNOWN_TARGET
         for sending in lookup.queue:
@@ -349,7 +409,7 @@ class Routing:
         if lookup is not None:
             self._report_lookup(lookup, "found", now)
             for asker in lookup.askers:
-                self._answer(asker, key, is_here=True)
+                self._answer(asker, key, now, is_here=True)
             for sending in lookup.queue:
                 self.delivery.deliver(session, sending.session, key, sending.frame, now)
         return older
@@ -362,7 +422,7 @@ class Routing:
             return
         del self.clients[key]
         # Spec 7: GONE makes who has asked forget where the client is.
-        gone = wire.encode_info_frame(Gone(key), self._node_key)
+        gone = wire.encode_info_frame(Gone(key), self.node_key)
         for node in session.asked_by:
             self.outbox.reply(node, gone)
         session.asked_by.clear()

@@ -21,7 +21,7 @@ from waystation.protocols.merk.messages import Info
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay.delivery import PROTOCOL
 from waystation.protocols.merk.relay.outbox import Outbox
-from waystation.protocols.merk.session import ORIGINALS, Session, State
+from waystation.protocols.merk.session import ORIGINALS, PEER_PROOF_MS, Session, State
 
 __all__ = ["Sessions"]
 
@@ -60,6 +60,11 @@ class Sessions:
         """Set a deadline for the present state."""
         session.deadline = after_ms(now, limit_ms)
         self.alarms.set_by(session.peer, session.deadline)
+
+    def demand_proof(self, session: Session, now: Instant) -> None:
+        """Let a connection prove itself by AUTH in time; 4401 otherwise."""
+        session.proved_by = after_ms(now, PEER_PROOF_MS)
+        self.alarms.set_by(session.peer, session.proved_by)
 
     def identify(self, session: Session) -> None:
         """Record that a connection has proved its key."""

@@ -101,7 +101,7 @@ class Exchanges:
         began = time.monotonic()
         tries_count = 0
         tried: set[bytes] = set()
-        while (pending := self._take(work, tried)) is not None:
+        while (pending := await self._take(work, tried)) is not None:
             tried.add(pending.preimage)
             delivery = Delivery(pending, work.timeouts, repeatable=work.repeatable)
             work.delivery = delivery
@@ -143,12 +143,13 @@ class Exchanges:
         outcome = Outcome.FAILED if answer.status else Outcome.ANSWERED
         return Reply(outcome, answer.status, answer.content)
 
-    def _take(self, work: Work, tried: set[bytes]) -> Pending | None:
+    async def _take(self, work: Work, tried: set[bytes]) -> Pending | None:
         """Note a request before it leaves; raises HostError when the disk refuses, and UncertainError after a doubt."""
 
         def write(preimage: bytes) -> bytes:
             return self._write(work.peer, preimage, work.message)
 
+        await self._state.unlocked()
         try:
             with nothing_sent():
                 return self._outgoing.take(work.peer.identity, work.kind, write, tried, work.peer.root)

@@ -74,6 +74,7 @@ class Handshakes:
 
     async def run(self, handshake: Handshake) -> PeerRecord:
         """Use an invite, and return its maker; raises as ``Sender.accept``."""
+        await self._state.unlocked()
         pending, back, in_doubt = self._begin(handshake)
         delivery = Delivery(pending, handshake.timeouts, in_doubt=in_doubt)
         handshake.delivery = delivery
@@ -83,6 +84,7 @@ class Handshakes:
             if not delivery.may_have_arrived and pending.preimage not in self._resumed:
                 self._undo(pending, back, was_out=delivery.was_out)
             raise
+        await self._state.unlocked()
         return self.finish(pending, ended, back, was_out=delivery.was_out)
 
     def finish(self, pending: Pending, ended: Ended, back: bytes, *, was_out: bool) -> PeerRecord:

@@ -76,6 +76,7 @@ class Recovery:
 
     async def recover(self) -> list[Recovered]:
         """Return the outcomes that are kept, and ask for all others, side by side."""
+        await self._state.unlocked()
         kept = [Recovered(each.peer, each.kind, each.reply, each.note) for each in self._outgoing.take_outcomes()]
         waiting = self._waiting()
         for pending in waiting:
@@ -133,6 +134,7 @@ class Recovery:
         async with self._resuming:
             if pending.preimage in self._exchanges.active:
                 return None
+            await self._state.unlocked()
             claimed = self._outgoing.claim(pending)
             if claimed is None:
                 return None
@@ -146,6 +148,7 @@ class Recovery:
         delivery = Delivery(pending, timeouts, in_doubt=True)
         ended = await self._exchanges.deliver(delivery)
         if pending.kind is PendingKind.HANDSHAKE:
+            await self._state.unlocked()
             self._handshakes.finish(pending, ended, b"", was_out=True)
             return None, "the handshake is complete"
         if ended.answer is None:

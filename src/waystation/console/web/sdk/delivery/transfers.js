@@ -7,10 +7,10 @@
  * @module
  */
 
-import { concat, equal, toHex } from "./bytes.js";
+import { concat, equal, toHex } from "../bytes.js";
 
-/** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {import("./contents.js").FilePart} FilePart */
+/** @typedef {import("../bytes.js").Bytes} Bytes */
+/** @typedef {import("../contents.js").FilePart} FilePart */
 /** @typedef {import("./outcomes.js").Outcome} Outcome */
 
 /** Four parts and their headers stay below the 256 KiB that a server queues for a recipient it still looks for. */
@@ -39,10 +39,11 @@ const RETRY_CEILING_MS = 4_000;
 /**
  * Cuts a file.
  * @param {{ data: Bytes, name: string, digest: Bytes, transferId: Bytes }} file
+ * @param {number} [partBytes]
  * @returns {FilePart[]} At least one; views of the data, not copies.
  */
-export function cut({ data, name, digest, transferId }) {
-  const count = Math.max(1, Math.ceil(data.length / PART_BYTES));
+export function cut({ data, name, digest, transferId }, partBytes = PART_BYTES) {
+  const count = Math.max(1, Math.ceil(data.length / partBytes));
   return Array.from({ length: count }, (_, index) => ({
     kind: "file_part",
     transferId,
@@ -51,7 +52,7 @@ export function cut({ data, name, digest, transferId }) {
     count,
     totalBytes: data.length,
     name,
-    data: data.subarray(index * PART_BYTES, (index + 1) * PART_BYTES),
+    data: data.subarray(index * partBytes, (index + 1) * partBytes),
   }));
 }
 
@@ -61,7 +62,7 @@ export function cut({ data, name, digest, transferId }) {
  * @param {FilePart[]} options.parts
  * @param {(part: FilePart) => Promise<Bytes>} options.seal Makes a part's frame.
  * @param {(frame: Bytes) => Promise<Outcome>} options.send
- * @param {import("./environment.js").Clock} options.clock
+ * @param {import("../environment.js").Clock} options.clock
  * @param {(bytesDone: number) => void} options.onProgress
  * @param {() => boolean} options.isCancelled
  * @returns {Promise<Outcome | null>} That of the last part; null when it was cancelled.
@@ -89,7 +90,7 @@ export async function sendParts({ parts, seal, send, clock, onProgress, isCancel
       const part = parts[next];
       next += 1;
       const outcome = await sendOne(await seal(part));
-      if (outcome.name !== "delivered" && outcome.name !== "untold") {
+      if (!outcome.accepted && outcome.name !== "untold") {
         failure ??= outcome;
         return;
       }
@@ -128,7 +129,7 @@ export class IncomingTransfers {
   /** @type {Incoming[]} */
   #givenUp = [];
 
-  /** @param {import("./crypto/web_crypto.js").WebCrypto} crypto */
+  /** @param {import("../crypto/web_crypto.js").WebCrypto} crypto */
   constructor(crypto) {
     this.crypto = crypto;
   }

@@ -5,9 +5,14 @@
  */
 
 /**
- * @typedef {"delivered" | "unknown_target" | "queue_full" | "lookup_timeout" | "too_large" | "rate" | "lost" | "untold"
+ * @typedef {"accepted" | "stored" | "unknown_target" | "queue_full" | "lookup_timeout" | "too_large" | "rate" | "lost" | "untold"
  *   | "no_notice" | "cancelled" | "not_connected"} OutcomeName
- * @typedef {{ code: number | null, name: OutcomeName, delivered: boolean, sentence: string }} Outcome
+ * @typedef {object} Outcome
+ * @property {number | null} code The server's.
+ * @property {OutcomeName} name
+ * @property {boolean} accepted Whether it left for the recipient: written to its connection, or kept by its mailbox.
+ * @property {boolean} delivered Deprecated: the same as `name === "accepted"`.
+ * @property {string} sentence
  */
 
 /** Longer than a look-up of 5 s across the mesh. */
@@ -15,15 +20,16 @@ export const NOTICE_WITHIN_MS = 30_000;
 export const PENDING_MAX = 4_096;
 
 /** Names by code. @type {readonly OutcomeName[]} */
-const CODES = ["delivered", "unknown_target", "queue_full", "lookup_timeout", "too_large", "rate"];
+const CODES = ["accepted", "unknown_target", "queue_full", "lookup_timeout", "too_large", "rate", "stored"];
 
 /** Told where there is nobody to ask. */
 export const NOT_CONNECTED = "There is no connection to a server.";
 
 /** @type {Readonly<Record<OutcomeName, string>>} */
 const SENTENCES = Object.freeze({
-  delivered: "Delivered to the recipient's connection.",
-  unknown_target: "Not delivered: no node linked with yours has the recipient.",
+  accepted: "Accepted by the recipient's server, which wrote it to the recipient's connection.",
+  stored: "Kept by the recipient's mailbox until the recipient comes.",
+  unknown_target: "Not sent on: no node linked with yours has the recipient.",
   queue_full: "The server has too much waiting for this recipient; try again in a moment.",
   lookup_timeout: "A part of the mesh did not answer in time, so it may or may not have arrived.",
   too_large: "The server does not take messages of this size.",
@@ -42,7 +48,8 @@ const SENTENCES = Object.freeze({
  */
 export function outcomeOf(name) {
   const code = CODES.indexOf(name);
-  return { code: code < 0 ? null : code, name, delivered: name === "delivered", sentence: SENTENCES[name] };
+  const accepted = name === "accepted" || name === "stored";
+  return { code: code < 0 ? null : code, name, accepted, delivered: name === "accepted", sentence: SENTENCES[name] };
 }
 
 /**
@@ -60,7 +67,7 @@ export class PendingOutcomes {
   #waiting = new Map();
   #count = 0;
 
-  /** @param {import("./environment.js").Clock} clock */
+  /** @param {import("../environment.js").Clock} clock */
   constructor(clock) {
     this.clock = clock;
   }

@@ -1,0 +1,166 @@
+// @ts-check
+/**
+ * Tells repeats, across restarts too: a message of a sender counts once. Spec: specs/merk.md 8.
+ *
+ * Remembered are sender and id for fourteen days. A message whose time is proved and is older than that, or not newer than what had
+ * to be forgotten of its sender for room, could be one of the forgotten and is refused. Room is taken from whoever holds most of
+ * it, so that nobody's flood makes another's mail too old (MERK-SHARE).
+ * @module
+ */
+
+/** @typedef {import("../storage.js").Storage} Storage */
+
+export const REMEMBERED_MS = 14 * 86_400_000;
+export const REMEMBERED_MAX = 16_384;
+/** Senders of whom something had to be forgotten; beyond it the lowest of their floors holds for everybody. */
+export const FLOORS_MAX = 1_024;
+
+/** The messages that one identity has had. */
+export class SeenMessages {
+  /** Times by id, by sender. @type {Map<string, Map<string, number>>} */
+  #times = new Map();
+  #count = 0;
+  /** Up to this time something of a sender is forgotten. @type {Map<string, number>} */
+  #floors = new Map();
+  /** The same for everybody. */
+  #floor = -Infinity;
+  /** Called when the storage takes nothing; what was added then holds until the program ends. */
+  onRefused = () => {};
+
+  /**
+   * Use `open`.
+   * @param {Storage} storage
+   * @param {string} owner
+   * @param {number} max
+   */
+  constructor(storage, owner, max) {
+    this.storage = storage;
+    this.owner = owner;
+    this.max = max;
+  }
+
+  /**
+   * Reads what an identity remembers.
+   * @param {Storage} storage
+   * @param {string} owner The identity's key in hex.
+   * @param {number} nowMs
+   * @param {number} [max]
+   */
+  static async open(storage, owner, nowMs, max = REMEMBERED_MAX) {
+    const seen = new SeenMessages(storage, owner, max);
+    for (const [key, floorMs] of await storage.entries("floors")) {
+      const [whose, sender] = key.split(":");
+      if (whose === owner && sender === "") seen.#floor = floorMs;
+      else if (whose === owner) seen.#floors.set(sender, floorMs);
+    }
+    for (const [key, timeMs] of await storage.entries("seen")) {
+      const [whose, sender, id] = key.split(":");
+      if (whose === owner) seen.#put(sender, id, timeMs);
+    }
+    await seen.expire(nowMs);
+    return seen;
+  }
+
+  /** How many are remembered. */
+  get count() {
+    return this.#count;
+  }
+
+  /**
+   * Judges a message.
+   * @param {string} sender Hex.
+   * @param {string} id Hex.
+   * @param {number | null} timeMs When it was sent, where that is proved.
+   * @param {number} nowMs
+   * @returns {"duplicate" | "too_old" | null} Null: it is new.
+   */
+  judge(sender, id, timeMs, nowMs) {
+    if (this.#times.get(sender)?.has(id)) return "duplicate";
+    if (timeMs === null) return null;
+    const floorMs = Math.max(this.#floor, this.#floors.get(sender) ?? -Infinity, nowMs - REMEMBERED_MS);
+    return timeMs <= floorMs ? "too_old" : null;
+  }
+
+  /**
+   * Remembers a message; from the call on it counts as seen, and when the promise is done also after a restart.
+   * @param {string} sender
+   * @param {string} id
+   * @param {number} timeMs When it was sent, or where that is not proved, when it came.
+   */
+  async add(sender, id, timeMs) {
+    this.#put(sender, id, timeMs);
+    const written = [this.storage.put("seen", `${this.owner}:${sender}:${id}`, timeMs)];
+    if (this.#count > this.max) written.push(this.#forgetOne());
+    await this.#settled(written);
+  }
+
+  /** @param {Promise<unknown>[]} written */
+  async #settled(written) {
+    const results = await Promise.allSettled(written);
+    if (results.some(({ status }) => status === "rejected")) this.onRefused();
+  }
+
+  /**
+   * Forgets what is older than fourteen days.
+   * @param {number} nowMs
+   */
+  async expire(nowMs) {
+    const removed = [];
+    for (const [sender, times] of this.#times) {
+      for (const [id, timeMs] of times) if (timeMs <= nowMs - REMEMBERED_MS) removed.push(this.#remove(sender, id));
+    }
+    for (const [sender, floorMs] of this.#floors) {
+      if (floorMs > nowMs - REMEMBERED_MS) continue;
+      this.#floors.delete(sender);
+      removed.push(this.storage.remove("floors", `${this.owner}:${sender}`));
+    }
+    await this.#settled(removed);
+  }
+
+  /** Makes room at the sender who holds most. */
+  async #forgetOne() {
+    const [sender, times] = [...this.#times].reduce((most, each) => (each[1].size > most[1].size ? each : most));
+    const [id, timeMs] = [...times].reduce((oldest, each) => (each[1] < oldest[1] ? each : oldest));
+    await Promise.all([this.#raise(sender, timeMs), this.#remove(sender, id)]);
+  }
+
+  /**
+   * @param {string} sender
+   * @param {number} timeMs
+   */
+  async #raise(sender, timeMs) {
+    const floorMs = Math.max(timeMs, this.#floors.get(sender) ?? -Infinity);
+    this.#floors.set(sender, floorMs);
+    const written = [this.storage.put("floors", `${this.owner}:${sender}`, floorMs)];
+    if (this.#floors.size > FLOORS_MAX) {
+      const [lowest, lowestMs] = [...this.#floors].reduce((low, each) => (each[1] < low[1] ? each : low));
+      this.#floor = Math.max(this.#floor, lowestMs);
+      this.#floors.delete(lowest);
+      written.push(this.storage.put("floors", `${this.owner}:`, this.#floor), this.storage.remove("floors", `${this.owner}:${lowest}`));
+    }
+    await Promise.all(written);
+  }
+
+  /**
+   * @param {string} sender
+   * @param {string} id
+   * @param {number} timeMs
+   */
+  #put(sender, id, timeMs) {
+    const times = this.#times.get(sender) ?? new Map();
+    this.#times.set(sender, times);
+    if (!times.has(id)) this.#count += 1;
+    times.set(id, timeMs);
+  }
+
+  /**
+   * @param {string} sender
+   * @param {string} id
+   */
+  #remove(sender, id) {
+    const times = this.#times.get(sender);
+    if (times?.delete(id)) this.#count -= 1;
+    if (times?.size === 0) this.#times.delete(sender);
+    return this.storage.remove("seen", `${this.owner}:${sender}:${id}`);
+  }
+}

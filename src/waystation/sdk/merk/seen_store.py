@@ -1,0 +1,69 @@
+"""Keeps the names of MERK messages that a program has taken in a SQLite file, so that no restart makes a replay new.
+
+``sdk.merk.open`` makes one in the folder of an identity; ``SeenMessages`` says what to keep and what to forget. Losing
+the last rows in a power cut lets a message that was just taken come once more, so no write waits for the disk.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from waystation.protocols.merk.client.seen_messages import SEEN_COUNT_MAX, Seen
+from waystation.sdk.private_database import PrivateDatabase
+
+__all__ = ["SEEN_FILE", "SeenDatabase"]
+
+SEEN_FILE: Final = "merk_seen.sqlite"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS seen (
+    sender BLOB NOT NULL, message_id BLOB NOT NULL, time_ms INTEGER NOT NULL, PRIMARY KEY (sender, message_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS seen_by_time ON seen (time_ms);
+CREATE TABLE IF NOT EXISTS floors (sender BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class SeenDatabase:
+    """A ``SeenStore`` on disk."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, made with its folder if absent; raises HostError when it cannot be used."""
+        self._database = PrivateDatabase(path, _SCHEMA, synchronous="NORMAL")
+        self.attempt: Callable[[Callable[[], object]], None] = _write
+        """Carries out a write; the client sets one that survives a disk which refuses."""
+
+    def load(self) -> tuple[list[Seen], dict[bytes, int]]:
+        """Return what is kept, the newest ``SEEN_COUNT_MAX`` by ascending time, and the floors."""
+        rows = self._database.all(
+            "SELECT sender, message_id, time_ms FROM seen ORDER BY time_ms DESC LIMIT ?", SEEN_COUNT_MAX
+        )
+        floors = dict(self._database.all("SELECT sender, time_ms FROM floors"))
+        return [Seen(*row) for row in reversed(rows)], floors
+
+    def remember(self, seen: Seen) -> None:
+        """Keep a message that the program has taken."""
+        self._write("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", *seen)
+
+    def forget(self, sender: bytes, floor_ms: int) -> None:
+        """Drop what a sender said up to ``floor_ms``, and keep that time as its floor; empty bytes mean everybody."""
+        self._write("INSERT OR REPLACE INTO floors VALUES (?, ?)", sender, floor_ms)
+        if sender:
+            self._write("DELETE FROM seen WHERE sender = ? AND time_ms <= ?", sender, floor_ms)
+        else:
+            self._write("DELETE FROM seen WHERE time_ms <= ?", floor_ms)
+            self._write("DELETE FROM floors WHERE time_ms < ?", floor_ms)
+
+    def settle(self) -> None:
+        """Write what the disk has refused; raises HostError."""
+        self._database.settle()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+    def _write(self, statement: str, *values: object) -> None:
+        self.attempt(lambda: self._database.change_later(lambda: self._database.run(statement, *values)))
+
+
+def _write(write: Callable[[], object]) -> None:
+    write()

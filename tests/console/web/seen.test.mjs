@@ -1,0 +1,79 @@
+// Which messages came before: across restarts, within bounds, and without one sender's flood making another's mail too old.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FLOORS_MAX, REMEMBERED_MS } from "../../../src/waystation/console/web/sdk/delivery/seen.js";
+import { sdk } from "./support.mjs";
+
+const NOW = 1_800_000_000_000;
+const opened = (storage, max, nowMs = NOW) => sdk.SeenMessages.open(storage, "me", nowMs, max);
+
+test("a message counts once, also after a restart, and each sender and owner has its own", async () => {
+  const storage = new sdk.MemoryStorage();
+  const first = await opened(storage);
+  await first.add("a", "1", NOW);
+  for (const seen of [first, await opened(storage)]) {
+    assert.equal(seen.judge("a", "1", NOW, NOW), "duplicate");
+    assert.equal(seen.judge("b", "1", NOW, NOW), null);
+    assert.equal(seen.judge("a", "2", NOW, NOW), null);
+  }
+  assert.equal((await sdk.SeenMessages.open(storage, "other", NOW)).count, 0);
+});
+
+test("after fourteen days a message is forgotten, and its time is too old by then", async () => {
+  const storage = new sdk.MemoryStorage();
+  const seen = await opened(storage);
+  await seen.add("a", "1", NOW);
+  const later = NOW + REMEMBERED_MS;
+  assert.equal(seen.judge("a", "1", NOW, later - 1), "duplicate");
+  await seen.expire(later);
+
+  assert.deepEqual([seen.count, await storage.entries("seen")], [0, []]);
+  assert.equal(seen.judge("a", "1", NOW, later), "too_old");
+  assert.equal(seen.judge("a", "1", NOW + 1, later), null);
+  assert.equal(seen.judge("a", "1", null, later), null, "of a time that is not proved nothing can be said");
+  assert.equal((await opened(storage, 9, later)).count, 0);
+});
+
+test("what was forgotten for room is refused by its time, also after a restart", async () => {
+  const storage = new sdk.MemoryStorage();
+  const first = await opened(storage, 3);
+  for (let id = 0; id < 5; id += 1) await first.add("a", `${id}`, NOW + id);
+  for (const seen of [first, await opened(storage, 3)]) {
+    assert.equal(seen.count, 3);
+    assert.deepEqual([0, 1, 2].map((id) => seen.judge("a", `${id}`, NOW + id, NOW)), ["too_old", "too_old", "duplicate"]);
+    assert.equal(seen.judge("a", "new", NOW + 2, NOW), null);
+  }
+});
+
+test("room is taken from whoever holds most of it, and a flood makes no other sender's mail too old", async () => {
+  const seen = await opened(new sdk.MemoryStorage(), 20);
+  await seen.add("friend", "1", NOW - 86_400_000);
+  for (let id = 0; id < 200; id += 1) await seen.add("flood", `${id}`, NOW + id);
+
+  assert.equal(seen.count, 20);
+  assert.equal(seen.judge("friend", "1", NOW - 86_400_000, NOW), "duplicate");
+  assert.equal(seen.judge("friend", "2", NOW - 86_400_000, NOW), null);
+  assert.equal(seen.judge("flood", "0", NOW, NOW), "too_old");
+});
+
+test("senders of whom something was forgotten are bounded; beyond, the lowest of their times holds for everybody", async () => {
+  const storage = new sdk.MemoryStorage();
+  const seen = await opened(storage, 1);
+  for (let sender = 0; sender <= FLOORS_MAX + 1; sender += 1) await seen.add(`s${sender}`, "1", NOW + sender);
+
+  assert.equal((await storage.entries("floors")).length, FLOORS_MAX + 1);
+  for (const each of [seen, await opened(storage, 1)]) {
+    assert.equal(each.judge("stranger", "1", NOW, NOW), "too_old");
+    assert.equal(each.judge("stranger", "1", NOW + 1, NOW), null);
+  }
+});
+
+test("a storage that takes nothing is told, and the message counts as seen nevertheless", async () => {
+  const storage = Object.assign(new sdk.MemoryStorage(), { put: async () => { throw new DOMException("full", "QuotaExceededError"); } });
+  const seen = await opened(storage);
+  let told = 0;
+  seen.onRefused = () => (told += 1);
+  await seen.add("a", "1", NOW);
+  assert.deepEqual([told, seen.judge("a", "1", NOW, NOW)], [1, "duplicate"]);
+});

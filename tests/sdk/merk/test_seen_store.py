@@ -1,0 +1,36 @@
+"""Laws of sdk.merk.seen_store."""
+
+from waystation.protocols.merk.client.seen_messages import Seen
+from waystation.sdk.merk.seen_store import SEEN_FILE, SeenDatabase
+
+A, B = b"a" * 32, b"b" * 32
+
+
+def test_what_is_remembered_is_there_after_a_restart(tmp_path):
+    """Names come back by ascending time; the same one twice is one; the file is private."""
+    store = SeenDatabase(tmp_path / SEEN_FILE)
+    for seen in (Seen(A, b"2" * 16, 20), Seen(B, b"1" * 16, 10), Seen(A, b"2" * 16, 20)):
+        store.remember(seen)
+    store.close()
+    again = SeenDatabase(tmp_path / SEEN_FILE)
+    loaded = again.load()
+    again.close()
+
+    assert loaded == ([Seen(B, b"1" * 16, 10), Seen(A, b"2" * 16, 20)], {})
+    assert (tmp_path / SEEN_FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_forgotten_leaves_its_floor(tmp_path):
+    """A sender's floor takes what is as old of that sender; everybody's takes all that is as old."""
+    store = SeenDatabase(tmp_path / SEEN_FILE)
+    for time_ms in (10, 20, 30):
+        for sender in (A, B):
+            store.remember(Seen(sender, time_ms.to_bytes(16, "big"), time_ms))
+    store.forget(A, 20)
+    one = store.load()
+    store.forget(b"", 25)
+    everybody = store.load()
+    store.close()
+
+    assert ([(each.sender, each.time_ms) for each in one[0]], one[1]) == ([(B, 10), (B, 20), (A, 30), (B, 30)], {A: 20})
+    assert ([each.time_ms for each in everybody[0]], everybody[1]) == ([30, 30], {b"": 25})
