@@ -41,6 +41,7 @@ check: $(READY) $(BROWSER)
 soak: $(READY) $(BROWSER)
 	$(BIN)/waystation sim --protocol bhumi --seed 1 --seeds 1000 --hours 1 --jobs 2
 	$(BIN)/waystation sim --protocol bhumi-open --seed 1 --seeds 1000 --hours 0.03 --jobs 2
+	$(BIN)/waystation sim --protocol bhumi-sdk --seed 1 --seeds 1000 --hours 0.001 --jobs 2
 	$(BIN)/waystation sim --protocol strata --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol merk --seed 1 --seeds 1000 --hours 0.03 --jobs 2
 	$(BIN)/waystation sim --protocol lprp --seed 1 --seeds 1000 --hours 0.03 --jobs 2

@@ -37,10 +37,11 @@ UNMIRRORED = {
 }
 """Source files without a test file of their own, and what tries them instead."""
 
-SIMULATED = re.compile(r"src/waystation/sim/(bhumi|bsp|lprp|merk|strata)/")
+SIMULATED = re.compile(r"src/waystation/(sim/(bhumi|bsp|lprp|merk|strata)|simsdk/bhumi)/")
 
 MAY_WAIT = {
-    "tests/sdk/bhumi/pairing/law.py": "has handlers that take their time, and an application that tries again",
+    "tests/simsdk/test_loop.py": "waits on a virtual clock",
+    "tests/simsdk/test_streams.py": "waits on a virtual clock",
     "tests/server/bhumi/test_originals.py": "is idle for ten minutes, which is what is tried",
     "tests/server/build.py": "polls with a deadline what another process does, where no event can be awaited",
     "tests/pipeline/worlds/test_cluster.py": "reads the logs of Spark's own servers with a deadline",

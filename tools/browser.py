@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CHROMIUM_MISSING", "NODE_MISSING", "chromium", "main", "node"]
+__all__ = ["CHROMIUM_MISSING", "FIREFOX_MISSING", "NODE_MISSING", "chromium", "firefox", "main", "node"]
 
 CHROMIUMS: Final = (
     "chromium",
@@ -31,6 +31,10 @@ CHROMIUM_MISSING: Final = (
     "`sudo apt-get install chromium`; Fedora: `sudo dnf install chromium`; macOS: `brew install --cask chromium`), "
     "or leave these tests out: python -m pytest -m 'not browser'."
 )
+FIREFOX_MISSING: Final = (
+    "The test of the SDK in Firefox, one of the slow ones, needs `firefox` or `firefox-esr` on PATH, or its path in "
+    "FIREFOX (Debian: `sudo apt-get install firefox-esr`)."
+)
 NODE_MISSING: Final = (
     f"The tests of the browser SDK need Node.js {NODE_MAJOR_MIN} or newer as `node` on PATH, "
     f"or in this environment: python -m pip install {NODE_WHEEL}."
@@ -45,6 +49,12 @@ def chromium() -> str | None:
     """Return the path of a Chromium or Chrome, or None; the variable CHROMIUM goes before PATH."""
     chosen = os.environ.get("CHROMIUM")
     return next(filter(None, map(shutil.which, (chosen,) if chosen else CHROMIUMS)), None)
+
+
+def firefox() -> str | None:
+    """Return the path of a Firefox, or None; the variable FIREFOX goes before PATH."""
+    chosen = os.environ.get("FIREFOX")
+    return next(filter(None, map(shutil.which, (chosen,) if chosen else ("firefox", "firefox-esr"))), None)
 
 
 def node() -> str | None:

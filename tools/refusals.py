@@ -242,10 +242,10 @@ _MERK_ENDS: Final[dict[MerkRefusal, str]] = {
     MerkRefusal.DOUBLE_LINK: "There is another link to this node.",
     MerkRefusal.PEERS_FULL: "A node that `merk.peers` does not name: 32 such are linked, or 4 of its address.",
     MerkRefusal.PEERS_NOT_ACCEPTED: "A node that we do not dial, while `merk.accept_peers` is false.",
+    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
     MerkRefusal.HOSTILE_CHALLENGE: "No challenge, or one that could be read as signed content; we do not answer.",
     MerkRefusal.WRONG_SERVER: "Only in clients: the server has another key than the one pinned.",
     MerkRefusal.STRIKES: "Too many broken rules on one connection (`limits.merk.strikes`).",
-    MerkRefusal.UNPROVED: "A client whose key needs AUTH and that has not said it within 5 s; till then frames of it.",
     MerkRefusal.NOT_READING: "It has taken nothing for 60 s, or for 10 s while no memory is left for other readers.",
     MerkRefusal.SHUTDOWN: "The node stops.",
 }
@@ -277,6 +277,25 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
         "DELIVERY 2 to who asked for notices.",
     ),
     MerkRefusal.KEY_QUESTIONS: ("Too many questions for keys are open.", "What the relay itself knows of the key."),
+    MerkRefusal.MAILBOX_OFF: ("A client asks for a mailbox, and `merk.mailbox` is off.", "MAIL state 2."),
+    MerkRefusal.MAILBOXES_FULL: ("No room for another mailbox, of all or of this network.", "MAIL state 2."),
+    MerkRefusal.MAILBOX_FULL: ("The recipient's mailbox is full.", "DELIVERY 2 to who asked for notices."),
+    MerkRefusal.MAIL_SHARE: (
+        "The sender, its network or its node has filled its share of the recipient's mailbox.",
+        "DELIVERY 2 to who asked for notices.",
+    ),
+    MerkRefusal.MAIL_FULL: (
+        "All mailboxes are full, or the owner's or sender's network has its share, or too much waits for the disk.",
+        "DELIVERY 2 to who asked for notices.",
+    ),
+    MerkRefusal.MAIL_TOO_LARGE: (
+        "A frame that is too large to be kept, for a recipient that is away.",
+        "DELIVERY 4 to who asked for notices.",
+    ),
+    MerkRefusal.MAIL_NOT_KEPT: (
+        "The store did not take a frame or a mailbox, or the mailbox was closed meanwhile.",
+        "DELIVERY 2 to who asked for notices; MAIL state 2.",
+    ),
     MerkRefusal.NOT_FOR_US: ("Only in clients: a frame with another target.", "Nothing."),
     MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
     MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),

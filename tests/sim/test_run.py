@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.sim.bhumi.build import run_with
+from tests.sim.bhumi.build import CORE
 from tests.sim.bhumi.core_mutants import SwapsResults
 from waystation.core.errors import LocalError
 from waystation.sim.run import LARGE, SCENARIOS, run_seed, scenario_of
@@ -63,7 +63,7 @@ def test_result_is_plain_json():
 def test_failure_tells_law_time_and_last_lines():
     """A failed run stops where it failed, with the end of its trace."""
     lines = []
-    result = run_with(SwapsResults, 0, hours=0.1, protocol="bhumi")
+    result = CORE.run_with(SwapsResults, 0)
     run_seed("bhumi", 0, 0.02, sink=lines.append)
 
     assert result.failure.invariant == "one-result"

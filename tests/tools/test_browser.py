@@ -12,6 +12,7 @@ def bare(tmp_path, monkeypatch):
     """A machine with nothing on PATH and without the wheel of Node.js; returns the folder that is PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.delenv("FIREFOX", raising=False)
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr(browser, "CHROMIUMS", ("chromium", "google-chrome"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -31,6 +32,15 @@ def test_bare_machine_has_neither(bare):
     """What is not there is not found."""
     assert browser.chromium() is None
     assert browser.node() is None
+
+
+def test_firefox_is_that_of_path_or_the_one_named(bare, monkeypatch):
+    """Debian's name counts, and the variable FIREFOX goes before PATH."""
+    assert browser.firefox() is None
+    expected = put(bare, "firefox-esr")
+    assert browser.firefox() == expected
+    monkeypatch.setenv("FIREFOX", put(bare, "mine"))
+    assert browser.firefox() == str(bare / "mine")
 
 
 def test_chromium_goes_before_chrome(bare):

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -36,7 +37,8 @@ def sim(
     protocol: Annotated[
         str,
         typer.Option(
-            "--protocol", help="Whose world to run: bhumi, bhumi-open, bsp, lprp, merk, strata, or all of them."
+            "--protocol",
+            help="Whose world to run: bhumi, bhumi-open, bsp, lprp, merk, strata, all of them; or bhumi-sdk.",
         ),
     ] = "bhumi",
     seed: Annotated[int, typer.Option("--seed", help="The first seed; it decides everything.")] = 1,
@@ -52,11 +54,13 @@ def sim(
     """Run a node, its clients and its faults on a virtual clock; exit 1 when an invariant is violated.
 
     A seed gives the same run, and the same trace hash, on every machine. With --protocol all every seed is run once per
-    protocol.
+    protocol. In bhumi-sdk the SDK itself meets a relay that lies; a seed of 0.003 hours takes a second.
 
     Example: waystation sim --protocol bhumi --seed 1 --seeds 100 --hours 1 --jobs 2
     """
     protocols = _protocols(protocol)
+    if disks and protocol in _of_sdk():
+        raise LocalError(f"no disk fails in {protocol}: its participants are programs, and have folders of their own")
     if trace is not None and seeds * len(protocols) > 1:
         raise LocalError("a trace is written for one seed of one protocol; leave --seeds away and name the protocol")
     runs = [(each, number) for each in protocols for number in range(seed, seed + seeds)]
@@ -116,6 +120,13 @@ def _protocols(protocol: str) -> list[str]:
     return sorted(SCENARIOS) if protocol == ALL else [protocol]
 
 
+def _of_sdk() -> "tuple[str, ...]":
+    """Return the worlds in which the SDK itself runs."""
+    from waystation.simsdk.run import PROTOCOLS  # noqa: PLC0415 - only this command needs it
+
+    return PROTOCOLS
+
+
 def _run_all(
     runs: list[tuple[str, int]], hours: float, jobs: int, trace: Path | None, *, disks: bool
 ) -> "Iterator[tuple[SimResult, float]]":
@@ -130,14 +141,16 @@ def _run_all(
 
 def _run_one(protocol: str, seed: int, hours: float, trace: Path | None, disks: bool) -> "tuple[SimResult, float]":
     from waystation.sim.run import run_seed  # noqa: PLC0415 - only this command needs it
+    from waystation.simsdk import run as simsdk  # noqa: PLC0415 - likewise
 
+    run = simsdk.run_seed if protocol in simsdk.PROTOCOLS else partial(run_seed, disks=disks)
     started = time.monotonic()
     if trace is None:
-        result = run_seed(protocol, seed, hours, disks=disks)
+        result = run(protocol, seed, hours)
     else:
         try:
             with trace.open("w", encoding="utf-8") as file:
-                result = run_seed(protocol, seed, hours, sink=lambda line: print(line, file=file), disks=disks)
+                result = run(protocol, seed, hours, sink=lambda line: print(line, file=file))
         except OSError as error:
             raise HostError(f"cannot write the trace to {trace}: {error.strerror}") from error
     wall_s = time.monotonic() - started

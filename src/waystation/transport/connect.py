@@ -10,13 +10,13 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import aiofastnet
 
 from waystation.transport.silence import SilencePolicy, limit_silence
 
-__all__ = ["ATTEMPT_S", "connect_tcp"]
+__all__ = ["ATTEMPT_S", "HasStreams", "connect_tcp"]
 
 ATTEMPT_S: Final = 0.25
 """RFC 8305 5: "Connection Attempt Delay"."""
@@ -24,6 +24,14 @@ ATTEMPT_S: Final = 0.25
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 _Found = tuple[Any, Any, int, str, Any]
 """An address as the resolver gives it: family, type, protocol, name, address."""
+
+
+@runtime_checkable
+class HasStreams(Protocol):
+    """An event loop whose streams are no sockets: that of a simulation."""
+
+    async def connect_stream(self, make: Callable[[], ProtocolT], host: str, port: int) -> tuple[Any, ProtocolT]:
+        """Return a connected transport and its protocol; raises OSError when nobody listens."""
 
 
 async def connect_tcp(
@@ -51,6 +59,10 @@ async def connect_tcp(
         OSError: No address answered; one that refused speaks for those that could not be reached.
     """
     loop = asyncio.get_running_loop()
+    if isinstance(loop, HasStreams):
+        if tls is not None:
+            raise ConnectionResetError("there is no TLS over these streams")
+        return await loop.connect_stream(make, host, port)
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     connected = await _first_connected(_by_turns(found))
     try:

@@ -157,3 +157,20 @@ test("what is no backup is refused with a sentence", async () => {
   }
   assert.equal(backupIn(" abc "), "abc");
 });
+
+test("a store that takes nothing more is reported, loses nothing of before, and stays readable", async () => {
+  const store = new MemoryStore();
+  const history = await opened(store);
+  await history.put(entry("1"));
+  const refused = [];
+  history.onRefused = (problem) => refused.push(problem.name);
+  const take = store.change;
+  store.change = () => Promise.reject(new DOMException("full", "QuotaExceededError"));
+  await history.put(entry("2"));
+  await history.protect("a passphrase", FEW);
+  assert.deepEqual([refused, history.isKeeping, history.isSealed], [["QuotaExceededError", "QuotaExceededError"], false, false]);
+  store.change = take;
+  await history.put(entry("3"));
+  assert.ok(history.isKeeping);
+  assert.deepEqual([...(await opened(store)).entries.keys()], ["1", "3"]);
+});

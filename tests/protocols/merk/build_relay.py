@@ -115,7 +115,7 @@ def link(key, number=1, *, url="", address="", stranger=False):
     one.identity = key.public
     one.hello = Hello(0, Role.NODE, key.public, bytes(32), address)
     one.link = Traffic(START)
-    one.is_stranger = stranger
+    one.is_unnamed = stranger
     return one
 
 

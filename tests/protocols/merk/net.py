@@ -20,7 +20,6 @@ from waystation.protocols.merk.messages import (
     ClientAbsent,
     Delivery,
     DeliveryCode,
-    Feature,
     Forward,
     Hello,
     MessageType,
@@ -28,7 +27,6 @@ from waystation.protocols.merk.messages import (
     QueryClient,
     Role,
 )
-from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay import authentication
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
@@ -345,7 +343,7 @@ class Net:
         """Connect as a node that proves itself and that the operator has named."""
         line = self.stranger(node, key, address)
         if line.session is not None:  # there may be a better link already
-            line.session.is_stranger = False
+            line.session.is_unnamed = False
             if line.session.frames_allowance is not None:
                 line.session.give_allowances(node.relay._limits.now, self.now)
         return line
@@ -488,21 +486,3 @@ def assert_closed(line, refusal):
 def assert_nothing_left(node):
     """Assert that a relay holds nothing of those who have left."""
     assert {name: size for name, size in node.sizes.items() if size and name not in LEFT_WHEN_ALL_HAVE_GONE} == {}
-
-
-__all__ = [
-    "ALL_FEATURES",
-    "LEFT_WHEN_ALL_HAVE_GONE",
-    "START",
-    "WALL_MS",
-    "Feature",
-    "Line",
-    "Net",
-    "Node",
-    "Refusal",
-    "assert_closed",
-    "assert_nothing_left",
-    "data_to",
-    "key_of",
-    "ordered_keys",
-]

@@ -1,7 +1,7 @@
 """Laws of sdk.merk.seen_store."""
 
 from waystation.protocols.merk.client.seen_messages import Seen
-from waystation.sdk.merk.seen_store import SEEN_FILE, SeenDatabase
+from waystation.sdk.merk.seen_store import SEEN_FILE, STORED_MS, SeenDatabase
 
 A, B = b"a" * 32, b"b" * 32
 
@@ -34,3 +34,28 @@ def test_what_is_forgotten_leaves_its_floor(tmp_path):
 
     assert ([(each.sender, each.time_ms) for each in one[0]], one[1]) == ([(B, 10), (B, 20), (A, 30), (B, 30)], {A: 20})
     assert ([each.time_ms for each in everybody[0]], everybody[1]) == ([30, 30], {b"": 25})
+
+
+def test_a_stored_message_is_waited_for_over_a_restart(tmp_path):
+    """Until its receipt, once; another recipient's receipt says nothing, and after 14 days none is waited for."""
+    store = SeenDatabase(tmp_path / SEEN_FILE)
+    for number, time_ms in ((1, 10), (2, 10 + STORED_MS), (3, 11 + STORED_MS)):
+        store.await_read(A, number.to_bytes(16, "big"), time_ms)
+    store.close()
+    again = SeenDatabase(tmp_path / SEEN_FILE)
+    read = [again.was_read(who, number.to_bytes(16, "big")) for who, number in ((A, 1), (B, 2), (A, 2), (A, 2), (A, 3))]
+    again.close()
+
+    assert read == [False, False, True, False, True]
+
+
+def test_stored_messages_that_are_waited_for_are_bounded(tmp_path, monkeypatch):
+    """The oldest are given up first."""
+    monkeypatch.setattr("waystation.sdk.merk.seen_store.STORED_COUNT_MAX", 3)
+    store = SeenDatabase(tmp_path / SEEN_FILE)
+    for number in range(6):
+        store.await_read(A, number.to_bytes(16, "big"), number)
+    read = [number for number in range(6) if store.was_read(A, number.to_bytes(16, "big"))]
+    store.close()
+
+    assert read == [3, 4, 5]

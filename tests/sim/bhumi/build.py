@@ -1,10 +1,9 @@
 """Plans, runs and histories for the tests of the Bhumi simulator."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
+from tests.sim.runs import Runs
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.crypto.signing import KeyPair
@@ -21,7 +20,7 @@ from waystation.sim.bhumi.plan import BhumiPlan, DeviceBehaviour, FaultRates
 from waystation.sim.invariants import ViolationError, Watch
 from waystation.sim.net.link import LinkSettings
 from waystation.sim.observations import Sized
-from waystation.sim.run import SCENARIOS, MakeScenario, SimResult, run_seed
+from waystation.sim.run import SCENARIOS
 from waystation.sim.world import WALL_START_US
 
 HOURS = 0.02
@@ -92,34 +91,11 @@ NAMED = replace(QUIET, hostile_relays=("advertiser", "advertiser", "mute"))
 PLANS = (QUIET, SKEWED, BOUND, SLOW, BROKEN, SHORT, DECEIVED, CARRIED, ROVED, NOSY, BESET, FLOODED, NAMED)
 
 
-def scenario_with(kind: type | None, plan: BhumiPlan | None = None, protocol: str = "bhumi-open") -> MakeScenario:
-    """Return a scenario whose relays, devices or devices' machines are of this class; None for the right ones."""
-    options = {"plan": plan}
-    if kind is not None and issubclass(kind, Device):
-        options["device_kind"] = kind
-    elif kind is not None:
-        options["make_device" if issubclass(kind, DeviceClient) else "make_relay"] = kind
-    return partial(SCENARIOS[protocol], **options)
-
-
-def run_with(
-    kind: type | None,
-    seed: int,
-    plan: BhumiPlan | None = None,
-    hours: float = HOURS,
-    sink=None,
-    protocol: str = "bhumi-open",
-) -> SimResult:
-    """Run one seed of the scenario that has this class in it."""
-    return run_seed(protocol, seed, hours, sink=sink, make=scenario_with(kind, plan, protocol))
-
-
-def failures(kind: type, seeds: range, plan: BhumiPlan | None = None, **options) -> Iterator[str]:
-    """Yield which invariant each failing seed names."""
-    for seed in seeds:
-        failure = run_with(kind, seed, plan, **options).failure
-        if failure is not None:
-            yield failure.invariant
+_KINDS = {Device: "device_kind", DeviceClient: "make_device", BhumiRelay: "make_relay"}
+_OPEN = Runs("bhumi-open", SCENARIOS["bhumi-open"], HOURS, _KINDS)
+run_with, first_failure = _OPEN.run_with, _OPEN.first_failure
+CORE = Runs("bhumi", SCENARIOS["bhumi"], 0.1, _KINDS)
+"""Relays without extensions."""
 
 
 def pair(number: int) -> KeyPair:

@@ -15,6 +15,7 @@ import typer
 from waystation.cli.local_node import local_url
 from waystation.cli.loop import run as run_loop
 from waystation.cli.merk.keys import KeyAction, ServerAction, act_on_keys, act_on_servers
+from waystation.cli.merk.mailboxes import MailboxAction, act_on_mailbox, describe
 from waystation.cli.merk.show import ConnectionNews, file_bars, show_message, show_servers
 from waystation.cli.options import (
     CaOption,
@@ -86,6 +87,9 @@ def listen(
     salvage: Annotated[
         bool, typer.Option("--salvage", help="Make the best of what an original relay has mutilated; proves little.")
     ] = False,
+    mailbox: Annotated[
+        bool, typer.Option("--mailbox", help="Have the relay keep messages while nobody listens, and print those.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Stay connected and print messages with how well each is proved: bound, legacy, ambiguous or none.
@@ -106,6 +110,7 @@ def listen(
                 tls=_tls(ca, insecure=insecure),
                 salvage=salvage,
                 keep_trying=True,
+                mailbox=mailbox,
                 on_event=_remembering(relay, home, news.show),
             ) as merk:
                 await until_signal(_print_messages(merk, save, count, as_json=as_json))
@@ -233,6 +238,43 @@ def keys(
         else:
             for name, shown in document.items():
                 typer.echo(f"{name:<14} {shown}")
+
+
+@app.command()
+def mailbox(
+    action: Annotated[MailboxAction, typer.Argument(help="What to do.")] = MailboxAction.SHOW,
+    relay: RelayOption = None,
+    home: HomeOption = _DEFAULT_HOME,
+    ca: CaOption = None,
+    insecure: InsecureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Open, show or close the mailbox at the relay, which keeps encrypted messages while nobody listens.
+
+    `listen` prints what was kept. Closing deletes it. Exit code 0 unless the relay gives no mailbox.
+
+    Example: waystation merk mailbox open --relay wss://relay.example/merk
+    """
+    with file_bars(shown=False) as bars:
+        news = ConnectionNews(bars, public_key=open_keys(home).signing.public, waits=False)
+
+        async def main() -> dict[str, Any]:
+            async with open_merk(
+                home,
+                _urls(relay, home),
+                only=bool(relay),
+                tls=_tls(ca, insecure=insecure),
+                on_event=_remembering(relay, home, news.show),
+            ) as merk:
+                return await act_on_mailbox(action, merk)
+
+        document = run_loop(main())
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(describe(document))
+    if document["state"] == "refused":
+        raise typer.Exit(EXIT_FAILURE)
 
 
 @app.command()

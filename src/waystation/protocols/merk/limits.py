@@ -64,13 +64,13 @@ class MerkLimits:
     # Other nodes
     nodes: int = limit(
         64,
-        "Linked nodes; strangers have half of the places, and nodes of merk.peers have one beyond them.",
+        "Linked nodes; half of the places are for nodes that merk.peers does not name, and named ones have one anyhow.",
         at_least=2,
         at_most=1_024,
         refusal=Refusal.PEERS_FULL,
         use="nodes",
     )
-    strangers_per_address: int = limit(
+    unnamed_nodes_per_address: int = limit(
         4, "Linked nodes of one address that merk.peers does not name.", at_most=1_024, refusal=Refusal.PEERS_FULL
     )
     original_relays: int = limit(
@@ -188,6 +188,93 @@ class MerkLimits:
     )
     key_askers: int = limit(
         64, "Clients that wait for one agreement key.", at_most=1_024, refusal=Refusal.KEY_QUESTIONS
+    )
+    # Mailboxes: MERK-MAIL.
+    mailboxes: int = limit(
+        4_096, "Mailboxes of clients.", at_most=65_536, refusal=Refusal.MAILBOXES_FULL, use="mailboxes"
+    )
+    mailboxes_per_network: int = limit(
+        64, "Mailboxes opened from one network.", at_most=65_536, refusal=Refusal.MAILBOXES_FULL
+    )
+    mailbox_days: int = limit(
+        30, "A mailbox whose owner does not come for so long ends, with its mail.", unit="days", at_most=30
+    )
+    mail_days: int = limit(
+        7,
+        "How long a frame is kept for who is away; clients refuse what is older than 14 days.",
+        unit="days",
+        at_most=14,
+    )
+    mail_frame_bytes: int = limit(
+        1_048_576,
+        "Largest frame that is kept for who is away.",
+        unit="bytes",
+        at_most=8_388_608,
+        refusal=Refusal.MAIL_TOO_LARGE,
+    )
+    mail_messages_per_mailbox: int = limit(
+        1_000, "Frames kept in one mailbox.", at_most=65_536, refusal=Refusal.MAILBOX_FULL
+    )
+    mail_bytes_per_mailbox: int = limit(
+        16_777_216,
+        "Bytes of the frames kept in one mailbox.",
+        unit="bytes",
+        at_most=1_073_741_824,
+        refusal=Refusal.MAILBOX_FULL,
+    )
+    mail_messages_per_sender: int = limit(
+        128, "Frames of one sender kept in one mailbox.", at_most=65_536, refusal=Refusal.MAIL_SHARE
+    )
+    mail_bytes_per_sender: int = limit(
+        2_097_152,
+        "Bytes of the frames of one sender kept in one mailbox.",
+        unit="bytes",
+        at_most=1_073_741_824,
+        refusal=Refusal.MAIL_SHARE,
+    )
+    mail_messages_per_source: int = limit(
+        250,
+        "Frames of all senders of one network, or of those that one node brings, kept in one mailbox.",
+        at_most=65_536,
+        refusal=Refusal.MAIL_SHARE,
+    )
+    mail_bytes_per_source: int = limit(
+        4_194_304,
+        "Bytes of the frames of all senders of one network, or of those that one node brings, kept in one mailbox.",
+        unit="bytes",
+        at_most=1_073_741_824,
+        refusal=Refusal.MAIL_SHARE,
+    )
+    mail_messages: int = limit(
+        65_536,
+        "Frames kept in all mailboxes.",
+        at_least=64,
+        at_most=1_048_576,
+        refusal=Refusal.MAIL_FULL,
+        use="mail_messages",
+    )
+    mail_bytes: int = limit(
+        268_435_456,
+        "Bytes of the frames kept in all mailboxes.",
+        unit="bytes",
+        at_most=68_719_476_736,
+        refusal=Refusal.MAIL_FULL,
+        use="mail_bytes",
+    )
+    mail_network_part: int = limit(
+        8,
+        "The mailboxes of one network, and the senders of one network or node, fill one in so many of all kept frames "
+        "and bytes.",
+        at_most=64,
+        refusal=Refusal.MAIL_FULL,
+    )
+    mail_waiting_bytes: int = limit(
+        33_554_432,
+        "Bytes of the frames that wait for the disk.",
+        unit="bytes",
+        at_most=1_073_741_824,
+        refusal=Refusal.MAIL_FULL,
+        use="mail_waiting_bytes",
     )
 
 

@@ -64,6 +64,14 @@ class Refusal(Enum):
     RATE = "rate"
     QUEUE_FULL = "queue_full"
     KEY_QUESTIONS = "key_questions"
+    # Mailboxes: MAIL state 2, DELIVERY code 2, or 4 for what is too large.
+    MAILBOX_OFF = "mailbox_off"
+    MAILBOXES_FULL = "mailboxes_full"
+    MAILBOX_FULL = "mailbox_full"
+    MAIL_SHARE = "mail_share"
+    MAIL_FULL = "mail_full"
+    MAIL_TOO_LARGE = "mail_too_large"
+    MAIL_NOT_KEPT = "mail_not_kept"
     # Contents that a receiving client drops.
     NOT_FOR_US = "not_for_us"
     BAD_SIGNATURE = "bad_signature"

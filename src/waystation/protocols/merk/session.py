@@ -154,7 +154,7 @@ class Session:
         "identified",
         "identity",
         "is_proved",
-        "is_stranger",
+        "is_unnamed",
         "key_questions",
         "link",
         "nonce",
@@ -203,7 +203,7 @@ class Session:
         self.proved_by: Instant | None = None
         """Until when a node that greeted us, or a client whose key needs it, must have proved itself by AUTH."""
         # A client that proved by AUTH that it speaks with this very node; a node that the operator has not named.
-        self.is_proved = self.is_stranger = False
+        self.is_proved = self.is_unnamed = False
         self.presence: Presence | None = None  # the newest that a client has signed about its being here
         self.wants_notices = False  # whether it gets the outcome of its frames; so does every peer
         self.frames_allowance: TokenBucket | None = None  # None: nothing is counted
@@ -267,7 +267,7 @@ class Session:
         """Return how many times the rates of a client it has."""
         if self.state in ORIGINALS:
             return limits.original_factor
-        return limits.node_factor if self.state is State.PEER and not self.is_stranger else 1
+        return limits.node_factor if self.state is State.PEER and not self.is_unnamed else 1
 
     def affords(self, size: int, now: Instant) -> bool:
         """Count a frame of ``size`` bytes; False when it is one too many."""

@@ -38,6 +38,9 @@ class MerkSettings:
     public_url: str = setting(
         "", "WebSocket address that this node advertises; empty advertises none, so that no node dials it."
     )
+    mailbox: bool = setting(
+        default=True, help="Keep encrypted messages for clients that are away and have opened a mailbox here."
+    )
     peers_ca: str = setting("", "PEM file of an authority that wss peers may have besides those of the system.")
 
 

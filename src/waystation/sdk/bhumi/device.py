@@ -137,7 +137,7 @@ class Device:
         self._was_refused = False
         self._placing = asyncio.Lock()
         self._placed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def run(self) -> None:
         """Listen and answer, reconnecting for ever.
@@ -419,8 +419,8 @@ class Device:
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Let work go on by itself; what the disk or the network refuses there is reported, nothing else is hidden."""
         task = asyncio.get_running_loop().create_task(self._quietly(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     async def _quietly(self, work: Coroutine[Any, Any, Any]) -> None:

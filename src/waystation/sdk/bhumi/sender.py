@@ -85,6 +85,7 @@ class Sender:
         rng: random.Random | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         on_event: Callable[[SenderEvent], None] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Describe a sender.
 
@@ -102,8 +103,9 @@ class Sender:
             timeouts: How long to go on trying.
             rng: Source of secrets; the system's by default.
             connect_timeout_s: For one connection.
-            on_event: Gets ``PeerOffline`` and ``PeerOnline`` as requests find peers,
-                ``AuthorityLearned``, and ``Trouble``.
+            on_event: Gets ``PeerOffline`` and ``PeerOnline`` as requests find peers, ``AuthorityLearned``, and
+                ``Trouble``.
+            clock: Unix seconds, for what is signed with a date, and for events.
 
         Raises:
             LocalError: An address cannot be read, or no relay is known.
@@ -125,18 +127,18 @@ class Sender:
         trust = HomeTrust(tls, RelayAuthorities(state), on_event=self._report)
         finder = None
         if find:
-            guide = Guide(tls=trust, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S))
+            guide = Guide(tls=trust, timeout_s=min(connect_timeout_s, _LOOK_UP_TIMEOUT_S), clock=clock)
             dials_private = dials_private or not all(is_open_place(str(url)) for url in trusted)
             finder = Finder(guide, choice, trusted, dials_private=dials_private)
         only_public = frozenset() if dials_private else frozenset(urls).difference(trusted)
-        self._liveness = Liveness(state, self._report)
+        self._liveness = Liveness(state, self._report, clock=clock)
         self._deliveries = Deliveries(
             *(state, urls, finder, choice.reached, source, trust, connect_timeout_s, only_public), self._liveness.note
         )
         self._life = Life("the Bhumi sender")
         self._reported: dict[bytes, str] = {}
         self._turns: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._parts: _Parts | None = None
         self._stack = contextlib.AsyncExitStack()
 
@@ -226,14 +228,14 @@ class Sender:
             raise LocalError(f"timeout_s is {timeout_s}; it has to be above 0 s")
         raw = content.encode() if isinstance(content, str) else content
         work = Work(record, DeviceMessage(content_type, raw, self._url), self._timeouts, repeatable=repeatable)
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._turns[record.identity].acquire()
         except TimeoutError:
             return failed(_not_sent(record, timeout_s, "an earlier request of this program has its turn"))
         try:
-            left_s = None if timeout_s is None else max(timeout_s - (time.monotonic() - began), 0.0)
+            left_s = None if timeout_s is None else max(timeout_s - (asyncio.get_running_loop().time() - began), 0.0)
             return await self._wait_for(self._start(self._ask(parts, work)), work, left_s)
         except ENDS as error:
             return failed(error)
@@ -350,7 +352,7 @@ class Sender:
 
     def _start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -364,7 +366,7 @@ class Sender:
             self._report(Trouble(str(error)))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled():
             task.exception()  # seen: who waits for it gets it, and else ``_keep_outcome`` does
 

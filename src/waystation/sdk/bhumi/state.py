@@ -7,6 +7,7 @@ permit requests), so it has mode 0600 and a new folder 0700. A key file that oth
 """
 
 import contextlib
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -167,17 +168,22 @@ class HandshakeFacts:
 class BhumiState(Admission):
     """The folder of one participant; close it when done."""
 
-    def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, home: Path, *, clock: Callable[[], float] = time.time, rng: random.Random | None = None) -> None:
         """Open the folder, making it and the identity if absent.
+
+        Args:
+            home: The folder.
+            clock: Unix seconds.
+            rng: Source of secrets; the system's by default, and anything else is for tests.
 
         Raises:
             HostError: The folder, the key file or the database cannot be used, or others may read the key.
         """
         self.home = home
         with private_folder(home):
-            self.key_pair = read_or_make_key(home / "node.key")
+            self.key_pair = read_or_make_key(home / "node.key", rng)
             self.identity = self.key_pair.public
-            super().__init__(home / "bhumi.db", _SCHEMA + AUTHORITIES_SCHEMA, clock=clock)
+            super().__init__(home / "bhumi.db", _SCHEMA + AUTHORITIES_SCHEMA, clock=clock, rng=rng)
         migrate(self)
 
     def changes(self) -> tuple[int, int]:

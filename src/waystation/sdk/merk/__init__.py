@@ -22,6 +22,7 @@ from waystation.core.ids import PublicKey
 from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MessageDropped
 from waystation.protocols.merk.keys import Keys
+from waystation.protocols.merk.messages import MailboxState
 from waystation.protocols.merk.payload.contents import Json, Raw, Text
 from waystation.protocols.merk.payload.sealing import Auth, Mode
 from waystation.sdk.errors import (
@@ -36,6 +37,7 @@ from waystation.sdk.life import Opening
 from waystation.sdk.merk.client import MerkClient
 from waystation.sdk.merk.download_buffer import FileFailed, FileProgress
 from waystation.sdk.merk.keys import KEY_FILE, create_keys, import_keys, load_keys, open_keys
+from waystation.sdk.merk.mailbox import Mailbox, MailboxChanged
 from waystation.sdk.merk.message import Message, ReceivedFile
 from waystation.sdk.merk.outcome import Outcome
 from waystation.sdk.merk.recipients import RECIPIENTS_FILE, Recipient, Recipients
@@ -67,6 +69,9 @@ __all__ = [
     "KeyDiffersError",
     "KeyUnknownError",
     "Keys",
+    "Mailbox",
+    "MailboxChanged",
+    "MailboxState",
     "MerkClient",
     "Message",
     "MessageDropped",
@@ -104,6 +109,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
     tls: TlsContext | None = None,
     salvage: bool = False,
     keep_trying: bool = False,
+    mailbox: bool = False,
     silence_s: float = SILENCE_S,
     receipts: bool = True,
     on_event: Callable[[object], None] | None = None,
@@ -117,6 +123,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
         tls: Context for ``wss``; None means the system's authorities.
         salvage: Make the best of what an original relay has mutilated.
         keep_trying: Begin although no relay can be reached yet.
+        mailbox: Have the relay keep encrypted messages for us while no program of this identity is connected.
         silence_s: A relay from which nothing comes for so long is left, 1 to 3,600 seconds.
         receipts: Whether senders get a receipt for each message that this program has taken.
         on_event: See ``MerkClient``.
@@ -152,6 +159,7 @@ def open(  # noqa: A001 - as in tarfile and gzip: read with the module's name
                 seen=SeenDatabase(folder / SEEN_FILE),
                 receipts=receipts,
                 on_event=on_event,
+                mailbox=mailbox,
                 silence_s=silence_s,
             )
             client.start()

@@ -26,7 +26,7 @@ from waystation.core.ids import PublicKey
 from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
 from waystation.crypto.agreement import SECRET_BYTES
 from waystation.protocols.merk.client.addresses import check_address
-from waystation.protocols.merk.client.events import MessageArrived, ReceiptArrived
+from waystation.protocols.merk.client.events import MailboxSaid, MessageArrived, MessageDropped, ReceiptArrived
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature
@@ -44,6 +44,7 @@ from waystation.protocols.merk.payload.contents import (
 from waystation.protocols.merk.payload.sealing import (
     Auth,
     Mode,
+    Opened,
     data_frame,
     encrypted_frame,
     message_id_of,
@@ -56,6 +57,7 @@ from waystation.sdk.life import Client, Life, Reading
 from waystation.sdk.merk.directory import Directory, Found
 from waystation.sdk.merk.files import FileToSend, send_parts
 from waystation.sdk.merk.inbox import Inbox
+from waystation.sdk.merk.mailbox import Mailbox
 from waystation.sdk.merk.message import Message
 from waystation.sdk.merk.outcome import Outcome, outcome_of
 from waystation.sdk.merk.receipts import Receipts
@@ -64,6 +66,7 @@ from waystation.sdk.merk.relays import MerkRelays
 from waystation.sdk.merk.seen_store import SeenDatabase
 from waystation.sdk.merk.sent import MessageRead, ReadWaits, SentMessage
 from waystation.sdk.merk.servers import Servers
+from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.renamed import warn_renamed
 from waystation.sdk.store_news import StoreWatch
 from waystation.transport.http_get import TlsContext
@@ -89,6 +92,7 @@ class MerkClient(Client):
         downloads: Path | None = None,
         seen: SeenDatabase | None = None,
         receipts: bool = True,
+        mailbox: bool = False,
         on_event: Callable[[object], None] | None = None,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.time,
@@ -111,6 +115,7 @@ class MerkClient(Client):
             seen: Where the names of messages that were taken outlive the program; closed with the client. None keeps
                 them in memory, so that a replay after a restart is not known.
             receipts: Whether senders get a receipt for each message that this program has taken.
+            mailbox: Have every relay that takes us keep our mail while we are away.
             on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``MessageRead``, ``StoreFailed`` and
                 what else happens.
             rng: Source of keys and jitter; anything but the default is for tests.
@@ -158,6 +163,9 @@ class MerkClient(Client):
             seen=self._seen,
             is_able=self._is_able,
         )
+        relays = self._relays
+        self.mailbox = Mailbox(keys.signing, relays.say_mail, relays.established, clock, self._report, wanted=mailbox)
+        """Our mailbox at the relay that we are connected to."""
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, pins, disk)
 
@@ -190,6 +198,7 @@ class MerkClient(Client):
                 async with asyncio.timeout(_LAST_RECEIPTS_S):
                     await self._receipts.flush()
         await self._receipts.aclose()
+        self.mailbox.end()
         await self._relays.aclose()
         await self._inbox.aclose()
         self._reads.close()
@@ -215,6 +224,7 @@ class MerkClient(Client):
         Raises:
             HostileRelayError: No relay will be tried any more.
         """
+        self.mailbox.read()
         return self._life.read("messages()", self._inbox.messages)
 
     @property
@@ -371,7 +381,10 @@ class MerkClient(Client):
         """Wait for the outcome of a message; its receipt may come before that."""
         can_be_read = found.is_ours and mode is Mode.ENCRYPTED
         reading = self._reads.add(key, message_id) if can_be_read else None
-        return SentMessage(await sending, id=message_id, reading=reading)
+        outcome = await sending
+        if outcome is Outcome.STORED and can_be_read and self._store is not None:
+            self._store.await_read(key, message_id, int(self._clock() * 1_000))
+        return SentMessage(outcome, id=message_id, reading=reading)
 
     async def _send_file(
         self,
@@ -408,9 +421,11 @@ class MerkClient(Client):
             self._seen.taken(message.sender, message.message_id, taken_ms)
         if self._wants_receipts and message.mode is Mode.ENCRYPTED and message.auth is Auth.BOUND:
             self._receipts.add(message.sender, message.message_id)
+        self.mailbox.taken(message.sender, message.message_id)
 
     def _on_lost(self, sender: bytes, message_id: bytes) -> None:
         self._seen.not_taken(sender, message_id)
+        self.mailbox.not_taken(sender, message_id)
 
     async def _send_receipt(self, sender: bytes, receipt: Receipt) -> None:
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
@@ -420,7 +435,8 @@ class MerkClient(Client):
 
     def _on_receipt(self, event: ReceiptArrived) -> None:
         for message_id in event.message_ids:
-            if self._reads.settle(event.sender, message_id):
+            is_kept = self._store is not None and self._store.was_read(event.sender, message_id)
+            if self._reads.settle(event.sender, message_id) or is_kept:
                 self._report(MessageRead(event.sender, message_id))
 
     # What happens
@@ -428,13 +444,30 @@ class MerkClient(Client):
     def _handle(self, event: object) -> None:
         if isinstance(event, MessageArrived):
             self._directory.note_sender(event.opened)
+            self.mailbox.arrived(event.opened.sender, _name_of(event.opened), event.opened.frame_hash)
             self._inbox.take(event, self._relays.relay or "")
         elif isinstance(event, ReceiptArrived):
             self._on_receipt(event)
+            self.mailbox.done(event.frame_hash)
+        elif isinstance(event, MailboxSaid):
+            self.mailbox.heard(event)
         else:
+            if isinstance(event, Connected):
+                knows = Feature.MAILBOX in self._relays.features
+                self.mailbox.ready(event.relay, self._relays.server, knows=knows)
+            elif isinstance(event, Disconnected):
+                self.mailbox.lost()
+            elif isinstance(event, MessageDropped):
+                self.mailbox.dropped(event.frame_hash, event.refusal)
             if isinstance(event, BaseException):
                 self._inbox.end(event)
             self._report(event)
+
+
+def _name_of(opened: Opened) -> bytes:
+    """Return the id under which the program takes what a frame brings: of a part of a file its transfer id."""
+    content = opened.content.content if isinstance(opened.content, Extended) else opened.content
+    return content.transfer_id if isinstance(content, FilePart) else opened.message_id
 
 
 def _is_file(content: object, name: str | None) -> bool:

@@ -20,7 +20,7 @@ from waystation.protocols.merk.client import events
 from waystation.protocols.merk.client.machine import UNTOLD_MAX, MerkClient
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, DeliveryCode, Feature, KeyAdvert, ServerEntry
+from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, DeliveryCode, Feature, Info, KeyAdvert, ServerEntry
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.wire import frame_hash
 from waystation.sdk.backoff import Backoff
@@ -120,6 +120,11 @@ class MerkRelays(RelayList):
             await asyncio.gather(self._returning, return_exceptions=True)
         await super().aclose()
 
+    @property
+    def server(self) -> bytes:
+        """Key that the relay names, 32 bytes; proved where ``features`` are."""
+        return self._machine.server
+
     # Requests
 
     async def deliver(self, frame: bytes, timeout_s: float) -> DeliveryCode | None:
@@ -165,6 +170,13 @@ class MerkRelays(RelayList):
             self._machine.ask_key(key, now())
             self._flush()
         return await asyncio.shield(answer)
+
+    def say_mail(self, info: Info) -> bool:
+        """Say something about our mailbox; False without a relay that proved its key and has mailboxes."""
+        said = self._connection is not None and self._machine.say_mail(info)
+        if said:
+            self._flush()
+        return said
 
     async def _send(self, frame: bytes) -> events.FrameOutcome:
         waiting: asyncio.Future[events.FrameOutcome] = asyncio.get_running_loop().create_future()

@@ -14,11 +14,22 @@ from waystation.sdk.private_database import PrivateDatabase
 __all__ = ["SEEN_FILE", "SeenDatabase"]
 
 SEEN_FILE: Final = "merk_seen.sqlite"
+STORED_MS: Final = 1_209_600_000
+"""How long a receipt of what a mailbox keeps is waited for: 14 days, after which the recipient refuses the message."""
+STORED_COUNT_MAX: Final = 16_384
+"""Messages that are waited for so."""
+_FORGET_STORED: Final = (
+    "DELETE FROM stored WHERE time_ms < (SELECT time_ms FROM stored ORDER BY time_ms DESC LIMIT 1 OFFSET ? - 1)"
+)
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS seen (
     sender BLOB NOT NULL, message_id BLOB NOT NULL, time_ms INTEGER NOT NULL, PRIMARY KEY (sender, message_id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS seen_by_time ON seen (time_ms);
+CREATE TABLE IF NOT EXISTS stored (
+    recipient BLOB NOT NULL, message_id BLOB NOT NULL, time_ms INTEGER NOT NULL, PRIMARY KEY (recipient, message_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS stored_by_time ON stored (time_ms);
 CREATE TABLE IF NOT EXISTS floors (sender BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -52,6 +63,20 @@ class SeenDatabase:
         else:
             self._write("DELETE FROM seen WHERE time_ms <= ?", floor_ms)
             self._write("DELETE FROM floors WHERE time_ms < ?", floor_ms)
+
+    def await_read(self, recipient: bytes, message_id: bytes, time_ms: int) -> None:
+        """Remember a message of ours that a mailbox keeps, so that its receipt is known after a restart."""
+        self._write("INSERT OR REPLACE INTO stored VALUES (?, ?, ?)", recipient, message_id, time_ms)
+        self._write("DELETE FROM stored WHERE time_ms <= ?", time_ms - STORED_MS)
+        self._write(_FORGET_STORED, STORED_COUNT_MAX)
+
+    def was_read(self, recipient: bytes, message_id: bytes) -> bool:
+        """Forget such a message, which has been read; return whether it was remembered."""
+        where = "FROM stored WHERE recipient = ? AND message_id = ?"
+        is_known = bool(self._database.all(f"SELECT 1 {where}", recipient, message_id))
+        if is_known:
+            self._write(f"DELETE {where}", recipient, message_id)
+        return is_known
 
     def settle(self) -> None:
         """Write what the disk has refused; raises HostError."""

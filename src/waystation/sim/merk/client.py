@@ -212,7 +212,7 @@ class Client:
                 is_target_known=context.presences.is_known(report.target),
                 is_silence_likely=context.presences.is_silence_likely(held.node, since),
                 is_target_shaky=context.presences.is_shaky(report.target, since),
-                # A node that does not name ours refuses what is not signed with the same code (MERK-STRANGERS).
+                # A node that does not name ours refuses what is not signed with the same code (MERK-UNNAMED).
                 is_crowded=context.is_crowded(report.target, now) or name in held.unsigned,
             )
         )

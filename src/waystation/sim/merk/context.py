@@ -105,7 +105,7 @@ class MerkContext(Context[MerkPlan]):
         return self._aimed.get(sha256(frame[_CIPHER_AT:]))
 
     def crosses(self, frame: bytes, target: bytes, node: int, other: int, since: Instant) -> bool:
-        """Return whether ``other`` must take a frame of ``node`` for a client of its own (MERK-PRESENCE, -STRANGERS).
+        """Return whether ``other`` must take a frame of ``node`` for a client of its own (MERK-PRESENCE, MERK-UNNAMED).
 
         The client signs its presence, or ``node`` has named ``other``; the sender has signed, or ``other`` has named
         ``node``. A named node is known as such once a dial was answered, which may take half a minute.

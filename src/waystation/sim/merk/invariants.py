@@ -70,7 +70,7 @@ class DeliveredOnce(Invariant):
 class OwnOnly(Invariant):
     """A client gets what is for its key, byte for byte as somebody sent it, and extensions only when it asked for them.
 
-    What a hostile node signs itself may arrive: a client of it could have written that (MERK-STRANGERS).
+    What a hostile node signs itself may arrive: a client of it could have written that (MERK-UNNAMED).
     """
 
     name = "own-only"

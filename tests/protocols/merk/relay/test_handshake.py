@@ -95,7 +95,7 @@ def test_a_client_that_greets_learns_who_the_node_is():
     hello, auth, limits = line.told()
     message = wire.auth_message(node.key, ALICE.public, hello.nonce, line.nonce, 1, 0)
 
-    assert hello == Hello(ALL_FEATURES, Role.NODE, node.key, hello.nonce, "ws://me.example")
+    assert hello == Hello(ALL_FEATURES | Feature.MAILBOX, Role.NODE, node.key, hello.nonce, "ws://me.example")
     assert auth == Auth(sign(node.key_pair, message))
     assert limits == Limits(8_388_608)
 
@@ -273,8 +273,8 @@ def test_peers_of_the_operator_have_room_when_strangers_have_taken_theirs():
 
     assert b.key in a.links
     assert a.key in b.links
-    assert [link.is_stranger for link in a.relay._mesh.links.values() if link.identity == b.key] == [False]
-    assert [link.is_stranger for link in b.relay._mesh.links.values()] == [False]
+    assert [link.is_unnamed for link in a.relay._mesh.links.values() if link.identity == b.key] == [False]
+    assert [link.is_unnamed for link in b.relay._mesh.links.values()] == [False]
 
 
 # The door for original relays

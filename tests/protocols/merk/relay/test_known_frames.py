@@ -5,11 +5,11 @@ from waystation.protocols.merk.messages import MailClose, MailFetch
 from waystation.protocols.merk.refusals import Refusal
 
 
-def test_mail_at_a_node_without_the_feature_is_a_strike():
-    """What a client says of a feature that the node has not named is turned down, and the connection stays."""
-    _, node, alice = world(peers=0)
+def test_mail_is_between_a_client_and_its_node():
+    """Another node that says MAIL breaks a rule, and the link stays."""
+    _, node, _, peer = world(peers=1)
 
-    alice.say(MailFetch(), MailClose())
+    peer.say(MailFetch(), MailClose())
 
     assert node.refused(Refusal.INFO_NOT_ALLOWED) == 2
-    assert alice.closed is None
+    assert peer.closed is None

@@ -405,7 +405,7 @@ def test_a_presence_ends_the_search_whatever_was_claimed_before():
 def test_a_bare_word_counts_as_no_where_a_presence_could_be_had(why):
     """Of a client that signs its presence, and of a node that nobody has named."""
     found, one = Lookups(in_force(), lambda _key: why == "able"), node(1)
-    one.is_stranger = why == "stranger"
+    one.is_unnamed = why == "stranger"
     lookup = found.begin(BOB, None, [one], START)
 
     assert found.found(BOB, one, START) is lookup

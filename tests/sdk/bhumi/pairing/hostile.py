@@ -2,34 +2,18 @@
 
 It knows what a relay knows: each identity, preimage and envelope that it carries, and keys of its own. ``rewrite``
 changes, replaces or drops what senders send, ``answer`` what they get back; ``ask`` puts a request of its own before a
-device, with any preimage that it has seen. ``Eve`` makes its forgeries.
+device, with any preimage that it has seen. Its forgeries are those of ``simsdk.bhumi.forger``.
 """
 
 import asyncio
-import random
-import struct
 from collections import defaultdict, deque
 
 from tests.sdk.build import LoopbackRelay, _Relay
 from waystation.core.effects import Close, Peer, Send
-from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi import messages, wire
 from waystation.protocols.bhumi.messages import FrameType
-from waystation.protocols.bhumi.payload.contents import (
-    ContentType,
-    DeviceMessage,
-    HandshakeComplete,
-    HandshakeInit,
-    MessageResponse,
-    ResponseStatus,
-)
-from waystation.protocols.bhumi.payload.suites import SharedSecrets
-from waystation.sdk.bhumi.dialect import write_answer, write_request
-
-HEADER = struct.Struct(">HI")
-"""Type and size of a frame; the machine sends whole ones."""
-OWN_NUMBERS = 1 << 31
-"""Where the numbers of its own deliveries begin, so that the machine never sees their ACKs."""
+from waystation.simsdk.bhumi.hosted_relay import frame_of, frames_in
+from waystation.simsdk.bhumi.hostile_relay import OWN_NUMBERS
 
 
 class HostileRelay(LoopbackRelay):
@@ -102,51 +86,10 @@ class HostileRelay(LoopbackRelay):
 
     def _outbound(self, peer, data):
         kept = b""
-        while data:
-            frame_type, size = HEADER.unpack_from(data)
-            frame, payload, data = data[: 6 + size], data[6 : 6 + size], data[6 + size :]
+        for frame_type, payload in frames_in(data):
+            frame = frame_of(frame_type, payload)
             if frame_type == FrameType.SEND_RESULT and self._waiting[peer]:
                 result = self.answer(self._waiting[peer].popleft(), wire.decode_send_result(payload))
                 frame = b"" if result is None else wire.encode(result)
             kept += frame
         return kept
-
-
-def frame_of(frame_type, payload):
-    return HEADER.pack(frame_type, len(payload)) + payload
-
-
-class Eve:
-    """The keys of the relay's owner, and what she can write with them."""
-
-    def __init__(self):
-        self.key_pair = KeyPair.from_seed(bytes([0xE5]) * 32)
-        self.secrets = SharedSecrets(self.key_pair)
-        self.rng = random.Random(5)
-
-    def request(self, dialect, device, preimage, content=b"UNLOCK THE DOOR", content_type=ContentType.TEXT):
-        """Return a request to a device, as well as it can be written without the root of another."""
-        message = DeviceMessage(content_type, content)
-        return write_request(dialect, self.secrets, device, preimage, message, self.rng, root=bytes(32))
-
-    def handshake(self, dialect, device, preimage, sender=None):
-        """Return the use of an invite, by Eve or in a legacy form in the name of another; she has no pairing secret."""
-        name = sender if sender is not None and dialect.is_legacy else self.key_pair.public
-        init = HandshakeInit(name, bytes([0xEE]) * 32)
-        return write_request(dialect, self.secrets, device, preimage, init, self.rng, secret=bytes(32))
-
-    def answer(self, dialect, sender, send, content=b"done"):
-        """Return an answer in the place of a device."""
-        response = MessageResponse(ResponseStatus.OK, bytes([0xEF]) * 32, content)
-        return self._answer(dialect, sender, send, response)
-
-    def welcome(self, dialect, sender, send):
-        """Return the answer to a handshake in the place of an inviter."""
-        return self._answer(dialect, sender, send, HandshakeComplete(ResponseStatus.OK, bytes([0xEF]) * 32))
-
-    def _answer(self, dialect, sender, send, response):
-        return write_answer(
-            *(dialect, self.secrets, sender, send.preimage, response, self.rng),
-            root=bytes(32),
-            request=send.payload,
-        )

@@ -1,17 +1,25 @@
-"""A relay that does anything, drawn from seeds: what applications did is judged, see ``law``."""
+"""The hostile relay of ``simsdk`` on real sockets: a seed fixes what is drawn, and the machine's timing the order."""
 
 import asyncio
+import time
 from collections import Counter
 
 import pytest
 
-from tests.sdk.bhumi.pairing.law import Scene
+from waystation.core.instant import Instant
 from waystation.sdk.bhumi import Dialect
 from waystation.sdk.bhumi.answers import Answers
+from waystation.sim.trace import Trace
+from waystation.simsdk.bhumi.hostile_relay import HostileRelay
+from waystation.simsdk.bhumi.scene import Scene
+from waystation.simsdk.run import Judge
+from waystation.transport.listen import Listener
 
 QUICK_SEEDS = 8
-SEEDS = 1_000
+SEEDS = 100
 AT_ONCE = 8
+HOSTILE_S = 3.0
+ROUNDS_MIN = 6
 
 
 async def played(seeds, folder, **options):
@@ -20,11 +28,22 @@ async def played(seeds, folder, **options):
 
     async def play(seed):
         async with room:
-            scene = Scene(seed, folder / str(seed), **options)
+            relay = HostileRelay(seed)
+            listener = Listener(relay, lambda _: True, lambda _: None, None)
+            await listener.open("127.0.0.1", 0)
+            judge = Judge(lambda: Instant(time.monotonic_ns() // 1_000), Trace())
+            url, place = f"tcp://127.0.0.1:{listener.port}", folder / str(seed)
+            limits = {"hostile_s": HOSTILE_S, "rounds_min": ROUNDS_MIN}
+            scene = Scene(seed, place, relay, url, judge.observe, clock=time.time, **limits, **options)
             try:
-                broken.extend(await scene.play())
+                await scene.play()
             except Exception as error:  # noqa: BLE001 - whatever a seed meets is told with its number
-                broken.append(f"seed {seed}: {error!r}")
+                judge.fail("crash", repr(error))
+            finally:
+                listener.close()
+                relay.stop()
+            if judge.failure is not None:
+                broken.append(f"seed {seed}: {judge.failure.invariant}: {judge.failure.detail}")
             outcomes.update(scene.outcomes)
 
     await asyncio.gather(*(play(seed) for seed in seeds))
@@ -36,8 +55,8 @@ def test_no_relay_makes_a_device_act(tmp_path):
     broken, outcomes = asyncio.run(played(range(QUICK_SEEDS), tmp_path))
 
     assert broken == []
-    assert outcomes["answered"] > QUICK_SEEDS
-    assert outcomes["uncertain"] > QUICK_SEEDS
+    assert outcomes["answered"] > 0
+    assert outcomes["uncertain"] > 0
 
 
 @pytest.mark.slow
@@ -45,7 +64,7 @@ def test_law_finds_a_sender_that_repeats(tmp_path):
     """Where every content may arrive twice, some relay soon sees to it that one does."""
     broken, _ = asyncio.run(played(range(QUICK_SEEDS), tmp_path, repeatable=True))
 
-    assert [line for line in broken if "is handled 2 times" in line]
+    assert [line for line in broken if "handled-once" in line]
 
 
 @pytest.mark.slow
@@ -54,10 +73,10 @@ def test_law_finds_a_device_that_takes_weaker_forms(tmp_path, monkeypatch):
     monkeypatch.setattr(Answers, "_weakest_of", lambda *_: Dialect.NONE)
     broken, _ = asyncio.run(played(range(QUICK_SEEDS), tmp_path))
 
-    assert [line for line in broken if "which it did not send" in line]
+    assert [line for line in broken if "asked-for" in line]
 
 
 @pytest.mark.slow
-def test_no_relay_makes_a_device_act_in_a_thousand_seeds(tmp_path):
+def test_no_relay_makes_a_device_act_in_many_seeds(tmp_path):
     """The same law, for many seeds."""
     assert asyncio.run(played(range(QUICK_SEEDS, SEEDS), tmp_path))[0] == []

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from tests.sdk.bhumi.pairing.hostile import Eve, HostileRelay
+from tests.sdk.bhumi.pairing.hostile import HostileRelay
 from tests.sdk.build import QUICK, RunningDevice, sender
 from tests.server.build import eventually
 from waystation.core.errors import RemoteError
@@ -19,9 +19,10 @@ from waystation.sdk.bhumi.answers import KEPT_VALID_MAX
 from waystation.sdk.bhumi.dialect import dialect_of, read_request, write_request
 from waystation.sdk.bhumi.sending.channel import Channel
 from waystation.sdk.bhumi.sending.retry import Timeouts, Verdict
+from waystation.simsdk.bhumi.forger import Forger
 from waystation.transport.dial import RelayUrl
 
-EVE = Eve()
+EVE = Forger()
 SOON = Timeouts(doubt_s=0.3, settle_s=0.0)
 WEAKER = [Dialect.NONE, Dialect.E2E, Dialect.SUITE_1, Dialect.SUITE_2]
 every_form = pytest.mark.parametrize("dialect", list(Dialect))
@@ -110,7 +111,7 @@ def test_relay_cannot_put_its_own_request_in_the_place_of_another(tmp_path, dial
 
     outcome, calls = asyncio.run(scenario())
 
-    assert ("bob", b"UNLOCK THE DOOR") not in calls
+    assert ("bob", b"UNLOCK THE SAFE") not in calls
     assert calls in ([("bob", b"lights on")], [])
     assert outcome != "answered" or calls
 
@@ -157,7 +158,7 @@ def test_relay_cannot_welcome_in_the_place_of_an_inviter(tmp_path, dialect):
     async def scenario():
         async with stage(tmp_path, pairs=False, timeouts=SOON) as scene:
             bob = scene.state.identity
-            scene.relay.answer = lambda send, _: messages.SendResult(0, EVE.welcome(dialect, bob, send))
+            scene.relay.answer = lambda send, _: messages.SendResult(0, EVE.completion(dialect, bob, send))
             with pytest.raises(Exception, match=r"refused|outcome"):
                 await scene.bob.accept(scene.token, alias="alice")
             return scene.state.peers()
@@ -347,7 +348,7 @@ def test_peer_does_not_speak_for_another(tmp_path):
                 await carol.accept(scene.more, alias="alice")
                 bobs = scene.state.next_right(scene.device)
                 root = own.peer(scene.device).root
-            message = DeviceMessage(ContentType.TEXT, b"UNLOCK THE DOOR")
+            message = DeviceMessage(ContentType.TEXT, b"UNLOCK THE SAFE")
             forged = write_request(
                 Dialect.SUITE_3, SharedSecrets(own.key_pair), scene.device, bobs, message, EVE.rng, root=root
             )

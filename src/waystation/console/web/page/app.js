@@ -22,6 +22,7 @@ import { openStore } from "./store.js";
 import { Thread } from "./thread.js";
 
 const NOTICES_MAX = 3;
+const RENDER_AFTER_MS = 60;
 const LOOK_UP_AGAIN_MS = 3_000;
 
 /** Shows a sentence at the head of the page until it is put away. */
@@ -71,7 +72,11 @@ class Page {
     this.invite = new Invite(client.id, history);
     const shared = { history, people: this.people, client };
     this.person = new PersonDialog({ ...shared, changed: () => this.renderAll(), gone: () => this.show("list") });
-    this.settings = new Settings({ ...shared, sdk, identity, complain: notice, changed: () => this.renderAll() });
+    this.settings = new Settings({ ...shared, sdk, identity, complain: notice, changed: () => this.renderAll(), tabs: this.tabs });
+    history.onRefused = () => {
+      if (!this.isRefused) notice("The browser keeps nothing more for this page: what comes now is gone when it is closed. Delete what you do not need.");
+      this.isRefused = true;
+    };
     this.listen();
   }
 
@@ -187,8 +192,16 @@ class Page {
     if (last === undefined || (this.people.get(key).readMs ?? 0) >= last.ms) return;
     void this.people.set(key, { readMs: last.ms }).then(() => {
       this.tabs?.postMessage({ person: key, record: this.people.get(key) });
-      this.conversations.render(this.thread.peer);
+      this.renderSoon();
     });
+  }
+
+  /** Draws the list anew once for all that comes in a moment. */
+  renderSoon() {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      this.conversations.render(this.thread.peer);
+    }, RENDER_AFTER_MS);
   }
 
   onChange({ entry, isNew = false, progress, person }) {
@@ -198,12 +211,13 @@ class Page {
     }
     if (entry) this.thread.show(entry, isNew);
     if (person && person === this.thread.peer) this.thread.renderHead();
-    this.conversations.render(this.thread.peer);
+    this.renderSoon();
     if (isNew && entry.way === "in" && entry.peer !== this.thread.peer) announce(`A message from ${this.people.name(entry.peer)}.`);
   }
 
   /** Another tab of this identity has written something down. */
-  onOtherTab({ entry, isNew, person, record }) {
+  onOtherTab({ entry, isNew, person, record, reload }) {
+    if (reload) location.reload();
     if (record) this.history.people.set(record.key, record);
     if (entry) this.history.take(entry);
     this.onChange({ entry, isNew, person });

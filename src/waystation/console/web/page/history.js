@@ -44,6 +44,12 @@ export class History {
   #files = new Map();
   #vault = /** @type {Vault | null} */ (null);
   #settings = /** @type {Record<string, any>} */ ({});
+  /** The end of what is written: one change after the other, so that the last one stays. @type {Promise<unknown>} */
+  #turn = Promise.resolve();
+  /** Whether the browser took the last change. */
+  isKeeping = true;
+  /** Hears when the browser takes nothing more. @type {(problem: any) => void} */
+  onRefused = () => {};
 
   /** @param {import("./store.js").MemoryStore | import("./store.js").DatabaseStore} store */
   constructor(store) {
@@ -99,13 +105,13 @@ export class History {
    */
   async set(change) {
     this.#settings = { ...this.#settings, ...change };
-    await this.store.change([await this.#change("meta", SETTINGS, this.#settings)]);
+    await this.#commit(async () => [await this.#change("meta", SETTINGS, this.#settings)]);
   }
 
   /** @param {any} person With `key`. */
   async putPerson(person) {
     this.people.set(person.key, person);
-    await this.store.change([await this.#change("people", person.key, person)]);
+    await this.#commit(async () => [await this.#change("people", person.key, person)]);
   }
 
   /**
@@ -116,13 +122,12 @@ export class History {
   async put(entry, bytes) {
     const record = bytes === undefined ? entry : { ...entry, hasFile: true };
     this.entries.set(entry.at, record);
-    const changes = [await this.#change("messages", entry.at, record)];
-    if (bytes !== undefined) {
-      this.#files.set(entry.at, bytes.length);
-      changes.push({ table: "files", key: entry.at, value: await this.#row("files", entry.at, bytes) });
-    }
-    changes.push(...(await this.#makeRoom()));
-    await this.store.change(changes);
+    if (bytes !== undefined) this.#files.set(entry.at, bytes.length);
+    await this.#commit(async () => {
+      const changes = [await this.#change("messages", entry.at, record)];
+      if (bytes !== undefined) changes.push(await this.#change("files", entry.at, bytes));
+      return [...changes, ...(await this.#makeRoom())];
+    });
     return record;
   }
 
@@ -149,14 +154,14 @@ export class History {
   /** Forgets messages. @param {(entry: Entry) => boolean} which */
   async forget(which) {
     const gone = [...this.entries.values()].filter(which).map(({ at }) => at);
-    await this.store.change(gone.flatMap((at) => this.#forgotten(at)));
+    await this.#commit(async () => gone.flatMap((at) => this.#forgotten(at)));
   }
 
   /** @param {string} key */
   async forgetPerson(key) {
     await this.forget(({ peer }) => peer === key);
     this.people.delete(key);
-    await this.store.change([{ table: "people", key }]);
+    await this.#commit(async () => [{ table: "people", key }]);
   }
 
   /** Deletes everything of this identity, sealed or not. */
@@ -179,15 +184,31 @@ export class History {
    * @param {number} [iterations]
    */
   async protect(passphrase, iterations) {
+    const before = this.#vault;
+    await this.#commit(() => this.#resealed(passphrase, iterations));
+    if (!this.isKeeping) this.#vault = before; // what is stored is as it was
+  }
+
+  async #resealed(passphrase, iterations) {
     const files = await Promise.all([...this.#files.keys()].map(async (at) => /** @type {[string, any]} */ ([at, await this.file(at)])));
     const made = passphrase === null ? null : await Vault.make(passphrase, iterations);
     this.#vault = made?.vault ?? null;
     const changes = [{ table: /** @type {Table} */ ("meta"), key: WRAPPED, value: made?.wrapped }];
     for (const [key, person] of this.people) changes.push(await this.#change("people", key, person));
     for (const [at, entry] of this.entries) changes.push(await this.#change("messages", at, entry));
-    for (const [at, bytes] of files) if (bytes !== null) changes.push({ table: "files", key: at, value: await this.#row("files", at, bytes) });
+    for (const [at, bytes] of files) if (bytes !== null) changes.push(await this.#change("files", at, bytes));
     changes.push(await this.#change("meta", SETTINGS, this.#settings));
-    await this.store.change(changes);
+    return changes;
+  }
+
+  /** Writes what `make` says when its turn has come; a browser that takes nothing more is reported, and the page goes on. */
+  async #commit(make) {
+    const turn = this.#turn.then(async () => this.store.change(await make()));
+    this.#turn = turn.then(() => { this.isKeeping = true; }, (problem) => {
+      this.isKeeping = false;
+      this.onRefused(problem);
+    });
+    await this.#turn;
   }
 
   async #makeRoom() {

@@ -70,7 +70,7 @@ export class Mail {
       mode: message.mode, auth: message.auth, id: message.id, sentMs: message.timeMs, size: message.bytes, name: message.name, text: message.text,
     };
     await this.#write(entry, bytes, true);
-    if (this.client.state.tab !== "follower") this.client.confirm(message); // written down: the sender may know
+    if (this.client.state.tab !== "follower" && this.history.isKeeping) this.client.confirm(message); // written down: the sender may know
   }
 
   /** Marks messages as read; the SDK has checked whose receipt it is. */

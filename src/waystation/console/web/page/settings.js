@@ -25,9 +25,10 @@ export class Settings {
    * @param {import("./people.js").People} parts.people
    * @param {(sentence: string) => void} parts.complain
    * @param {() => void} parts.changed
+   * @param {{ postMessage: (change: any) => void } | null} parts.tabs Other tabs of this identity.
    */
-  constructor({ sdk, client, identity, history, people, complain, changed }) {
-    Object.assign(this, { sdk, client, identity, history, people, complain, changed });
+  constructor({ sdk, client, identity, history, people, complain, changed, tabs }) {
+    Object.assign(this, { sdk, client, identity, history, people, complain, changed, tabs });
     this.#showYou();
     this.#presses({
       "backup-file": () => this.saveBackup(), "backup-link": () => this.showBackupLink(), "lock-keys": () => this.lockKeys(), "new-identity": () => this.makeAnother(),
@@ -174,6 +175,7 @@ export class Settings {
     await make_();
     await this.history.wipe();
     await this.history.set(settings);
+    this.tabs?.postMessage({ reload: true });
     location.reload();
   }
 
@@ -187,7 +189,10 @@ export class Settings {
 
   async protect() {
     const question = { title: "Protect messages with a passphrase", text: "They are encrypted in this browser, and the page asks for it when it is opened. Nobody can reset it.", yes: "Protect", isNew: true };
-    if (await askPassphrase(question, (passphrase) => this.history.protect(passphrase))) announce("Messages are encrypted in this browser now.");
+    if (await askPassphrase(question, (passphrase) => this.history.protect(passphrase))) {
+      announce("Messages are encrypted in this browser now.");
+      this.tabs?.postMessage({ reload: true });
+    }
     this.render();
     this.changed();
   }
@@ -195,6 +200,7 @@ export class Settings {
   async unprotect() {
     if (!(await ask({ title: "Take the passphrase away?", text: "Whoever can use this browser can read the messages then.", yes: "Take it away" }))) return;
     await this.history.protect(null);
+    this.tabs?.postMessage({ reload: true });
     this.render();
     this.changed();
   }

@@ -13,6 +13,8 @@ import { messageElement } from "./message.js";
 
 /** So many are shown; a button above them shows as many more. */
 const SHOWN_AT_ONCE = 100;
+/** Beyond it the oldest leave the screen while the end is in view. */
+const DRAWN_MAX = 400;
 const NEAR_PX = 80;
 
 export class Thread {
@@ -110,6 +112,7 @@ export class Thread {
     if (last === undefined || day(last.ms) !== day(entry.ms)) byId("log").append(make("li", { class: "day" }, make("span", {}, day(entry.ms))));
     byId("log").append(element);
     byId("thread-empty").hidden = true;
+    for (const log = byId("log"); this.#isAtEnd && log.children.length > DRAWN_MAX; log.firstChild.remove()) byId("older").hidden = false;
     if (entry.way === "out" || this.#isAtEnd) this.toNewest();
     else byId("to-newest").hidden = false;
     if (isNew) this.look();

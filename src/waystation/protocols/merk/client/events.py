@@ -7,7 +7,7 @@ Spec: specs/merk.md 2, 4, 7, 10.
 
 from typing import NamedTuple
 
-from waystation.protocols.merk.messages import DeliveryCode, KeyAdvert, ServerEntry
+from waystation.protocols.merk.messages import DeliveryCode, KeyAdvert, MailboxState, ServerEntry
 from waystation.protocols.merk.payload.sealing import Opened
 from waystation.protocols.merk.refusals import Refusal
 
@@ -17,6 +17,7 @@ __all__ = [
     "FrameOutcome",
     "KeyFound",
     "KeyNotFound",
+    "MailboxSaid",
     "MessageArrived",
     "MessageDropped",
     "Ready",
@@ -52,6 +53,8 @@ class ReceiptArrived(NamedTuple):
     """32-byte key of that recipient."""
     message_ids: tuple[bytes, ...]
     """16 bytes each; any text of the sender's choosing, so only ids of messages to that sender count."""
+    frame_hash: bytes = b""
+    """16 bytes, of the frame that it came in."""
 
 
 class MessageDropped(NamedTuple):
@@ -60,6 +63,17 @@ class MessageDropped(NamedTuple):
     refusal: Refusal
     sender: bytes | None
     """Who it says it is from, unproved; None when it does not say."""
+    frame_hash: bytes = b""
+    """16 bytes; empty of what is no frame of content."""
+
+
+class MailboxSaid(NamedTuple):
+    """The relay says how our mailbox there stands; laid out as ``messages.MailState``."""
+
+    state: MailboxState
+    messages_count: int
+    kept_bytes: int
+    until_ms: int
 
 
 class FrameOutcome(NamedTuple):
@@ -105,6 +119,7 @@ class Ended(NamedTuple):
 
 Event = (
     Ready
+    | MailboxSaid
     | MessageArrived
     | MessageDropped
     | ReceiptArrived

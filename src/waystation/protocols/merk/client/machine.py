@@ -43,6 +43,7 @@ from waystation.protocols.merk.client.events import (
     FrameOutcome,
     KeyFound,
     KeyNotFound,
+    MailboxSaid,
     MessageArrived,
     MessageDropped,
     Ready,
@@ -85,7 +86,8 @@ UNTOLD_MAX: Final = 1_024  # frames whose outcome is not known yet, ours
 SERVERS_MAX: Final = 64  # specs/merk.md 8
 HOSTILE_FIRST_BYTES: Final = (0x01, 0x02, 0x03, 0x10)  # spec 3: types of content
 """What signed content begins with (specs/merk.md 8; 0x10 is our own content type, MERK-RAW)."""
-_FEATURES: Final = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES | Feature.PRESENCE
+_OURS: Final = Feature.PRESENCE | Feature.MAILBOX
+_FEATURES: Final = Feature.DELIVERY_NOTICES | Feature.KEY_DIRECTORY | Feature.HEADER_SIGNATURES | _OURS
 _LESS: Final = (Auth.LEGACY, Auth.AMBIGUOUS)
 _CONTENT: Final = (MessageType.DATA, MessageType.SIGNED_DATA, MessageType.ENCRYPTED_DATA)
 
@@ -168,7 +170,6 @@ class MerkClient(AsksNothing):
 
     def receive(self, peer: Peer, data: bytes, now: Instant) -> None:
         """Take one whole binary message from the relay."""
-        # Messages that were under way when we closed mean nothing.
         if peer != self._peer or self._state is _State.CLOSED:
             return
         try:
@@ -258,7 +259,6 @@ class MerkClient(AsksNothing):
     def ask_servers(self, now: Instant) -> None:  # noqa: ARG002
         """Ask for the servers that the relay knows; ``ServersListed`` answers, or nothing does."""
         if self.is_ready:
-            # Spec 4: REQUEST_SERVERS is answered to everybody who is known.
             self._servers_asked = True
             self._say(messages.RequestServers())
 
@@ -280,6 +280,13 @@ class MerkClient(AsksNothing):
             # Spec 7: KEY_ADVERT binds our agreement key to our signing key as of now.
             self._say(wire.make_advert(self._keys.signing, self._keys.agreement_public, wall_ms))
 
+    def say_mail(self, info: messages.Info) -> bool:
+        """Say something about our mailbox; False when the relay has not proved its key or has no mailboxes."""
+        can_say = self.is_ready and Feature.MAILBOX in self.features
+        if can_say:
+            self._say(info)
+        return can_say
+
     # Handshake
 
     def _on_handshake(self, frame: Frame, now: Instant) -> None:
@@ -298,7 +305,6 @@ class MerkClient(AsksNothing):
         if len(challenge) != messages.CHALLENGE_BYTES or challenge[0] in HOSTILE_FIRST_BYTES:
             raise MalformedError(Refusal.HOSTILE_CHALLENGE, "signing it could mean more than an answer")
         signing = self._keys.signing
-        # Spec 2: the answer signs the challenge with the client's key.
         signature = sign(signing, challenge)
         answer = wire.encode_frame(MessageType.HANDSHAKE, challenge, sender=signing.public, signature=signature)
         self._send(answer)
@@ -332,7 +338,6 @@ class MerkClient(AsksNothing):
         if hello is None or self.authenticated:
             raise MalformedError(Refusal.MISPLACED_HANDSHAKE, "an AUTH that nobody waits for")
         ours = self._keys.signing.public
-        # Spec 7: signer first, with both nonces and roles.
         signed = wire.auth_message(hello.key, ours, hello.nonce, self._nonce, Role.NODE, Role.CLIENT)
         if not verify(hello.key, signed, auth.signature):
             raise MalformedError(Refusal.BAD_PEER_AUTH, "the relay does not hold the key that it names")
@@ -379,14 +384,14 @@ class MerkClient(AsksNothing):
         try:
             opened = self._open(data)
         except MalformedError as error:
-            self._drop(error.refusal, frame.sender)
+            self._drop(error.refusal, frame.sender, data)
             return
         # MERK-BOUND: who is known to say more is not believed with less; what a relay mutilates is another matter.
         is_less = opened.auth in _LESS and self._is_able(opened.sender)
         refusal = Refusal.DOWNGRADED if is_less and not self._recovers else None
         refusal = refusal or self._seen.refusal_of(opened, self._wall_ms(now))
         if refusal is not None:
-            self._drop(refusal, frame.sender)
+            self._drop(refusal, frame.sender, data)
         elif isinstance(opened.content, Extended) and isinstance(opened.content.content, Receipt):
             self._on_receipt(opened, opened.content.content)
         else:
@@ -395,7 +400,7 @@ class MerkClient(AsksNothing):
     def _on_receipt(self, opened: Opened, receipt: Receipt) -> None:
         # Spec 3: a receipt counts in the bound form only, for anything less could be somebody else's.
         if opened.mode is Mode.ENCRYPTED and opened.auth is Auth.BOUND:
-            self._events.append(ReceiptArrived(opened.sender, receipt.message_ids))
+            self._events.append(ReceiptArrived(opened.sender, receipt.message_ids, opened.frame_hash))
         else:
             self._drop(Refusal.BAD_CONTENT, opened.sender)
 
@@ -422,6 +427,8 @@ class MerkClient(AsksNothing):
             self._on_hello(info)
         elif isinstance(info, messages.Auth):
             self._on_auth(info, now)
+        elif isinstance(info, messages.MailState):
+            self._events.append(MailboxSaid(info.state, info.messages_count, info.kept_bytes, info.until_ms))
         elif isinstance(info, messages.Delivery):
             self._on_delivery(info)
         elif isinstance(info, messages.KeyAdvert | messages.KeyUnknown):
@@ -469,8 +476,8 @@ class MerkClient(AsksNothing):
             key, _ = self._key_queries.popitem(last=False)
             self._events.append(KeyNotFound(key))
 
-    def _drop(self, refusal: Refusal, sender: bytes | None) -> None:
-        self._events.append(MessageDropped(refusal, sender))
+    def _drop(self, refusal: Refusal, sender: bytes | None, content: bytes = b"") -> None:
+        self._events.append(MessageDropped(refusal, sender, wire.frame_hash(content) if content else b""))
 
     def _say(self, info: messages.Info) -> None:
         self._send(wire.encode_info_frame(info, self._keys.signing.public))

@@ -103,10 +103,12 @@ def is_confirmation(frame: Frame) -> bool:
     )
 
 
-def hello_frame(session: Session, node_key: bytes, address: str, rng: random.Random) -> bytes:
+def hello_frame(
+    session: Session, node_key: bytes, address: str, rng: random.Random, features: Feature = FEATURES
+) -> bytes:
     """Return our HELLO on a connection, with a nonce that the session remembers."""
     session.nonce = rng.randbytes(NONCE_BYTES)
-    return wire.encode_info_frame(Hello(FEATURES, Role.NODE, node_key, session.nonce, address), node_key)
+    return wire.encode_info_frame(Hello(features, Role.NODE, node_key, session.nonce, address), node_key)
 
 
 def auth_frame(session: Session, key_pair: KeyPair) -> bytes:

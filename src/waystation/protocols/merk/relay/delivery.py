@@ -10,7 +10,7 @@ The sender gets one notice per frame if it asked for notices. The journal gets c
 Spec: specs/merk.md 3, 6, 8, 10.3, 10.11; MERK-SLOW, MERK-TALLY.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from waystation.core.facts import DeliveryFinished, Outcome, Refused
@@ -39,6 +39,8 @@ _OUTCOMES: Final = {
     DeliveryCode.LOOKUP_TIMEOUT: Outcome.TIMEOUT,
 }
 """Every other code is a refusal."""
+_REACHED: Final = (DeliveryCode.DELIVERED, DeliveryCode.STORED)
+"""These are counted where the frame is handed to its recipient."""
 
 
 class Delivery:
@@ -60,6 +62,8 @@ class Delivery:
         self._ready: dict[Session, None] = {}
         """Sessions whose frames wait though nothing is known to wait behind us."""
         self._attempts = 0
+        self.keep: Callable[[Sending, Instant], bool] = lambda _sending, _now: False
+        """Keeps a frame for who is away, and sees to its outcome; False where no mailbox does."""
         self._delivered: dict[Session, None] = {}
         self._failed: dict[tuple[bytes, Outcome], list[int]] = {}
         self._tally_at: Instant | None = None
@@ -113,12 +117,12 @@ class Delivery:
         head = self._notice_heads[DeliveryCode.DELIVERED] + target
         self._outbox.reply_many(origin, [head + wire.frame_hash(frame) for frame in frames])
 
-    def finish(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
-        """Report the outcome of a frame that was not simply delivered."""
+    def finish(self, sending: Sending, code: DeliveryCode, now: Instant, refusal: Refusal = Refusal.QUEUE_FULL) -> None:
+        """Report the outcome of a frame that was not simply delivered; ``refusal`` is why, where something was full."""
         if sending.session is not None:
             self._notify(sending.session, code, sending.target, sending.frame_hash)
-        if code is not DeliveryCode.DELIVERED:
-            self.count_failure(sending.target, code, len(sending.frame), now)
+        if code not in _REACHED:
+            self.count_failure(sending.target, code, len(sending.frame), now, refusal)
 
     def refuse(self, origin: Session, code: DeliveryCode, target: bytes, frame: bytes, now: Instant) -> None:
         """Turn a frame down."""
@@ -151,8 +155,10 @@ class Delivery:
         session.waiting_bytes = 0
         session.waiting_of.clear()
         while session.waiting:
-            # Spec 6: code 2, the connection ended with the frame still waiting.
-            self.finish(session.waiting.popleft(), DeliveryCode.QUEUE_FULL, now)
+            # Spec 6: the connection ended with the frame still waiting: code 2, unless a mailbox keeps it.
+            sending = session.waiting.popleft()
+            if not self.keep(sending, now):
+                self.finish(sending, DeliveryCode.QUEUE_FULL, now)
 
     def wake(self, now: Instant) -> None:
         """Release what may leave, doom readers that do not read, and report the counts of the last second."""
@@ -160,7 +166,7 @@ class Delivery:
             self.release(session, now)
         for session in self._outbox.congested:
             # Spec 8: a reader that takes nothing for 60 s is cut; the table is in the order of progress.
-            if now < after_ms(session.progress_at, self._patience_ms):
+            if now < after_ms(session.progress_at, self._idle_ms_max):
                 break
             self._outbox.doomed.append((session, Refusal.NOT_READING))
             if self._outbox.is_short:  # one at a time: its end may free enough
@@ -175,11 +181,11 @@ class Delivery:
             return Instant(0)
         due = [] if self._tally_at is None else [self._tally_at]
         if self._outbox.congested:
-            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, self._patience_ms))
+            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, self._idle_ms_max))
         return min(due, default=None)
 
     @property
-    def _patience_ms(self) -> int:
+    def _idle_ms_max(self) -> int:
         """How long a reader may take nothing."""
         return PRESSED_MS if self._outbox.is_short else NOT_READING_MS
 
@@ -192,13 +198,20 @@ class Delivery:
         for (target, outcome), (count, size) in failed.items():
             self._fact(target, outcome, count, size)
 
-    def count_failure(self, target: bytes, code: DeliveryCode, size: int, now: Instant) -> None:
+    def next_attempt(self) -> int:
+        """Return a number for one row of the journal."""
+        self._attempts += 1
+        return self._attempts
+
+    def count_failure(
+        self, target: bytes, code: DeliveryCode, size: int, now: Instant, refusal: Refusal = Refusal.QUEUE_FULL
+    ) -> None:
         """Count a frame that was not delivered."""
         if self._tally_at is None:
             self._tally_at = after_ms(now, TALLY_MS)
-        if code is DeliveryCode.QUEUE_FULL:
+        if code is DeliveryCode.QUEUE_FULL or refusal is not Refusal.QUEUE_FULL:
             # Without the sender: beside the delivery's fact it would say who wrote to whom.
-            self._outbox.add(Refused(PROTOCOL, None, Refusal.QUEUE_FULL.value))
+            self._outbox.add(Refused(PROTOCOL, None, refusal.value))
         key = (target, _OUTCOMES.get(code, Outcome.REFUSED))
         # Bounded: beyond the limit failures are counted under the zero key.
         if key not in self._failed and len(self._failed) >= self._limits.now.tallied_recipients:
@@ -222,8 +235,7 @@ class Delivery:
             session.delivered_count = session.delivered_bytes = 0
 
     def _fact(self, recipient: bytes, outcome: Outcome, count: int, size: int) -> None:
-        self._attempts += 1
-        self._outbox.add(DeliveryFinished(PROTOCOL, self._attempts, recipient, outcome, None, size, count))
+        self._outbox.add(DeliveryFinished(PROTOCOL, self.next_attempt(), recipient, outcome, None, size, count))
 
     def _notify(self, origin: Session, code: DeliveryCode, target: bytes, frame_hash: bytes) -> None:
         if origin.state is not State.CLOSED:

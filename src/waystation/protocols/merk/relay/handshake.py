@@ -225,16 +225,14 @@ class Handshakes:
         if session.state is State.DOWNSTREAM:
             self._on_original(session, now)
             return
-        self._outbox.reply(
-            session, authentication.hello_frame(session, self._key, self._settings.public_url, self._rng)
-        )
+        self._outbox.reply(session, self._hello_frame(session))
         self._sessions.expect(session, HELLO_ANSWER_MS, now)
 
     def _recognise(self, key: bytes) -> None:
         """Give a link whose key answers at an address of the operator's the rates of such a node."""
         link = self._mesh.links.get(key)
-        if link is not None and link.is_stranger and self._mesh.is_named(link):
-            link.is_stranger = False
+        if link is not None and link.is_unnamed and self._mesh.is_named(link):
+            link.is_unnamed = False
             link.use_limits(self._limits.now)
 
     def _on_original(self, session: Session, now: Instant) -> None:
@@ -255,7 +253,7 @@ class Handshakes:
             self._sessions.close(session, Refusal.PEERS_FULL, now)
         else:
             # An address that others named proves nothing by being silent: what answers there may not claim clients.
-            session.is_stranger = contact is not None and not self._mesh.is_named(session)
+            session.is_unnamed = contact is not None and not self._mesh.is_named(session)
             self._mesh.originals[session] = None
             session.link = Traffic(now)
             if self._rate_limits:
@@ -290,7 +288,7 @@ class Handshakes:
             session.hello = hello
             # Spec 6: notices go only to clients that asked for them by feature 1.
             session.wants_notices = bool(hello.features & Feature.DELIVERY_NOTICES)
-            ours = authentication.hello_frame(session, self._key, self._settings.public_url, self._rng)
+            ours = self._hello_frame(session)
             self._outbox.reply(session, ours)
             self._outbox.reply(session, authentication.auth_frame(session, self._key_pair))
             if hello.role is Role.NODE:
@@ -299,6 +297,11 @@ class Handshakes:
             else:
                 # Spec 7: what a client may send, so that it need not find out by a closed connection.
                 self._sessions.say(session, Limits(self._settings.max_frame_bytes))
+
+    def _hello_frame(self, session: Session) -> bytes:
+        mailbox = Feature.MAILBOX if self._settings.mailbox else Feature(0)
+        features = authentication.FEATURES | mailbox
+        return authentication.hello_frame(session, self._key, self._settings.public_url, self._rng, features)
 
     def on_auth(self, session: Session, auth: Auth, now: Instant) -> None:
         """A node or a client proves that it speaks with this very node."""
@@ -318,7 +321,7 @@ class Handshakes:
         """A node has proved itself, and unless there is another link to it this one stands."""
         assert session.identity is not None
         contact = session.contact
-        session.is_stranger = not self._mesh.is_named(session)
+        session.is_unnamed = not self._mesh.is_named(session)
         refusal = self._mesh.no_room(session.identity, session.address, contact)
         if refusal is not None:
             self._sessions.close(session, refusal, now)

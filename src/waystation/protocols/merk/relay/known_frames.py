@@ -26,6 +26,11 @@ from waystation.protocols.merk.messages import (
     KeyQuery,
     KeyUnknown,
     Limits,
+    MailClose,
+    MailFetch,
+    MailOpen,
+    MailState,
+    MailTaken,
     MessageType,
     Presence,
     PresenceKind,
@@ -36,6 +41,7 @@ from waystation.protocols.merk.messages import (
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 from waystation.protocols.merk.relay.handshake import Handshakes
 from waystation.protocols.merk.relay.key_frames import KeyFrames
+from waystation.protocols.merk.relay.mailing import Mailing
 from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.presences import WallClock, is_proof_of_presence
 from waystation.protocols.merk.relay.routing import CARRIED, Routing
@@ -58,6 +64,7 @@ class KnownFrames:
         handshakes: Handshakes,
         key_frames: KeyFrames,
         clock: WallClock,
+        mailing: Mailing,
     ) -> None:
         """Bind the parts of one relay; see ``machine.MerkRelay``."""
         self._settings = settings
@@ -65,6 +72,8 @@ class KnownFrames:
         self._mesh = mesh
         self._routing = routing
         self._clock = clock
+        self._handshakes = handshakes
+        self._mailing = mailing
         self.is_retiring = False
         """Whether no new work is taken."""
         self._on_info: Mapping[type, Callable[[Session, Any, Instant], None]] = {
@@ -75,7 +84,7 @@ class KnownFrames:
             ClientFound: self._on_client_found,
             ClientAbsent: self._on_client_absent,
             Hello: handshakes.on_hello,
-            Auth: handshakes.on_auth,
+            Auth: self._on_auth,
             Delivery: self._on_notice,
             Forward: self._on_forward,
             KeyAdvert: key_frames.on_advert,
@@ -84,6 +93,11 @@ class KnownFrames:
             Gone: self._on_gone,
             Limits: self._on_limits,
             Presence: self._on_presence,
+            MailOpen: mailing.on_open,
+            MailClose: mailing.on_close,
+            MailTaken: mailing.on_taken,
+            MailFetch: mailing.on_fetch,
+            MailState: mailing.on_state,
         }
 
     def of_client(self, session: Session, kind: int, sender: bytes, data: bytes, now: Instant) -> None:
@@ -146,12 +160,14 @@ class KnownFrames:
             self._sessions.strike(session, error.refusal, now)
             return
         # Spec 4: unknown subtypes and an empty payload were decoded as None and are ignored.
-        if info is None:
-            return
-        if type(info) not in self._on_info:  # of a feature that we did not name
-            self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
-            return
-        self._on_info[type(info)](session, info, now)
+        if info is not None:
+            self._on_info[type(info)](session, info, now)
+
+    def _on_auth(self, session: Session, auth: Auth, now: Instant) -> None:
+        was_proved = session.is_proved
+        self._handshakes.on_auth(session, auth, now)
+        if session.is_proved and not was_proved and session.state is State.CLIENT:
+            self._mailing.proved(session, now)
 
     def _on_request_servers(self, session: Session, _info: RequestServers, _now: Instant) -> None:
         # Spec 4: answered to every connection that has proved a key.

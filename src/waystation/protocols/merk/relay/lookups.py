@@ -3,9 +3,9 @@
 ``routing`` begins a search and passes the answers in. A search asks every linked node once; frames for its target are
 queued meanwhile. It ends at the first node that shows the client's presence, when all nodes have denied, or at the time
 limit. Any other claim waits until all nodes of ours have answered: that of a node which keeps the client's mail, that
-of a node which was lately wrong, and the bare word of a node. The bare word counts for nothing where it comes from a
-stranger, or where the client is known as one that signs its presence. Each answer counts only on the connection that
-was asked.
+of a node which was lately wrong, and the bare word of a node. The bare word counts for nothing where it comes from an
+unnamed node, or where the client is known as one that signs its presence. Each answer counts only on the connection
+that was asked.
 
 This module sends nothing; ``routing`` sends the questions.
 
@@ -30,6 +30,7 @@ LOOKUP_MS: Final = 5_000  # specs/merk.md 5
 ANSWER_MS: Final = 60_000  # how late an answer may be and still be no offence; a slow node is not a lying one
 FOUND_MS: Final = 60_000  # spec 5
 ABSENT_MS: Final = 2_000  # spec 5
+MAILBOX_MS: Final = 2_000  # spec 5: as absence, because the client may come back anywhere (MERK-MAILPLACE)
 DISTRUST_MS: Final = 60_000  # ours: how long the word of a node that was wrong about a client counts for less
 
 
@@ -198,9 +199,10 @@ class Lookups:
             presence: The client's own word, its signature checked; None for the node's bare word.
         """
         # MERK-PRESENCE: what a client signs cannot be had without it, so the bare word of a node does not count.
-        if presence is None and (node.is_stranger or self._is_able(target)):
+        if presence is None and (node.is_unnamed or self._is_able(target)):
             return self.absent(target, node, now)
-        claim = Location(node, after_ms(now, FOUND_MS), presence)
+        is_mail = presence is not None and presence.kind is PresenceKind.MAILBOX
+        claim = Location(node, after_ms(now, MAILBOX_MS if is_mail else FOUND_MS), presence)
         lookup = self._lookups.get(target)
         if lookup is None:
             place = self.place(target, now)

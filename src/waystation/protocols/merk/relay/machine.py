@@ -1,7 +1,7 @@
 """The MERK relay: it authenticates clients and nodes, and routes every frame.
 
 ``server.merk.host`` runs it. Inputs are frames of clients and nodes, ends of connections, and time. Its state is in
-memory; only the addresses of other nodes survive a restart. It never reads a frame's contents.
+memory; only mailboxes and the addresses of other nodes survive a restart. It never reads a frame's contents.
 
 ``session`` is one connection; ``authentication`` and ``handshake`` prove its key. ``routing`` forwards frames with
 ``delivery``, ``lookups`` and ``forwards``. ``mesh`` manages the links to other nodes, ``key_directory`` the agreement
@@ -32,6 +32,8 @@ from waystation.protocols.merk.relay.handshake import Handshakes
 from waystation.protocols.merk.relay.key_directory import KeyDirectory
 from waystation.protocols.merk.relay.key_frames import KeyFrames
 from waystation.protocols.merk.relay.known_frames import KnownFrames
+from waystation.protocols.merk.relay.mailboxes import Mailboxes
+from waystation.protocols.merk.relay.mailing import Mailing
 from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.presences import WallClock
@@ -86,6 +88,17 @@ class MerkRelay:
         self._routing = Routing(
             self._key, self._outbox, self._mesh, self._keys, self._clock, rng, frame_bytes, strike, admits, self._limits
         )
+        boxes = Mailboxes(store, self._key, self._limits)
+        self._mailing = Mailing(
+            boxes,
+            self._key,
+            self._sessions,
+            self._outbox,
+            self._routing,
+            self._clock,
+            is_on=settings.mailbox,
+            has_shares=rate_limits,
+        )
         self._runs = Runs(self._routing, settings.max_frame_bytes)
         self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing, self._clock)
         self.twins = self._mesh.twins
@@ -104,14 +117,24 @@ class MerkRelay:
             admits_unproved=admits_unproved,
         )
         self._frames = KnownFrames(
-            settings, self._sessions, self._mesh, self._routing, self._handshakes, self._key_frames, self._clock
+            settings,
+            self._sessions,
+            self._mesh,
+            self._routing,
+            self._handshakes,
+            self._key_frames,
+            self._clock,
+            self._mailing,
         )
         self._sweep_at: Instant | None = None
         self._commits = Commits()
+        self._tickets = 0
+        """Of the commits that were asked for: one for the table of nodes and one for mailboxes may be under way."""
 
     def set_wall(self, now: Instant, wall_us: int) -> None:
         """Tie the monotonic clock to the wall clock: ``now`` is ``wall_us`` (microseconds UTC)."""
         self._clock.offset_us = wall_us - now
+        self._mailing.begin_sweeping(now)
 
     def use_limits(self, limits: MerkLimits) -> None:
         """Hold peers to these limits from now on; allowances that are counted already get the new size."""
@@ -174,7 +197,7 @@ class MerkRelay:
                 taken = self._runs.of_client(session, messages, start, now)
                 slow_count = max(0, -taken)
                 start += max(0, taken)
-            elif session.state is State.PEER and not session.is_stranger:
+            elif session.state is State.PEER and not session.is_unnamed:
                 start += self._runs.of_peer(session, messages, start, now)
             for message in messages[start : start + slow_count]:
                 self.receive(peer, message, now)
@@ -198,14 +221,21 @@ class MerkRelay:
         if session is not None:
             self._outbox.on_drained(session)
             self._routing.release(session, now)
+            self._mailing.release(session, now)
 
-    def committed(self, ticket: int, now: Instant) -> None:  # noqa: ARG002 - nothing follows from it
-        """The table of nodes is on disk; nobody waits for that."""
-        self._commits.committed(ticket)
+    def committed(self, ticket: int, now: Instant) -> None:
+        """Mailboxes are on disk, whose senders hear of it, or the table of nodes, for which nobody waits."""
+        if ticket == self._mailing.ticket:
+            self._mailing.committed(now)
+        else:
+            self._commits.committed(ticket)
 
     def not_committed(self, ticket: int, now: Instant) -> None:
-        """The table of nodes is not on disk: it is asked for again a second later; nobody waits for that."""
-        self._commits.not_committed(ticket, now)
+        """What mailboxes promised is refused; removals and the table of nodes are asked for again in a second."""
+        if ticket == self._mailing.ticket:
+            self._mailing.not_committed(now)
+        else:
+            self._commits.not_committed(ticket, now)
 
     def verified(self, ticket: int, answers: Sequence[int], now: Instant) -> None:
         """Refuse an answer that nobody asked for; see ``Machine.verified``."""
@@ -225,6 +255,7 @@ class MerkRelay:
         if self._sweep_at is not None and self._sweep_at <= now:
             left = self._routing.sweep(now)
             self._sweep_at = after_ms(now, SWEEP_MS) if left or len(self._sessions) else None
+        self._mailing.wake(now)
         self._close_doomed(now)
         self._commits.wake(now)
         if not self._frames.is_retiring:
@@ -234,7 +265,7 @@ class MerkRelay:
     def deadline(self) -> Instant | None:
         """Return when ``wake`` is due."""
         times = [self._sessions.alarms.next_at(), self._routing.deadline(), self._keys.deadline(), self._sweep_at]
-        times.append(self._commits.again_at)
+        times += [self._commits.again_at, self._mailing.deadline()]
         if self._outbox.doomed:
             times.append(Instant(0))
         if not self._frames.is_retiring:
@@ -245,7 +276,12 @@ class MerkRelay:
         """Return and forget the effects gathered since the last call, in their order."""
         # The table of nodes is durable, but no answer waits for it.
         if self._commits.may_begin and (self._mesh.has_changed or self._commits.is_refused):
-            self._outbox.add(self._commits.begin(self._mesh.take_changes()))
+            self._tickets += 1
+            self._outbox.add(self._commits.begin(self._mesh.take_changes(), self._tickets))
+        mail = self._mailing.begin(self._tickets + 1)
+        if mail is not None:
+            self._tickets += 1
+            self._outbox.add(mail)
         return self._outbox.take()
 
     # Commands
@@ -257,7 +293,8 @@ class MerkRelay:
     def settled(self) -> bool:
         """Return whether no frame is under way."""
         routing = self._routing
-        return not (len(routing.lookups) or len(routing.forwards) or routing.outbox.waiting_bytes)
+        is_under_way = len(routing.lookups) or len(routing.forwards) or routing.outbox.waiting_bytes
+        return not (is_under_way or self._mailing.boxes.waiting_bytes)
 
     def shut(self, now: Instant) -> None:
         """Close every connection."""
@@ -298,6 +335,10 @@ class MerkRelay:
             "adverts": len(self._keys),
             "key_questions": self._keys.questions_count,
             "slow_readers": len(self._outbox.congested),
+            "mailboxes": len(self._mailing.boxes),
+            "mail_messages": self._mailing.boxes.mail_count,
+            "mail_bytes": self._mailing.boxes.mail_bytes,
+            "mail_waiting_bytes": self._mailing.boxes.waiting_bytes,
         }
 
     def mesh(self, now: Instant) -> dict[str, Any]:
@@ -317,6 +358,7 @@ class MerkRelay:
             stood_us = now - session.link.since if session.link is not None else 0
             self._mesh.failed(contact.url, now, stood_ms=stood_us // MICROSECONDS_PER_MS)
         if was not in NODES:
+            self._mailing.left(session)
             self._routing.left(session, now)
             return
         self._mesh.lost(session)

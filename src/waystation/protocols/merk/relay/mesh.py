@@ -177,13 +177,13 @@ class Mesh:
         return True
 
     def claims(self, session: Session, now: Instant) -> None:
-        """Note the address that a stranger, which has just proved its key, says of itself, to be dialled once.
+        """Note the address that an unnamed node, which has just proved its key, says of itself, to be dialled once.
 
         Clients are given it only when it has proved to be true.
         """
         assert session.identity is not None
         url = session.hello.address if session.hello is not None else ""
-        if not url or url in self._addresses or url in self._own_urls or not session.is_stranger:
+        if not url or url in self._addresses or url in self._own_urls or not session.is_unnamed:
             return
         if address_fault(url, allow_private=self._settings.allow_private_peers):
             return
@@ -220,15 +220,15 @@ class Mesh:
     def _is_wanted(self, address: Address) -> bool:
         if address.busy or (address.key in self.links and not (address.claimed and address.proved is None)):
             return False
-        return address.configured or address.claimed or self._strangers_count() < self._strangers_max
+        return address.configured or address.claimed or self._unnamed_count() < self._unnamed_max
 
     @property
-    def _strangers_max(self) -> int:
-        """How many strangers may be linked: half of the places."""
+    def _unnamed_max(self) -> int:
+        """How many nodes that the operator has not named may be linked: half of the places."""
         return self._limits.now.nodes // 2
 
-    def _strangers_count(self) -> int:
-        return sum(link.is_stranger for link in self.links.values())
+    def _unnamed_count(self) -> int:
+        return sum(link.is_unnamed for link in self.links.values())
 
     def _may_dial_at(self) -> Instant:
         """Return when a learnt address may be dialled: no minute has more dials than there may be."""
@@ -317,7 +317,7 @@ class Mesh:
     # Links
 
     def is_named(self, session: Session) -> bool:
-        """Return whether a node is at an address of the operator's, as far as we know; else it is a stranger."""
+        """Return whether a node is at an address of the operator's, as far as we know; else it is an unnamed one."""
         if session.contact is not None and self._is_configured(session.contact.url):
             return True
         return self._is_named_key(session.identity)
@@ -333,15 +333,15 @@ class Mesh:
             address: What the host that came to us is counted under; empty for none.
             contact: Whom we dialled; None for who came.
         """
-        # MERK-ROOM: the operator's peers have a place of their own.
+        # MERK-UNNAMED: the operator's peers have a place of their own.
         if key in self.links or self._is_named_key(key) or (contact is not None and self._is_configured(contact.url)):
             return None
         # Spec 10.1: with `accept_peers = false` a node must be at an address of the operator's, or one that we dialled.
         if not (self._settings.accept_peers or contact is not None):
             return Refusal.PEERS_NOT_ACCEPTED
-        same = sum(link.address == address for link in self.links.values() if link.is_stranger and address)
-        crowded = same >= self._limits.now.strangers_per_address
-        return Refusal.PEERS_FULL if crowded or self._strangers_count() >= self._strangers_max else None
+        same = sum(link.address == address for link in self.links.values() if link.is_unnamed and address)
+        crowded = same >= self._limits.now.unnamed_nodes_per_address
+        return Refusal.PEERS_FULL if crowded or self._unnamed_count() >= self._unnamed_max else None
 
     def stands(self, session: Session, now: Instant) -> Session | None:
         """A node has proved itself; return the link that must be closed because there are two, if any.
@@ -396,12 +396,12 @@ class Mesh:
         return ServerEntry(session.identity, address) if 0 < len(address.encode()) <= ADDRESS_BYTES_MAX else None
 
     def servers(self, *, for_clients: bool = False) -> tuple[ServerEntry, ...]:
-        """Return the linked nodes whose address is known; for clients, of strangers those that our dial has proved."""
+        """Return the linked nodes whose address is known; to clients, unnamed ones once our dial has proved it."""
         entries = [(session, self.entry_of(session)) for session in self.nodes() if session.identity is not None]
         return tuple(
             entry
             for session, entry in entries
-            if entry is not None and (not for_clients or not session.is_stranger or self._is_found_at(entry))
+            if entry is not None and (not for_clients or not session.is_unnamed or self._is_found_at(entry))
         )
 
     def _is_found_at(self, entry: ServerEntry) -> bool:

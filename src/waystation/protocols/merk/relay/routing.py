@@ -97,6 +97,8 @@ class Routing:
         self.clients: dict[bytes, Session] = {}
         """Clients that are here, by key."""
         self.delivery = Delivery(outbox, node_key, limits)
+        self.mail_word: Callable[[bytes, Instant], Presence | None] = lambda _target, _now: None
+        """Returns a client's word that we keep its mail, None when we do not."""
         self.lookups = Lookups(limits, keys.is_able)
         self.forwards = Forwards(outbox, node_key, rng.randbytes(_BOOT_BYTES), limits)
         self.seen = SeenIds(limits)
@@ -181,7 +183,7 @@ class Routing:
         # A ban holds for senders behind other nodes, too.
         if target is None or not self.admits(PublicKey(wire.read_head(frame)[1])):
             return
-        # An original takes 100 MiB, our clients what we have told them; the link stays (MERK-LARGE).
+        # An original takes 100 MiB, our clients what we have said to them; the link stays (MERK-LARGE).
         if len(frame) > self._frame_bytes_max:
             self.outbox.add(Refused(PROTOCOL, None, Refusal.TOO_BIG.value))
             return
@@ -195,17 +197,19 @@ class Routing:
             self._forward(place.node, Sending(None, target, frame, b""), now)
 
     def _arrived(self, node: Session, sender: bytes, target: bytes, frame: bytes, now: Instant) -> None:
-        recipient = self.clients.get(target) if self.admits(PublicKey(sender)) else None
+        recipient = self.clients.get(target)
         # Spec 6: code 4, larger than this node takes.
         if len(frame) > self._frame_bytes_max:
             self.delivery.refuse(node, DeliveryCode.TOO_LARGE, target, frame, now)
-        elif recipient is None:
+        elif not self.admits(PublicKey(sender)) or (recipient is None and self.mail_word(target, now) is None):
             self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now)
-        # MERK-STRANGERS: a node that nobody has named brings no senders of its own invention.
-        elif node.is_stranger and not wire.is_frame_signed(frame):
+        # MERK-UNNAMED: a node that nobody has named brings no senders of its own invention.
+        elif node.is_unnamed and not wire.is_frame_signed(frame):
             # Not "unknown": one sender's unsigned frames must not make others believe that the recipient has left.
             self.outbox.add(Refused(PROTOCOL, node.identity, Refusal.UNSIGNED.value))
             self.delivery.refuse(node, DeliveryCode.QUEUE_FULL, target, frame, now)
+        elif recipient is None:
+            self._unreached(Sending(node, target, frame, wire.frame_hash(frame)), DeliveryCode.UNKNOWN_TARGET, now)
         else:
             self.delivery.deliver(recipient, node, target, frame, now)
 
@@ -236,7 +240,7 @@ class Routing:
         sending.denials += 1
         # A frame is tried at few nodes: nodes that claim a client and deny it would pass it round.
         if sending.denials > DENIALS_MAX:
-            self.delivery.finish(sending, code, now)
+            self._unreached(sending, code, now)
             return
         self._seek(sending, None, now, may_ask=True, without=node)
 
@@ -257,7 +261,7 @@ class Routing:
         lookup = self.lookups.running(target)
         # Spec 5: that nobody has a client is remembered for 2 s.
         if lookup is None and (isinstance(place, Absent) or not may_ask or not self._mesh.has_nodes):
-            self.delivery.finish(sending, DeliveryCode.UNKNOWN_TARGET, now)
+            self._unreached(sending, DeliveryCode.UNKNOWN_TARGET, now)
             return
         if lookup is None:
             lookup = self._begin(target, owner, [node for node in self._mesh.nodes() if node is not without], now)
@@ -267,6 +271,11 @@ class Routing:
         if lookup is not None and not lookup.open:
             self.lookups.end_absent(lookup, now)
             self._ended(lookup, "absent", now)
+
+    def _unreached(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
+        """Nobody is connected: the recipient's mailbox here keeps a frame, or its sender hears ``code``."""
+        if not self.delivery.keep(sending, now):
+            self.delivery.finish(sending, code, now)
 
     def _forward(self, node: Session, sending: Sending, now: Instant) -> None:
         # Spec 7: the node has said what it takes (LIMITS); a larger frame would cost the link.
@@ -328,10 +337,11 @@ class Routing:
         # Spec 4: `server` is the key of the node that has the client.
         answer: Info = ClientFound(target, self.node_key) if is_here else ClientAbsent(target)
         client = self.clients.get(target)
-        # Spec 7: the client's own word, for whoever understands it.
+        # Spec 7: the client's own word, for whoever understands it; that we keep its mail when it is away.
+        word = client.presence if client is not None else self.mail_word(target, now)
         understands = node.hello is not None and node.hello.features & Feature.PRESENCE
-        if client is not None and client.presence is not None and understands:
-            answer = client.presence if client.presence.until_ms > self._clock.ms(now) else answer
+        if word is not None and understands:
+            answer = word if word.until_ms > self._clock.ms(now) else answer
         self.outbox.reply(node, wire.encode_info_frame(answer, self.node_key))
 
     def found(self, node: Session, answer: ClientFound, now: Instant) -> None:
@@ -392,7 +402,7 @@ class Routing:
             if node is not None:
                 self._forward(node, sending, now)
             else:
-                self.delivery.finish(sending, code, now)
+                self._unreached(sending, code, now)
 
     # Comings and goings
 

@@ -4,7 +4,7 @@ The tables are in the participant's ``bhumi.db``; ``state`` has the others. A ro
 send, with ``text`` and ``binary`` for requests that are no commands. No role means that everything is permitted.
 """
 
-import secrets
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -115,9 +115,12 @@ class Admission(PrivateDatabase):
 
     identity: PublicKey
 
-    def __init__(self, path: Path, schema: str, *, clock: Callable[[], float] = time.time) -> None:
-        """Open the file; see ``PrivateDatabase``. ``clock`` gives Unix seconds."""
+    def __init__(
+        self, path: Path, schema: str, *, clock: Callable[[], float] = time.time, rng: random.Random | None = None
+    ) -> None:
+        """Open the file; see ``PrivateDatabase``. ``clock`` and ``rng`` are those of ``BhumiState``."""
         self._clock = clock
+        self._source = rng or random.SystemRandom()
         super().__init__(path, schema + _TABLES)
 
     # Invites
@@ -130,7 +133,7 @@ class Admission(PrivateDatabase):
         allow: Iterable[str] | None = None,
         suite: PairedSuite | None = PairedSuite.CHACHA,
     ) -> Invite:
-        """Make and keep a new invite; its secrets come from the system's generator.
+        """Make and keep a new invite; its secrets come from the generator of the folder, which is the system's.
 
         Args:
             alias: How the invited one shall be called.
@@ -152,8 +155,8 @@ class Admission(PrivateDatabase):
             )
         ends_s = int(now_s) + lifetime_s if lifetime_s else _NEVER
         role = None if allow is None else role_text(allow)
-        preimage = secrets.token_bytes(PREIMAGE_BYTES)
-        secret = b"" if suite is None else secrets.token_bytes(PAIRING_SECRET_BYTES)
+        preimage = self._source.randbytes(PREIMAGE_BYTES)
+        secret = b"" if suite is None else self._source.randbytes(PAIRING_SECRET_BYTES)
         with self.transaction():
             self.run("DELETE FROM invites WHERE expires != 0 AND expires <= ?", int(now_s))
             count, peers_count = self.reach()

@@ -9,7 +9,6 @@ is believed in nothing but an answer that opens.
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -171,14 +170,14 @@ class Deliveries:
         )
         refused: list[str] = []
         unreachable: set[RelayUrl] = set()
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         looked_s = -_LOOK_AGAIN_S
         while True:
             relay = route.take()
             verdict, answer, reason = await self._try(relay, delivery, read)
             self._note_absence(pending.peer, route, verdict)
             (unreachable.add if verdict is Verdict.UNREACHABLE else unreachable.discard)(relay)
-            elapsed_s = time.monotonic() - began
+            elapsed_s = asyncio.get_running_loop().time() - began
             fresh_count = 0
             if verdict is Verdict.ANSWERED:
                 if relay != first:
@@ -195,7 +194,7 @@ class Deliveries:
                 refused = findings.refused
                 fresh_count = route.add(findings.places)
                 retry.widen(fresh_count)
-            then = retry.after(verdict, time.monotonic() - began)
+            then = retry.after(verdict, asyncio.get_running_loop().time() - began)
             delivery.in_doubt = retry.in_doubt
             if isinstance(then, Verdict):
                 places = _places(route, unreachable, refused)

@@ -5,8 +5,8 @@ leaves under a second preimage, unless the caller has said that it may arrive tw
 answer to a former request under this preimage, that it will never handle this one.
 """
 
+import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -98,7 +98,7 @@ class Exchanges:
             LocalError: It is too large, or cannot be said in this dialect.
             HostError: The disk refuses to note the request; nothing was sent.
         """
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         tries_count = 0
         tried: set[bytes] = set()
         while (pending := await self._take(work, tried)) is not None:
@@ -115,7 +115,7 @@ class Exchanges:
             tries_count += ended.tries_count
             reply = self._conclude(work, delivery, ended)
             if reply is not None:
-                return replace(reply, latency_s=time.monotonic() - began, tries_count=tries_count)
+                return replace(reply, latency_s=asyncio.get_running_loop().time() - began, tries_count=tries_count)
         raise self._none_left(work)
 
     async def deliver(self, delivery: Delivery) -> Ended:

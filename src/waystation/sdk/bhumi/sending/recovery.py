@@ -6,7 +6,6 @@ peer that has just answered is asked for spare permissions, and for the outcomes
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -93,10 +92,10 @@ class Recovery:
             OfflineError: There is none, and the peer is away.
         """
         self._ask_for_outcomes(peer, self._timeouts)
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         # Another program may be working on one, and the database is where its outcome shows.
         while self._state.next_right(peer) is None and self._outgoing.of_peer(peer):
-            elapsed_s = time.monotonic() - began
+            elapsed_s = asyncio.get_running_loop().time() - began
             if self._liveness.is_away(peer) and elapsed_s >= max(self._timeouts.wait_s, self._timeouts.settle_s):
                 known = self._state.peer(peer)
                 name = peer.hex()[:8] if known is None else known.name
@@ -162,7 +161,7 @@ class Recovery:
 
     async def _top_up(self, peer: bytes) -> None:
         """Ask a peer for spare preimages when there are fewer than two besides the next one."""
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         if now_s - self._looked_s.get(peer, -_AGAIN_S) >= _AGAIN_S:
             self._looked_s[peer] = now_s
             self._ask_for_outcomes(peer, _BEHIND)

@@ -7,6 +7,7 @@ left out; when none is left, the peer's state stays unknown. Spec: BHUMI-WATCH.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -91,11 +92,10 @@ class Watching:
             machine, refused = WatchClient(), loop.create_future()
             connection = RelayConnection(machine, relay, partial(self._on_event, peer, relay, watch, machine, refused))
             try:
-                await connection.dial(self._tls, self._connect_timeout_s, only_public=self._only_public(relay))
-                if await connection.first(refused):
-                    return
-            except HostError as error:
-                watch.failures[relay] = str(error)  # the next try comes
+                with contextlib.suppress(HostError):  # a relay that is away reports nothing, and the next try comes
+                    await connection.dial(self._tls, self._connect_timeout_s, only_public=self._only_public(relay))
+                    if await connection.first(refused):
+                        return
             finally:
                 await connection.aclose()
             # A relay that is away reports nothing: another one may, and else the last report stands.
@@ -131,8 +131,6 @@ class _Watch:
     def __init__(self) -> None:
         self.states: dict[RelayUrl, bool] = {}
         """What each relay reported last."""
-        self.failures: dict[RelayUrl, str] = {}
-        """Why the last try at a relay failed."""
         self.tasks: list[asyncio.Task[None]] = []
 
     async def cancel(self) -> None:

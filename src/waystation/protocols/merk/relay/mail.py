@@ -1,0 +1,138 @@
+"""What ``mailboxes`` has in memory: a mailbox, a kept frame, the promises of one commit, and the answers to them.
+
+Times are Unix milliseconds.
+"""
+
+from typing import NamedTuple
+
+from waystation.protocols.merk.messages import Presence
+from waystation.protocols.merk.relay.shares import Shares
+from waystation.protocols.merk.session import Sending
+
+__all__ = [
+    "Answer",
+    "Arrival",
+    "Batch",
+    "Closed",
+    "Kept",
+    "Mailbox",
+    "NotKept",
+    "NotOpened",
+    "Opened",
+    "Opening",
+    "Stored",
+]
+
+
+class Stored:
+    """One kept frame, without its bytes."""
+
+    __slots__ = ("frame_hash", "number", "sender", "size", "source", "until_ms")
+
+    def __init__(self, number: int, sender: bytes, source: str, size: int, until_ms: int, frame_hash: bytes) -> None:
+        """Describe a frame."""
+        self.number = number
+        """Grows with each frame of this node."""
+        self.sender = sender
+        self.source = source
+        """The network that it came from, or the node that brought it."""
+        self.size = size
+        self.until_ms = until_ms
+        self.frame_hash = frame_hash
+
+
+class Mailbox:
+    """One client's mailbox."""
+
+    __slots__ = ("came_ms", "mail", "network", "owner", "presence", "senders", "sources")
+
+    def __init__(self, owner: bytes, presence: Presence | None, came_ms: int, network: str) -> None:
+        """Start empty."""
+        self.owner = owner
+        self.presence = presence
+        """The owner's word that this node keeps its mail; None after its row was damaged: nothing more is taken."""
+        self.came_ms = came_ms
+        self.network = network
+        self.mail: dict[bytes, Stored] = {}
+        """Frames on disk by their hash, the oldest first."""
+        self.senders, self.sources = Shares(), Shares()
+        """What each sender, and each network and node, has in here, frames that wait for the disk included."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the frames on disk and of those that wait for it."""
+        return self.senders.size
+
+    def takes_at(self, wall_ms: int) -> bool:
+        """Return whether the owner's word still holds."""
+        return self.presence is not None and self.presence.until_ms > wall_ms
+
+
+class Opened(NamedTuple):
+    """The mailbox is on disk."""
+
+    owner: bytes
+
+
+class NotOpened(NamedTuple):
+    """It is not: the store refused."""
+
+    owner: bytes
+
+
+class Closed(NamedTuple):
+    """The mailbox and its mail are off the disk."""
+
+    owner: bytes
+
+
+class Kept(NamedTuple):
+    """A frame is on disk."""
+
+    sending: Sending
+
+
+class NotKept(NamedTuple):
+    """It is not: the store refused, or the mailbox was closed meanwhile."""
+
+    sending: Sending
+
+
+Answer = Opened | NotOpened | Closed | Kept | NotKept
+
+
+class Opening(NamedTuple):
+    """A mailbox that is being opened or renewed."""
+
+    presence: Presence
+    network: str
+    came_ms: int
+    is_asked: bool
+    """Whether the owner waits for an answer."""
+
+
+class Arrival:
+    """A frame that waits for the disk, and everybody who wants to know."""
+
+    __slots__ = ("kept_ms", "sendings", "stored")
+
+    def __init__(self, stored: Stored, sending: Sending, kept_ms: int) -> None:
+        """Note the first who brings it."""
+        self.stored = stored
+        self.sendings = [sending]
+        self.kept_ms = kept_ms
+
+
+class Batch:
+    """The promises of one commit."""
+
+    __slots__ = ("arrivals", "closings", "openings")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.openings: dict[bytes, Opening] = {}
+        """By owner."""
+        self.arrivals: dict[tuple[bytes, bytes], Arrival] = {}
+        """By owner and hash."""
+        self.closings: dict[bytes, None] = {}
+        """Owners that are to hear that their mailbox is gone."""
