@@ -16,6 +16,7 @@ __all__ = ["REFUSALS", "refusals", "table"]
 
 _CLOSED: Final = "The connection closes without a frame."
 _STAYS: Final = "Nothing; it is counted and the connection stays."
+_CODE_2: Final = "DELIVERY 2 to who asked for notices."
 _AT_ONCE: Final = "The connection closes before the TLS handshake."
 
 _OR_LISTS: Final = ", or `[access]` keeps it out"
@@ -274,28 +275,16 @@ _MERK: Final[dict[Enum, tuple[str, str]]] = {
     MerkRefusal.RATE: ("Frames beyond the allowance.", "DELIVERY 5 to who asked for notices; the connection stays."),
     MerkRefusal.QUEUE_FULL: (
         "Too much waits for this recipient or node, or too much is searched for.",
-        "DELIVERY 2 to who asked for notices.",
+        _CODE_2,
     ),
     MerkRefusal.KEY_QUESTIONS: ("Too many questions for keys are open.", "What the relay itself knows of the key."),
     MerkRefusal.MAILBOX_OFF: ("A client asks for a mailbox, and `merk.mailbox` is off.", "MAIL state 2."),
     MerkRefusal.MAILBOXES_FULL: ("No room for another mailbox, of all or of this network.", "MAIL state 2."),
-    MerkRefusal.MAILBOX_FULL: ("The recipient's mailbox is full.", "DELIVERY 2 to who asked for notices."),
-    MerkRefusal.MAIL_SHARE: (
-        "The sender, its network or its node has filled its share of the recipient's mailbox.",
-        "DELIVERY 2 to who asked for notices.",
-    ),
-    MerkRefusal.MAIL_FULL: (
-        "All mailboxes are full, or the owner's or sender's network has its share, or too much waits for the disk.",
-        "DELIVERY 2 to who asked for notices.",
-    ),
-    MerkRefusal.MAIL_TOO_LARGE: (
-        "A frame that is too large to be kept, for a recipient that is away.",
-        "DELIVERY 4 to who asked for notices.",
-    ),
-    MerkRefusal.MAIL_NOT_KEPT: (
-        "The store did not take a frame or a mailbox, or the mailbox was closed meanwhile.",
-        "DELIVERY 2 to who asked for notices; MAIL state 2.",
-    ),
+    MerkRefusal.MAILBOX_FULL: ("The recipient's mailbox is full.", _CODE_2),
+    MerkRefusal.MAIL_SHARE: ("The sender, its network or its node has its share of the recipient's mailbox.", _CODE_2),
+    MerkRefusal.MAIL_FULL: ("All mailboxes are full, or a network has its share, or the disk is slow.", _CODE_2),
+    MerkRefusal.MAIL_TOO_LARGE: ("A frame that is too large to be kept.", "DELIVERY 4 to who asked for notices."),
+    MerkRefusal.MAIL_NOT_KEPT: ("The store did not take it, or the mailbox was closed.", f"{_CODE_2} MAIL state 2."),
     MerkRefusal.NOT_FOR_US: ("Only in clients: a frame with another target.", "Nothing."),
     MerkRefusal.BAD_SIGNATURE: ("Only in clients: a signature that does not hold.", "Nothing."),
     MerkRefusal.CANNOT_DECRYPT: ("Only in clients: not encrypted to our key, or changed.", "Nothing."),

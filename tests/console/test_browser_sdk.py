@@ -17,7 +17,7 @@ from waystation.protocols.merk.payload import sealing
 from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Json, Raw, Receipt, Text
 
 WEB = Path(__file__).parent / "web"
-TESTS_AT_LEAST = 270
+TESTS_AT_LEAST = 300
 """So that a file which Node does not find, or which registers nothing, is no success."""
 
 ALICE = Keys.from_seeds(b"\x11" * 32, b"\x91" * 32)

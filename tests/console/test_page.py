@@ -256,6 +256,26 @@ def test_what_is_written_without_a_connection_goes_out_later(room, nodes, bob):
     bob.hears_from(alice.nameless, "into the bottle")
 
 
+def test_mail_waits_for_who_is_away(room, nodes):
+    """A message to somebody who has closed the page is stored by their relay, and read when they come back."""
+    alice, bob = room.person(nodes[0]), room.person(nodes[1])
+    bob.settings()
+    expect(bob.page.locator("#mailbox-note")).to_contain_text("keeps encrypted messages", timeout=PATIENCE_MS)
+    alice.address(bob.key)
+    alice.write("before you go")
+    alice.learns("read")
+    present = told(nodes[1])["clients"]
+    bob.page.close()
+    until(lambda: told(nodes[1])["clients"] < present, "Bob's leaving")
+    alice.write("while you were away")
+    alice.learns("stored")
+    back = room.tab(bob.page.context, nodes[1])
+
+    back.hears_from(alice.nameless, "while you were away")
+    alice.learns("read")
+    photograph(alice, "stored-and-read")
+
+
 def test_page_works_under_any_path(room, tmp_path):
     """The page finds the node's MERK wherever its operator has put it."""
     node = merk_node(tmp_path, merk__paths="/chat").start()

@@ -125,7 +125,7 @@ test("a message of a sender known as able that comes in the legacy form, or sign
   socket.deliver(await sdk.encryptedFrame(keys, bytes(BOB), bytes(VECTORS.clients.bob.x_pub), { kind: "text", text: "weaker" }));
   socket.deliver(await sdk.signedFrame(keys, bytes(BOB), { kind: "text", text: "weaker" }, { headerSignature: false }));
   await until(() => bob.dropped.length === 2);
-  assert.deepEqual(bob.dropped.map(({ refusal, sender }) => [refusal, sender]), [["weaker_form", ALICE], ["weaker_form", ALICE]]);
+  assert.deepEqual(bob.dropped.map(({ refusal, sender }) => [refusal, sender]), [["downgraded", ALICE], ["downgraded", ALICE]]);
 });
 
 test("to a recipient known as able no legacy form is sent, not even when asked for, nor after a restart, nor with a key by hand", async () => {
@@ -266,17 +266,4 @@ test("frames leave at the server's pace: a burst at once, the rest as time goes 
   const heavy = new Pace();
   assert.equal(heavy.take(BYTES_AT_ONCE, 1_000_000), 0);
   assert.equal(heavy.take(15_000_000, 1_000_000), 1_000);
-});
-
-test("a thousand messages at once are paced, not refused, and all arrive in their order", async () => {
-  const { alice, bob } = await pair();
-  const sending = Array.from({ length: 1_000 }, (_, index) => alice.client.sendText(BOB, `${index}`, { mode: "plain" }).then(({ outcome }) => outcome));
-  await until(() => bob.messages.length >= FRAMES_AT_ONCE, "the burst", 30_000);
-  assert.ok(bob.messages.length < 1_000);
-  await until(() => {
-    if (alice.clock.waits[0] < 50) alice.clock.advance(alice.clock.waits[0]);
-    return bob.messages.length === 1_000;
-  }, "all", 30_000);
-  assert.ok((await Promise.all(sending)).every(({ name }) => name === "accepted"));
-  assert.deepEqual(bob.messages.map(({ text }) => Number(text)), Array.from({ length: 1_000 }, (_, index) => index));
 });

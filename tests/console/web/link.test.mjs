@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { FRAMES_AT_ONCE } from "../../../src/waystation/console/web/sdk/delivery/pace.js";
 import { completeEnvironment } from "../../../src/waystation/console/web/sdk/environment.js";
+import { QUEUED_MAX } from "../../../src/waystation/console/web/sdk/link.js";
 import { ServerBook } from "../../../src/waystation/console/web/sdk/servers.js";
 import { sentenceOf } from "../../../src/waystation/console/web/sdk/state.js";
 import { ADDRESS, collect, environmentOf, hex, keysOf, quiet, sdk, TestRelay, until } from "./support.mjs";
@@ -265,4 +267,27 @@ test("stop lets go of the server, and nothing brings it back but start", async (
   link.start(ADDRESS);
   await phase(link, "ready");
   link.close();
+});
+
+test("what is more than a server takes at once waits for its pace, in the order of the calls, and none is refused", async () => {
+  const order = [];
+  const { link, clock } = await ready((it) => (it.onContent = (socket, { payload }) => order.push(payload[32] * 256 + payload[33])));
+  const sending = Array.from({ length: 1_000 }, (_, index) => link.send(sdk.encodeFrame(2, Uint8Array.of(...new Uint8Array(32), index >> 8, index & 255), keys.signing.public)));
+  await until(() => order.length === FRAMES_AT_ONCE && clock.waits[0] < 50, "the burst");
+  await until(() => {
+    if (clock.waits[0] < 50) clock.advance(clock.waits[0]);
+    return order.length === 1_000;
+  }, "all");
+  assert.deepEqual(order, Array.from({ length: 1_000 }, (_, index) => index));
+  link.stop();
+  assert.ok((await Promise.all(sending)).every(({ name }) => name === "lost"));
+});
+
+test("what waits for the pace is bounded", async () => {
+  const { link } = await ready((it) => (it.onContent = () => {}));
+  const frame = sdk.encodeFrame(2, new Uint8Array(32), keys.signing.public);
+  const sending = Array.from({ length: QUEUED_MAX }, () => link.send(frame).catch((error) => error));
+  await assert.rejects(link.send(frame), sdk.LocalError);
+  link.stop();
+  await Promise.all(sending);
 });

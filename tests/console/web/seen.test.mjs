@@ -29,10 +29,16 @@ test("after fourteen days a message is forgotten, and its time is too old by the
   await seen.expire(later);
 
   assert.deepEqual([seen.count, await storage.entries("seen")], [0, []]);
-  assert.equal(seen.judge("a", "1", NOW, later), "too_old");
+  assert.equal(seen.judge("a", "1", NOW, later), "stale");
   assert.equal(seen.judge("a", "1", NOW + 1, later), null);
   assert.equal(seen.judge("a", "1", null, later), null, "of a time that is not proved nothing can be said");
   assert.equal((await opened(storage, 9, later)).count, 0);
+});
+
+test("a time more than a day ahead is refused, for it would never be forgotten", async () => {
+  const seen = await opened(new sdk.MemoryStorage());
+  assert.equal(seen.judge("a", "1", NOW + 86_400_000, NOW), null);
+  assert.equal(seen.judge("a", "1", NOW + 86_400_001, NOW), "stale");
 });
 
 test("what was forgotten for room is refused by its time, also after a restart", async () => {
@@ -41,7 +47,7 @@ test("what was forgotten for room is refused by its time, also after a restart",
   for (let id = 0; id < 5; id += 1) await first.add("a", `${id}`, NOW + id);
   for (const seen of [first, await opened(storage, 3)]) {
     assert.equal(seen.count, 3);
-    assert.deepEqual([0, 1, 2].map((id) => seen.judge("a", `${id}`, NOW + id, NOW)), ["too_old", "too_old", "duplicate"]);
+    assert.deepEqual([0, 1, 2].map((id) => seen.judge("a", `${id}`, NOW + id, NOW)), ["stale", "stale", "duplicate"]);
     assert.equal(seen.judge("a", "new", NOW + 2, NOW), null);
   }
 });
@@ -54,7 +60,7 @@ test("room is taken from whoever holds most of it, and a flood makes no other se
   assert.equal(seen.count, 20);
   assert.equal(seen.judge("friend", "1", NOW - 86_400_000, NOW), "duplicate");
   assert.equal(seen.judge("friend", "2", NOW - 86_400_000, NOW), null);
-  assert.equal(seen.judge("flood", "0", NOW, NOW), "too_old");
+  assert.equal(seen.judge("flood", "0", NOW, NOW), "stale");
 });
 
 test("senders of whom something was forgotten are bounded; beyond, the lowest of their times holds for everybody", async () => {
@@ -64,7 +70,7 @@ test("senders of whom something was forgotten are bounded; beyond, the lowest of
 
   assert.equal((await storage.entries("floors")).length, FLOORS_MAX + 1);
   for (const each of [seen, await opened(storage, 1)]) {
-    assert.equal(each.judge("stranger", "1", NOW, NOW), "too_old");
+    assert.equal(each.judge("stranger", "1", NOW, NOW), "stale");
     assert.equal(each.judge("stranger", "1", NOW + 1, NOW), null);
   }
 });

@@ -54,7 +54,7 @@ class Talk:
     def ready(self, said=OPEN):
         """Be taken by a relay that says how the mailbox stands."""
         self.box.ready("ws://relay", b"n" * 32, knows=True)
-        self.box.heard(said)
+        self.box.changed(said)
         return self.box
 
     def kinds(self):
@@ -119,7 +119,7 @@ def test_a_mailbox_that_ends_soon_is_renewed_by_who_reads():
         talk = Talk()
         box = talk.ready()
         box.read()
-        box.heard(OPEN._replace(until_ms=NOW_S * 1_000 + RENEW_MS - 1))
+        box.changed(OPEN._replace(until_ms=NOW_S * 1_000 + RENEW_MS - 1))
         assert talk.kinds() == [MailFetch, MailOpen, MailFetch]
         box.end()
 
@@ -247,7 +247,7 @@ def test_who_asks_gets_the_relays_answer():
         box = talk.ready()
         asked = asyncio.create_task(box.close())
         await eventually(lambda: talk.said)
-        box.heard(MailboxSaid(MailboxState.CLOSED, 0, 0, 0))
+        box.changed(MailboxSaid(MailboxState.CLOSED, 0, 0, 0))
         assert talk.kinds() == [MailClose]
         assert (await asked).state is (await box.state()).state is MailboxState.CLOSED
 

@@ -8,10 +8,9 @@ from waystation.sdk.bhumi.device import Device
 from waystation.sdk.bhumi.dialect import Dialect, read_answer
 from waystation.sdk.bhumi.sender import Sender
 from waystation.sdk.bhumi.sending.channel import Channel
-from waystation.sdk.bhumi.sending.exchange import Exchanges
 from waystation.sdk.bhumi.sending.reading import AnswerReader, Opened
 from waystation.sdk.bhumi.state import BhumiState
-from waystation.sdk.errors import AnswerError, PermissionsInDoubtError
+from waystation.sdk.errors import AnswerError
 
 
 def repeats_what_is_in_doubt(patch):
@@ -85,17 +84,6 @@ def takes_earlier_answers_for_this_one(patch):
 def keeps_dead_connections(patch):
     """A sender goes on with a connection that has ended."""
     patch.setattr(Channel, "is_open", property(lambda self: self._opened is not None))
-
-
-def keeps_silent_about_doubts(patch):
-    """A sender does not say how one gets out when every permission is in doubt."""
-    none_left = Exchanges._none_left
-
-    def says_less(self, work):
-        error = none_left(self, work)
-        return PermissionsInDoubtError("later, maybe") if isinstance(error, PermissionsInDoubtError) else error
-
-    patch.setattr(Exchanges, "_none_left", says_less)
 
 
 def never_dials_again(patch):

@@ -450,7 +450,7 @@ class MerkClient(Client):
             self._on_receipt(event)
             self.mailbox.done(event.frame_hash)
         elif isinstance(event, MailboxSaid):
-            self.mailbox.heard(event)
+            self.mailbox.changed(event)
         else:
             if isinstance(event, Connected):
                 knows = Feature.MAILBOX in self._relays.features

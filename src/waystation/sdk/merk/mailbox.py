@@ -1,6 +1,6 @@
 """Keeps a client's mailbox at its relay: opens and renews it, fetches what was kept, and says what the program took.
 
-``MerkClient`` passes in the connection's events and what the program took. The relay keeps a frame until it hears TAKEN
+``MerkClient`` passes in the connection's events and what the program took. The relay keeps a frame until it gets TAKEN
 for it, so that is said once the program has the message, and of what can never be given to it: a message that was taken
 already, or one that cannot be opened. Parts of a file are taken with the file. What the program has not taken when the
 client ends comes again to the next one.
@@ -90,7 +90,7 @@ class Mailbox:
         self._reads = self._knows = False
         self._relay, self._server = "", b""
         self._said: MailboxChanged | None = None
-        self._heard: dict[asyncio.Future[MailboxChanged], MailboxState | None] = {}
+        self._asking: dict[asyncio.Future[MailboxChanged], MailboxState | None] = {}
         """Who waits for the relay's word, and which state is no answer."""
         self._waiting: OrderedDict[tuple[bytes, bytes], list[bytes]] = OrderedDict()
         """Hashes of the frames of each message, by sender and id, that arrived and was not taken, the oldest first."""
@@ -126,9 +126,9 @@ class Mailbox:
         # A relay also says unasked how the mailbox stands, once it knows who we are: ``not_yet`` is no answer.
         await self._established(timeout_s)
         future: asyncio.Future[MailboxChanged] = asyncio.get_running_loop().create_future()
-        self._heard[future] = not_yet
+        self._asking[future] = not_yet
         if not ask():
-            del self._heard[future]
+            del self._asking[future]
             return MailboxChanged(self._relay, MailboxState.REFUSED, 0, 0, 0)
         async with asyncio.timeout(timeout_s):
             return await future
@@ -143,11 +143,11 @@ class Mailbox:
             self._open()
         self._flush()
 
-    def heard(self, event: MailboxSaid) -> None:
+    def changed(self, event: MailboxSaid) -> None:
         """The relay says how our mailbox stands."""
         self._said = said = MailboxChanged(self._relay, *event)
-        for future in [future for future, not_yet in self._heard.items() if not_yet is not said.state]:
-            del self._heard[future]
+        for future in [future for future, not_yet in self._asking.items() if not_yet is not said.state]:
+            del self._asking[future]
             if not future.done():
                 future.set_result(said)
         if said.state is MailboxState.OPEN and said.until_ms - self._now_ms() < RENEW_MS and self._reads:
@@ -166,7 +166,7 @@ class Mailbox:
         """Say what is left to be said, and end."""
         self._flush()
         self.lost()
-        for future in self._heard:
+        for future in self._asking:
             future.cancel()
 
     # What arrives

@@ -151,3 +151,28 @@ def test_reply_of_a_former_process_is_kept_for_recover(tmp_path):
 
 def _text(content):
     return DeviceMessage(ContentType.TEXT, content.encode())
+
+
+def test_new_invite_ends_a_doubt_that_nothing_else_can(tmp_path):
+    """Where the device has forgotten all permissions in doubt, the error asks for a new invite, and that helps."""
+
+    async def story():
+        async with (
+            LoopbackRelay() as relay,
+            paired(tmp_path, relay, timeouts=Timeouts(doubt_s=0.3, settle_s=2.0)) as (alice, bob, state),
+        ):
+            peer = state.find_peer("alice")
+            while (right := state.next_right(peer.identity)) is not None:
+                state.begin_message(right, peer.identity, bytes(200), peer.root)
+                alice.state.withdraw(right)
+            stuck = await bob.send("alice", "first")
+            pending = len(state.pending())
+            await bob.accept(alice.token("bob"), alias="alice")
+            return stuck, pending, await bob.send("alice", "second")
+
+    stuck, pending, reply = asyncio.run(story())
+
+    assert stuck.outcome is Outcome.PERMISSIONS_IN_DOUBT
+    assert "new invite" in stuck.sentence
+    assert pending == 3
+    assert reply.content == b"second"

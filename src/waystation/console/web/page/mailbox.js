@@ -15,7 +15,7 @@ import { size } from "./format.js";
  */
 export function showMailbox(sdk, client, history) {
   const view = new MailboxView(sdk, client, history);
-  client.on("mailbox", () => view.render());
+  client.on("mailbox", () => view.onMailbox());
   client.on("state", () => view.onState());
   byId("keep-mail").addEventListener("change", () => view.choose(byId("keep-mail").checked));
   view.onState();
@@ -31,6 +31,12 @@ class MailboxView {
 
   get isWanted() {
     return this.history.settings.keepsMail !== false;
+  }
+
+  /** What the relay says last counts: it may say "closed" when the client comes, and "open" a moment later. */
+  onMailbox() {
+    if (this.client.mailbox.state === "open") this.#problem = "";
+    this.render();
   }
 
   onState() {

@@ -41,7 +41,7 @@ export class NoCryptoError extends LocalError {
  * Why bytes of the other side are refused; the same words as on the node (protocols/merk/refusals.py).
  * @typedef {"short" | "bad_magic" | "bad_version" | "bad_length" | "too_big" | "malformed_info" | "hostile_challenge"
  *   | "wrong_server" | "bad_peer_auth" | "misplaced_handshake" | "frame_before_auth" | "auth_timeout" | "not_for_us" | "no_target" | "bad_signature"
- *   | "cannot_decrypt" | "bad_content" | "duplicate" | "too_old" | "weaker_form" | "unknown_type" | "bad_advert" | "too_large" | "not_reading"
+ *   | "cannot_decrypt" | "bad_content" | "duplicate" | "stale" | "downgraded" | "unknown_type" | "bad_advert" | "too_large" | "not_reading"
  *   | "queue_full"} Refusal
  */
 
@@ -66,8 +66,8 @@ const DROPPED = Object.freeze({
   bad_content: "A message was not taken: its content is damaged.",
   not_for_us: "A message was not taken: it is meant for somebody else.",
   duplicate: "A message was not taken: it came before.",
-  too_old: "A message was not taken: it is so old that it could be a repeat.",
-  weaker_form: "A message was not taken: its sender is known to write in a safer form, so somebody else may have made or kept it.",
+  stale: "A message was not taken: by its time it is so old that it could be a repeat, or more than a day ahead.",
+  downgraded: "A message was not taken: its sender is known to write in a safer form, so somebody else may have made or kept it.",
   no_target: "A message was not taken: it names no recipient.",
   queue_full: "A message was not taken: too many came at once.",
   bad_advert: "A server told an encryption key that its owner did not sign; it was not taken.",

@@ -71,7 +71,8 @@ export class Inbox {
     try {
       const opened = await openFrame(this.keys, frame);
       // MERK-BOUND: whoever speaks the bound form sends no other, so that this was made, or kept for later, by somebody else.
-      if (opened.auth === "legacy" && (await this.isAble(sender))) return { dropped: { refusal: "weaker_form", sender } };
+      const isLess = opened.auth === "legacy" || opened.auth === "ambiguous";
+      if (isLess && (await this.isAble(sender))) return { dropped: { refusal: "downgraded", sender } };
       return await this.#read(opened, sender);
     } catch (error) {
       if (error instanceof MalformedError) return { dropped: { refusal: error.refusal, sender } };

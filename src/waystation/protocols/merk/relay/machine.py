@@ -224,7 +224,7 @@ class MerkRelay:
             self._mailing.release(session, now)
 
     def committed(self, ticket: int, now: Instant) -> None:
-        """Mailboxes are on disk, whose senders hear of it, or the table of nodes, for which nobody waits."""
+        """Mailboxes are on disk, whose senders learn of it, or the table of nodes, for which nobody waits."""
         if ticket == self._mailing.ticket:
             self._mailing.committed(now)
         else:

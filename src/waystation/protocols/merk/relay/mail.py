@@ -135,4 +135,4 @@ class Batch:
         self.arrivals: dict[tuple[bytes, bytes], Arrival] = {}
         """By owner and hash."""
         self.closings: dict[bytes, None] = {}
-        """Owners that are to hear that their mailbox is gone."""
+        """Owners that wait for the end of their mailbox."""

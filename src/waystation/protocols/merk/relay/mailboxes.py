@@ -3,7 +3,7 @@
 The relay's ``mailing`` passes in what clients ask for and frames for who is away, and carries out the answers. A client
 opens one mailbox with its signed presence. A frame for it waits for the disk and is then kept until the owner says that
 its program took it, until it expires, or until the mailbox ends. What was reported as kept is never given up for newer
-frames: every limit refuses the newcomer, and each sender, network and node has a share, so that no stranger fills a
+frames: every limit refuses the newcomer, and each sender, network and node has a share, so that no sender fills a
 mailbox alone.
 
 One commit is under way at a time. It has two kinds of changes. Promises (an opened mailbox, a kept frame) are undone
@@ -184,7 +184,7 @@ class Mailboxes:
     def close(self, owner: bytes) -> None:
         """End a client's mailbox with everything in it; ``Closed`` follows once it is off the disk."""
         gathered = self._gathered.openings.pop(owner, None)
-        # What is being written is not heard of any more, and is removed by the next commit.
+        # What is being written gets no answer any more, and is removed by the next commit.
         under_way = self._under_way.openings.pop(owner, None)
         box, opening = self._boxes.get(owner), gathered or under_way
         if box is not None:
@@ -222,14 +222,14 @@ class Mailboxes:
         """Keep a frame; ``Kept`` or ``NotKept`` follows unless it is refused at once.
 
         Args:
-            sending: The frame, its hash and who is to hear of it; ``presence_of`` its target is not None.
+            sending: The frame, its hash and who gets its outcome; ``presence_of`` its target is not None.
             sender: Key of the client that sent it.
             source: Its network, or the node that brought the frame; "" where neither is known.
             wall_ms: Unix milliseconds.
         """
         box = self._boxes[sending.target]
         frame_hash = sending.frame_hash or wire.frame_hash(sending.frame)
-        # The same frame again takes no place: its sender may not have heard that it is kept.
+        # The same frame again takes no place: its sender may have had no notice of it.
         if frame_hash in box.mail:
             self._answers.append(Kept(sending))
             return None
@@ -261,7 +261,7 @@ class Mailboxes:
         count_max, bytes_max = limits.mail_messages_per_mailbox, limits.mail_bytes_per_mailbox
         if not box.senders.has_room(size, count_max, bytes_max):
             return Refusal.MAILBOX_FULL
-        # A stranger has as many keys as it likes, so its network, or the node that it comes by, has a share too.
+        # Keys cost nothing, so the network of a sender, or the node that brings its frames, has a share too.
         if not (
             box.senders.has_room_for(sender, size, limits.mail_messages_per_sender, limits.mail_bytes_per_sender)
             and box.sources.has_room_for(source, size, limits.mail_messages_per_source, limits.mail_bytes_per_source)

@@ -1,7 +1,7 @@
 """Serves mailboxes: takes what clients say about theirs, keeps frames for who is away, and gives them out.
 
 ``known_frames`` passes in MAIL of clients, ``routing`` each frame whose recipient is connected nowhere, and the relay
-the answers of the store. A sender hears STORED once its frame is on disk. The owner gets what is kept when it asks, the
+the answers of the store. A sender gets STORED once its frame is on disk. The owner gets what is kept when it asks, the
 oldest first and as fast as it reads; each frame stays until the owner says that its program took it.
 
 Spec: specs/merk.md 6, 7, 8; MERK-MAIL.
@@ -106,7 +106,7 @@ class Mailing:
     # What clients say
 
     def proved(self, session: Session, now: Instant) -> None:
-        """A client has proved its key: it hears how its mailbox stands, if it knows what that is."""
+        """A client has proved its key: it gets the state of its mailbox, if it knows what that is."""
         owner = session.identity
         assert owner is not None
         self.boxes.came(owner, self._clock.ms(now))
@@ -137,7 +137,7 @@ class Mailing:
         if self._is_owner(session, now):
             assert session.identity is not None
             self.boxes.close(session.identity)
-            self.hear(now)
+            self.answer(now)
 
     def on_taken(self, session: Session, info: MailTaken, now: Instant) -> None:
         """Delete what the client's program took."""
@@ -206,7 +206,7 @@ class Mailing:
         if refusal is not None:
             code = DeliveryCode.TOO_LARGE if refusal is Refusal.MAIL_TOO_LARGE else DeliveryCode.QUEUE_FULL
             self._refuse(sending, code, refusal, now)
-        self.hear(now)
+        self.answer(now)
         return True
 
     def _source(self, sending: Sending, sender: bytes) -> str:
@@ -259,15 +259,15 @@ class Mailing:
     def committed(self, now: Instant) -> None:
         """What waited is on disk."""
         self.boxes.committed()
-        self.hear(now)
+        self.answer(now)
 
     def not_committed(self, now: Instant) -> None:
         """The store refused it; nothing is asked of it for a second."""
         self.boxes.not_committed()
         self._again_at = after_ms(now, COMMIT_AGAIN_MS)
-        self.hear(now)
+        self.answer(now)
 
-    def hear(self, now: Instant) -> None:
+    def answer(self, now: Instant) -> None:
         """Say what has become of mailboxes and frames."""
         fresh: dict[Session, None] = {}
         for answer in self.boxes.take_answers():
@@ -279,13 +279,13 @@ class Mailing:
             elif isinstance(answer, NotKept):
                 self._refuse(answer.sending, DeliveryCode.QUEUE_FULL, Refusal.MAIL_NOT_KEPT, now)
             else:
-                self._hear_of_box(answer)
+                self._answer_of_box(answer)
         for owner in fresh:
             self.release(owner, now)
         if self._sweep_at is None and len(self.boxes):
             self._sweep_at = after_ms(now, SWEEP_MS)
 
-    def _hear_of_box(self, answer: Opened | NotOpened | Closed) -> None:
+    def _answer_of_box(self, answer: Opened | NotOpened | Closed) -> None:
         session = self._holder_of(answer.owner)
         if isinstance(answer, NotOpened):
             self._outbox.add(Refused(PROTOCOL, answer.owner, Refusal.MAIL_NOT_KEPT.value))
@@ -310,7 +310,7 @@ class Mailing:
             for owner, count, size in self.boxes.sweep(self._clock.ms(now)).items():
                 assert isinstance(owner, bytes)
                 self._fact(owner, Outcome.GONE, size, count)
-            self.hear(now)
+            self.answer(now)
             self._sweep_at = after_ms(now, SWEEP_MS) if len(self.boxes) else None
 
     def deadline(self) -> Instant | None:

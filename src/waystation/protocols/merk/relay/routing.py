@@ -273,7 +273,7 @@ class Routing:
             self._ended(lookup, "absent", now)
 
     def _unreached(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
-        """Nobody is connected: the recipient's mailbox here keeps a frame, or its sender hears ``code``."""
+        """Nobody is connected: the recipient's mailbox here keeps a frame, or its sender gets ``code``."""
         if not self.delivery.keep(sending, now):
             self.delivery.finish(sending, code, now)
 

@@ -3,7 +3,7 @@
  * Receipts: what others' programs took of ours, and what this program owes to others.
  *
  * A receipt is a message of the bound form from the recipient itself, so no relay can make one. What is owed waits up to a second,
- * so that one frame answers many messages (MERK-READ).
+ * so that one frame answers many messages (MERK-RECEIPT).
  * @module
  */
 

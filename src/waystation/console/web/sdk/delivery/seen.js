@@ -4,13 +4,15 @@
  *
  * Remembered are sender and id for fourteen days. A message whose time is proved and is older than that, or not newer than what had
  * to be forgotten of its sender for room, could be one of the forgotten and is refused. Room is taken from whoever holds most of
- * it, so that nobody's flood makes another's mail too old (MERK-SHARE).
+ * it, so that nobody's flood makes another's mail too old (MERK-SEEN).
  * @module
  */
 
 /** @typedef {import("../storage.js").Storage} Storage */
 
 export const REMEMBERED_MS = 14 * 86_400_000;
+/** How far a sender's clock may be ahead of ours, as on the Python side. */
+export const AHEAD_MS = 86_400_000;
 export const REMEMBERED_MAX = 16_384;
 /** Senders of whom something had to be forgotten; beyond it the lowest of their floors holds for everybody. */
 export const FLOORS_MAX = 1_024;
@@ -72,13 +74,13 @@ export class SeenMessages {
    * @param {string} id Hex.
    * @param {number | null} timeMs When it was sent, where that is proved.
    * @param {number} nowMs
-   * @returns {"duplicate" | "too_old" | null} Null: it is new.
+   * @returns {"duplicate" | "stale" | null} Null: it is new.
    */
   judge(sender, id, timeMs, nowMs) {
     if (this.#times.get(sender)?.has(id)) return "duplicate";
     if (timeMs === null) return null;
     const floorMs = Math.max(this.#floor, this.#floors.get(sender) ?? -Infinity, nowMs - REMEMBERED_MS);
-    return timeMs <= floorMs ? "too_old" : null;
+    return timeMs <= floorMs || timeMs > nowMs + AHEAD_MS ? "stale" : null;
   }
 
   /**
