@@ -261,3 +261,38 @@ def test_answer_of_what_left_before(make, relay):
 
         assert "outcome answered noted, too" in board.until("outcome")
     assert third[32:64] == asker.granted[1] and asker.told(third)[0].content == b"second"
+
+
+NO_ROOM_ONCE = """
+from bhumi import answers
+
+keeps = answers.Answers._keep
+refused = []
+
+
+def keep(self, *words):
+    if not refused:
+        refused.append(1)
+        raise MemoryError
+    return keeps(self, *words)
+
+
+answers.Answers._keep = keep
+"""
+
+
+def test_sending_makes_way_for_a_request(make, relay):
+    """What has left gets its answer first; then the connection ends, and the request is answered where it came from."""
+    board = make('one._handler = lambda request: print("asked") or "heard"\ntell("alarm")', patches=NO_ROOM_ONCE)
+    asker = begun(board, relay)
+    with relay.another() as anonymous:
+        send = anonymous.until(FrameType.SEND)
+        relay.say(FrameType.DELIVER, asker.delivery(1, b"warm?"))
+        board.until("asked")
+        anonymous.say(FrameType.SEND_RESULT, asker.reply(send, b"noted"))
+        anonymous.ends()
+    message_id, answer = asker.opened(relay.until(FrameType.ACK))
+
+    assert (message_id, answer.content) == (1, b"heard")
+    assert board.until("outcome") == "outcome answered noted "
+    assert board.lines.count("asked") == 1

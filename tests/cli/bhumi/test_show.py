@@ -9,6 +9,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.bhumi.extension_messages import QaVerdict
 from waystation.protocols.bhumi.payload.contents import ContentType
 from waystation.sdk.bhumi import (
+    AuthorityLearned,
     Denied,
     DeviceEvent,
     Disconnected,
@@ -36,6 +37,7 @@ EVENTS = [
     Handled(Request(PEER, "bob", ContentType.TEXT, b"hi"), True),
     Trouble("no room"),
     Moved("tls://a:1", "tls://b:1"),
+    AuthorityLearned("tls://a:1", bytes(32)),
     PresenceAsserted("tls://a:1", 600),
     ProbeRefused("tls://a:1", "tls://c:1", "unknown"),
     PeerOffline(PEER, "bob", 1_000.0),
