@@ -121,8 +121,10 @@ def seldom(module: str, name: str, *words: object) -> object:
 def settle() -> None:
     """Load what sends once, at the start: its names stay in memory for ever, and then lie beside each other."""
     for module in ("outgoing", "notices") if NATIVE else ():
-        __import__(__name__.rpartition(".")[0] + "." + module)
-        unload(module)
+        whole = __name__.rpartition(".")[0] + "." + module
+        if whole not in sys.modules:
+            __import__(whole)
+            unload(module)
     sweep()
 
 
