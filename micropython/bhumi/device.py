@@ -15,7 +15,7 @@ import select
 from . import frames, keys
 from .answers import Answers, Request, reason_of
 from .payloads import BINARY, COMMAND, TEXT
-from .port import SetupError, const, make_room, seldom, sleep_ms, ticks_diff, ticks_ms, unix_s
+from .port import SetupError, const, make_room, seldom, settle, sleep_ms, ticks_diff, ticks_ms, unix_s
 from .relays import Relays, whole_relay
 from .telling import Telling
 from .tls import UnreachableError
@@ -73,6 +73,7 @@ class Device(Telling):
             relay_ids: 32-byte keys of relays by address. Such a relay must prove to have its key when it names one, and
                 presence is asserted to it, which costs a signature every four minutes when the clock is set.
         """
+        settle()
         self._state = state
         self.relays = Relays(relays)
         self._handler = handler

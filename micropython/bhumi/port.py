@@ -48,6 +48,7 @@ __all__ = [
     "replace",
     "same",
     "seldom",
+    "settle",
     "show",
     "sleep_ms",
     "sweep",
@@ -115,6 +116,16 @@ def seldom(module: str, name: str, *words: object) -> object:
         return getattr(sys.modules[whole], name)(*words)
     finally:
         unload(module)
+
+
+def settle() -> None:
+    """Load what sends once, at the start: its names stay in memory for ever, and then lie beside each other."""
+    for module in ("outgoing", "notices") if NATIVE else ():
+        whole = __name__.rpartition(".")[0] + "." + module
+        if whole not in sys.modules:
+            __import__(whole)
+            unload(module)
+    sweep()
 
 
 def sweep() -> None:

@@ -219,6 +219,24 @@ test("who cannot have a mailbox here learns why", async () => {
   assert.equal(new Mailbox({ keys: await keysOf("alice"), environment: alice.environment, link: {} }).info.state, "closed");
 });
 
+test("what a node says unasked of the mailbox answers neither question", async () => {
+  const relay = await TestRelay.make();
+  const { client } = await connected(relay, "alice");
+  await quiet();
+  const states = collect(client, "mailbox");
+  const answer = relay.onMail.bind(relay);
+  const tell = (socket, state) => relay.say(socket, { type: "mail_state", state, messages: 0, bytes: 0, untilMs: 0 });
+  // As it says after AUTH how the mailbox stands, while the question is on its way.
+  relay.onMail = async (socket, info) => {
+    tell(socket, info.type === "mail_open" ? 0 : 1);
+    await until(() => states.length % 2 === 1);
+    await answer(socket, info);
+  };
+  assert.equal((await client.openMailbox()).state, "open");
+  assert.equal((await client.closeMailbox()).state, "closed");
+  assert.deepEqual(states.map(({ state }) => state), ["closed", "open", "open", "closed"]);
+});
+
 test("a client says where it is, signed, on every connection and every five minutes, and never to a relay that does not know that", async () => {
   const { relay, alice } = await pair();
   const of = (id) => relay.presences.filter(({ client }) => hex(client) === id);

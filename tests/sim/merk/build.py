@@ -49,6 +49,9 @@ BROKEN = replace(QUIET, nodes=4, topology="ring", faults=MerkFaults(link_breaks=
 MEDDLED = replace(QUIET, hostiles=("impostor", "meddler", "searcher", "squatter"))
 """Clients that forge and search."""
 
+RELAYED = replace(QUIET, client=ClientBehaviour(extended=1.0), hostiles=("relayer", "relayer"))
+"""Logins by challenges that were passed on."""
+
 BESET = replace(QUIET, hostile_nodes=("forger", "replayer"))
 """Nodes that forge and replay."""
 
@@ -71,7 +74,7 @@ DEAF = replace(
 STILL = replace(QUIET, nodes=1, client=ClientBehaviour(writes_to_nobody=0.3), hostiles=("deaf",))
 """Small frames to a client that never reads."""
 
-WORLDS = (QUIET, ROAMING, AGAIN, BURSTS, BROKEN, MEDDLED, BESET, TANGLED, NAMED, DEAF, STILL)
+WORLDS = (QUIET, ROAMING, AGAIN, BURSTS, BROKEN, MEDDLED, RELAYED, BESET, TANGLED, NAMED, DEAF, STILL)
 
 
 RUNS = Runs("merk", MerkScenario, HOURS, {MerkClient: "make_client", MerkRelay: "make_relay"})

@@ -163,6 +163,33 @@ class BelievesAnybody(Lookups):
 
 
 @_in_relay
+class BelievesClaims(Lookups):
+    """Believes any node that says it has a client, though it shows nothing."""
+
+    def found(self, target, node, now, presence=None):
+        self._is_able, node.is_unnamed = (lambda _target: False), False
+        return super().found(target, node, now, presence)
+
+
+@_in_relay
+class TakesRelayedLogins(Routing):
+    """Gives a key to whoever has its answer to a challenge."""
+
+    def needs_proof(self, key):
+        return False
+
+
+@_in_relay
+class TakesInventedSenders(Routing):
+    """Takes frames of unnamed nodes that nobody has signed."""
+
+    def _arrived(self, node, sender, target, frame, now):
+        was, node.is_unnamed = node.is_unnamed, False
+        super()._arrived(node, sender, target, frame, now)
+        node.is_unnamed = was
+
+
+@_in_relay
 class ForgetsOutcomes(Delivery):
     """Does not tell every twentieth outcome."""
 

@@ -35,8 +35,8 @@ export class Mailbox {
   #taken = [];
   /** @type {unknown} */
   #timer;
-  /** @type {Set<() => void>} */
-  #askers = new Set();
+  /** Who waits for the node's answer, and which state is none yet: a node also says unasked how the mailbox stands. @type {Map<() => void, MailboxInfo["state"]>} */
+  #askers = new Map();
 
   /**
    * @param {object} options
@@ -58,7 +58,7 @@ export class Mailbox {
   async open() {
     const serverKey = this.#demandNode();
     await this.environment.storage.put("settings", this.#setting, serverKey);
-    await this.#ask(() => this.#sayOpen(serverKey));
+    await this.#ask(() => this.#sayOpen(serverKey), "closed");
     if (this.info.state !== "open") throw new LocalError("This server does not keep mail for you; choose another one.");
     return this.info;
   }
@@ -67,7 +67,7 @@ export class Mailbox {
   async close() {
     await this.environment.storage.remove("settings", this.#setting);
     this.#demandNode();
-    await this.#ask(() => this.link.tell({ type: "mail_close" }));
+    await this.#ask(() => this.link.tell({ type: "mail_close" }), "open");
     return this.info;
   }
 
@@ -91,7 +91,7 @@ export class Mailbox {
   take(info) {
     if (info.type !== "mail_state") return false;
     this.info = { state: NAMES[info.state], messages: info.messages, bytes: info.bytes, untilMs: info.untilMs };
-    for (const settle of [...this.#askers]) settle();
+    for (const [settle, notYet] of [...this.#askers]) if (notYet !== this.info.state) settle();
     return true;
   }
 
@@ -132,8 +132,11 @@ export class Mailbox {
     await this.link.tell({ type: "mail_open", presence });
   }
 
-  /** @param {() => Promise<void>} say */
-  async #ask(say) {
+  /**
+   * @param {() => Promise<void>} say
+   * @param {MailboxInfo["state"]} notYet
+   */
+  async #ask(say, notYet) {
     const { clock } = this.environment;
     /** @type {Promise<boolean>} */
     const answered = new Promise((resolve) => {
@@ -145,7 +148,7 @@ export class Mailbox {
         this.#askers.delete(settle);
         resolve(isAnswered);
       };
-      this.#askers.add(settle);
+      this.#askers.set(settle, notYet);
     });
     await say();
     if (!(await answered)) throw new LocalError("The server did not answer in time.");
