@@ -74,7 +74,10 @@ DEAF = replace(
 STILL = replace(QUIET, nodes=1, client=ClientBehaviour(writes_to_nobody=0.3), hostiles=("deaf",))
 """Small frames to a client that never reads."""
 
-WORLDS = (QUIET, ROAMING, AGAIN, BURSTS, BROKEN, MEDDLED, RELAYED, BESET, TANGLED, NAMED, DEAF, STILL)
+MAILED = replace(QUIET, nodes=2, mailboxes=2, faults=MerkFaults(crashes=300.0))
+"""Owners of mailboxes who are away, at nodes that crash."""
+
+WORLDS = (MAILED, QUIET, ROAMING, AGAIN, BURSTS, BROKEN, MEDDLED, RELAYED, BESET, TANGLED, NAMED, DEAF, STILL)
 
 
 RUNS = Runs("merk", MerkScenario, HOURS, {MerkClient: "make_client", MerkRelay: "make_relay"})

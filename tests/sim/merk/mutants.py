@@ -14,6 +14,8 @@ from waystation.protocols.merk.relay.forwards import Forwards, SeenIds
 from waystation.protocols.merk.relay.known_frames import KnownFrames
 from waystation.protocols.merk.relay.lookups import Lookups
 from waystation.protocols.merk.relay.machine import MerkRelay
+from waystation.protocols.merk.relay.mail_rows import MAIL
+from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.routing import Routing
 from waystation.protocols.merk.session import Sending, State
@@ -371,3 +373,44 @@ class LosesOutcomes(MerkClient):
     def take_events(self):
         events = super().take_events()
         return [event for event in events if not (isinstance(event, FrameOutcome) and event.code is None)]
+
+
+class _WithMailboxes(MerkRelay):
+    """Has mailboxes with a mistake."""
+
+    mistaken: type
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._mailing.boxes.__class__ = self.mistaken
+
+
+def _with_mailboxes(part: type) -> type[MerkRelay]:
+    """Return a relay with these mailboxes in the place of the right ones."""
+    return type(part.__name__, (_WithMailboxes,), {"mistaken": part})
+
+
+@_with_mailboxes
+class GivesUpWhatItGives(Mailboxes):
+    """Deletes a frame once it is sent to its owner."""
+
+    def read(self, owner, stored):
+        frame = super().read(owner, stored)
+        self.taken(owner, [stored.frame_hash])
+        return frame
+
+
+@_with_mailboxes
+class KeepsInMemory(Mailboxes):
+    """Calls a frame stored that is not on the disk."""
+
+    def changes(self):
+        return tuple(change for change in super().changes() if change.table != MAIL or change.value is None)
+
+
+@_with_mailboxes
+class IgnoresTaken(Mailboxes):
+    """Goes on giving what its owner has taken."""
+
+    def taken(self, owner, hashes):
+        return 0

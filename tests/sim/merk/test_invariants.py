@@ -8,11 +8,13 @@ from waystation.protocols.merk.limits import DEFAULT_LIMITS
 from waystation.sim.invariants import ViolationError, Watch
 from waystation.sim.merk import observations as seen
 from waystation.sim.merk.invariants import LEARNT_DIALS_MAX, MINUTE_US, merk_invariants
-from waystation.sim.observations import Unfulfilled
+from waystation.sim.observations import DiskLost, Unfulfilled
 
 STOLEN, INJECTED = seen.Stolen(FRAME), seen.Injected(FRAME)
 OWED, NOT_OWED = seen.Due(FRAME, is_owed=True), seen.Due(FRAME, is_owed=False)
 OUTCOME_OWED = seen.OutcomeDue(1, FRAME, is_owed=True)
+MAIL_READ, MAIL_STORED, MAIL_DUE = seen.MailRead(ME, FRAME), seen.MailStored(ME, FRAME), seen.MailDue(ME)
+MAIL_TAKEN, MAIL_GIVEN = seen.MailTaken(ME, FRAME, 1), seen.MailGiven(ME, FRAME, 1)
 WRITTEN, EXCUSED = seen.WrittenDue(FRAME, is_excused=False), seen.WrittenDue(FRAME, is_excused=True)
 
 
@@ -47,6 +49,9 @@ def broken(*history, step_us=0):
         ("one-outcome", [sent(line=2), told()]),
         ("one-outcome", [sent(), OUTCOME_OWED]),
         ("one-outcome", [sent(), sent(), told(), OUTCOME_OWED, OUTCOME_OWED]),
+        ("keeps-mail", [MAIL_STORED, MAIL_DUE]),
+        ("keeps-mail", [MAIL_STORED, MAIL_READ, MAIL_READ]),
+        ("keeps-mail", [MAIL_STORED, MAIL_READ, MAIL_TAKEN, MAIL_GIVEN]),
         ("true-outcome", [sent(), told(), WRITTEN]),
         ("true-outcome", [sent(), told(is_target_known=False)]),
         ("true-outcome", [sent(), told(3)]),
@@ -114,6 +119,12 @@ def test_history_breaks_its_law(law, history):
         [sized(nodes=DEFAULT_LIMITS.nodes, places=5)],
         [sized(settled=True, connections=0, clients=0, addresses=3, adverts=2)],
         [seen.Meshed(0, ())],
+        [MAIL_STORED, MAIL_READ, MAIL_DUE],
+        [MAIL_READ, MAIL_STORED, MAIL_DUE],
+        [MAIL_STORED, seen.MailDue(HIM)],
+        [MAIL_STORED, DiskLost(0, frozenset({("merk_mail", ME)})), MAIL_DUE],
+        [MAIL_STORED, MAIL_GIVEN, MAIL_READ, MAIL_GIVEN, MAIL_TAKEN],
+        [MAIL_READ, MAIL_TAKEN, MAIL_GIVEN._replace(life=2)],
     ],
 )
 def test_nearest_history_breaks_nothing(history):

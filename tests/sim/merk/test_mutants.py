@@ -44,6 +44,9 @@ SEEDS = range(1, 5)
         (mutants.WaitsForDeaf, "liveness", build.STILL),
         (mutants.HidesKeys, "liveness", build.QUIET),
         (mutants.LosesOutcomes, "liveness", build.QUIET),
+        (mutants.GivesUpWhatItGives, "keeps-mail", build.MAILED),
+        (mutants.KeepsInMemory, "keeps-mail", build.MAILED),
+        (mutants.IgnoresTaken, "keeps-mail", build.MAILED),
     ],
 )
 def test_mistake_is_found_within_a_few_seeds(kind, law, plan):

@@ -12,7 +12,7 @@ from waystation.protocols.merk.limits import DEFAULT_LIMITS
 from waystation.protocols.merk.messages import DeliveryCode
 from waystation.protocols.merk.relay.outbox import REPLIES_HELD_BYTES
 from waystation.sim import invariants as shared
-from waystation.sim.invariants import Invariant
+from waystation.sim.invariants import ExceptLost, Invariant
 from waystation.sim.merk import observations as seen
 from waystation.sim.observations import Sized
 
@@ -24,6 +24,7 @@ __all__ = [
     "DeliveredOnce",
     "Forwarding",
     "GuardedDials",
+    "KeepsMail",
     "Liveness",
     "OneOutcome",
     "OwnOnly",
@@ -35,7 +36,7 @@ __all__ = [
 
 LEARNT_DIALS_MAX: Final = DEFAULT_LIMITS.dials_per_minute  # in any 60 s of one life
 ENVELOPE_BYTES: Final = 256
-KEPT: Final = frozenset({"addresses", "learnt_addresses", "connect_addresses", "adverts"})
+KEPT: Final = frozenset({"addresses", "learnt_addresses", "connect_addresses", "adverts", "mailboxes"})
 """What may be there when everybody has left."""
 MINUTE_US: Final = 60 * MICROSECONDS_PER_SECOND
 
@@ -266,6 +267,42 @@ class Remembers(Invariant):
             raise self.broken(f"node {remembered.node} is linked with {remembered.url}, and has not stored it")
 
 
+class KeepsMail(ExceptLost):
+    """What a sender was told is stored reaches its owner, crashes included, is taken once, and is gone then."""
+
+    name = "keeps-mail"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owed: set[tuple[bytes, bytes]] = set()
+        self._read: set[tuple[bytes, bytes]] = set()
+        self._taken: dict[tuple[bytes, bytes], int] = {}
+
+    def _on_stored(self, stored: seen.MailStored, now: Instant) -> None:  # noqa: ARG002
+        if (stored.owner, stored.frame) not in self._read:
+            self._owed.add((stored.owner, stored.frame))
+
+    def _on_read(self, read: seen.MailRead, now: Instant) -> None:  # noqa: ARG002
+        place = (read.owner, read.frame)
+        if place in self._read:
+            raise self.broken(f"mailbox {read.owner.hex()[:8]}: {read.frame.hex()} is read twice")
+        self._read.add(place)
+        self._owed.discard(place)
+
+    def _on_taken(self, taken: seen.MailTaken, now: Instant) -> None:  # noqa: ARG002
+        self._taken[taken.owner, taken.frame] = taken.life
+
+    def _on_given(self, given: seen.MailGiven, now: Instant) -> None:  # noqa: ARG002
+        # A node that dies before the disk has the removal may give it again in its next life (MERK-MAILTWICE).
+        if self._taken.get((given.owner, given.frame)) == given.life:
+            raise self.broken(f"mailbox {given.owner.hex()[:8]}: {given.frame.hex()} comes again after TAKEN")
+
+    def _on_due(self, due: seen.MailDue, now: Instant) -> None:  # noqa: ARG002
+        lost = [frame.hex() for owner, frame in self._owed if owner == due.owner]
+        if lost and not any(self._lost.values()):
+            raise self.broken(f"mailbox {due.owner.hex()[:8]}: {min(lost)} was called stored, and never came")
+
+
 class Bounded(Invariant):
     """Nothing grows beyond its limit, and nothing is left of who has left."""
 
@@ -325,6 +362,7 @@ def merk_invariants() -> list[Invariant]:
         Forwarding(),
         GuardedDials(),
         Remembers(),
+        KeepsMail(),
         Bounded(),
         Liveness(),
     ]

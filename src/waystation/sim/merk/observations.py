@@ -15,6 +15,11 @@ __all__ = [
     "Forwarded",
     "Injected",
     "KeyShown",
+    "MailDue",
+    "MailGiven",
+    "MailRead",
+    "MailStored",
+    "MailTaken",
     "Meshed",
     "OutcomeDue",
     "Remembered",
@@ -172,6 +177,43 @@ class Injected(NamedTuple):
     """A hostile node forwards a frame that it once got, under an id that it has not used before."""
 
     frame: bytes
+
+
+class MailStored(NamedTuple):
+    """A sender got STORED for a frame to the owner of a mailbox."""
+
+    owner: bytes
+    frame: bytes
+
+
+class MailGiven(NamedTuple):
+    """A frame came over a connection of a mailbox's owner."""
+
+    owner: bytes
+    frame: bytes
+    life: int
+    """How often its node was started."""
+
+
+class MailRead(NamedTuple):
+    """The owner's program took a frame."""
+
+    owner: bytes
+    frame: bytes
+
+
+class MailTaken(NamedTuple):
+    """The node has the owner's TAKEN of a frame."""
+
+    owner: bytes
+    frame: bytes
+    life: int
+
+
+class MailDue(NamedTuple):
+    """The owner was at its node for long enough, after the faults have ended, to get everything."""
+
+    owner: bytes
 
 
 class Dialled(NamedTuple):

@@ -133,6 +133,8 @@ class MerkPlan(Plan):
     """Kinds of hostile clients, see ``merk_hostile``."""
     hostile_nodes: Annotated[tuple[str, ...], some_of(HOSTILE_NODES, (0, 0, 0, 1, 2))] = ()
     """Kinds of hostile nodes, see ``merk_hostile_node``."""
+    mailboxes: Annotated[int, one_of(0, 0, 1, 2)] = 0
+    """Owners of mailboxes, who are away most of the time, each with somebody who writes to it."""
 
 
 def draw_merk_plan(rng: random.Random) -> MerkPlan:

@@ -21,6 +21,7 @@ from waystation.sim.merk.context import MerkContext, address_of
 from waystation.sim.merk.hostile import Hostile
 from waystation.sim.merk.hostile_node import HostileNode
 from waystation.sim.merk.invariants import merk_invariants
+from waystation.sim.merk.mail import MailOwner
 from waystation.sim.merk.node import MerkLink, MerkSite
 from waystation.sim.merk.plan import MerkPlan, draw_merk_plan
 from waystation.sim.scenario import Scenario
@@ -67,6 +68,9 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
             Client(context, fork(rng), f"10.1.0.{number}", has_extensions=self._rng.random() < plan.client.extended)
             for number in range(plan.clients)
         ]
+        self._owners = [
+            MailOwner(context, fork(rng), f"10.4.0.{number}", f"10.5.0.{number}") for number in range(plan.mailboxes)
+        ]
         self._hostiles: list[Hostile | HostileNode] = [
             Hostile(context, fork(rng), f"10.3.0.{number}", kind) for number, kind in enumerate(plan.hostiles)
         ]
@@ -84,6 +88,8 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
     def leave(self) -> int:
         """Report what never came true, and let every actor go; return after which time nothing may be left."""
         self._context.report_pending()
+        for owner in self._owners:
+            owner.leave()
         for client in self._clients:
             client.leave()
         for site in self._sites:
@@ -94,6 +100,8 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
     def _arrive(self) -> None:
         for client in self._clients:
             self._within(ARRIVE_US, partial(client.start, self._clients))
+        for owner in self._owners:
+            self._within(ARRIVE_US, owner.start)
         for hostile in self._hostiles:
             self._within(HOSTILE_ARRIVE_US, hostile.come)
 
@@ -117,6 +125,8 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
             for link in site.links():
                 if link.stream.faulted:
                     link.break_off()
+        for owner in self._owners:
+            owner.quiesce()
         for client in self._clients:
             for connection in client.connections():
                 if connection.driver.faulted:
