@@ -231,6 +231,10 @@ class Answers:
             done = self._own_command(peer, work)
             if done is not None:
                 return done
+        return self._for_program(peer, work)
+
+    def _for_program(self, peer: Peer, work: Work) -> object:
+        """Return the work, or the answer where its handler was called before or its peer's role forbids it."""
         unkept = self._take_unkept(work.tag)
         if unkept is not None:
             return self.finish(work, unkept[1], unkept[2])
