@@ -268,7 +268,7 @@ class Remembers(Invariant):
 
 
 class KeepsMail(ExceptLost):
-    """What a sender was told is stored reaches its owner, crashes included, is taken once, and is gone then."""
+    """What was reported as stored reaches its owner, crashes included, is taken once, and is gone then."""
 
     name = "keeps-mail"
 

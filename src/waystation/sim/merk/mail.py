@@ -116,7 +116,9 @@ class MailOwner:
         self._context, self._rng = context, rng
         self._node = rng.randrange(context.plan.nodes)
         self._owner = _Line(context, rng, host, self._node, self._look, self._read, self._left)
-        self._writer = _Line(context, rng, writer_host, self._node, self._hear, lambda _event: None, self._writer_left)
+        self._writer = _Line(
+            context, rng, writer_host, self._node, self._on_report, lambda _event: None, self._writer_left
+        )
         self.key: bytes = self._owner.keys.signing.public
         self._written = 0
         self._is_open = self._is_visiting = self._stays = self._is_leaving = False
@@ -215,7 +217,7 @@ class MailOwner:
         driver.machine.send_frame(frame, context.schedule.now)
         driver.settle()
 
-    def _hear(self, data: bytes) -> None:
+    def _on_report(self, data: bytes) -> None:
         if read_head(data)[0] == MessageType.NODE_INFO and data[_SUBTYPE_AT] >= InfoType.HELLO:
             info = decode_info_frame(data)
             if isinstance(info, Delivery) and info.code == DeliveryCode.STORED:
