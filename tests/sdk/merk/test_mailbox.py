@@ -410,3 +410,28 @@ def test_stored_survives_a_killed_node(tmp_path, homes):
     assert {each.outcome for each in sent} == {Outcome.STORED}
     assert texts == [f"{number}" for number in range(20)]
     assert read == {each.id for each in sent}
+
+
+def test_a_new_sender_writes_to_who_is_away_after_a_killed_node(tmp_path, homes):
+    """The recipient's agreement key is with its mailbox, so the message is encrypted and stored."""
+    node = ServedNode(tmp_path / "node", "merk").start()
+
+    async def before():
+        async with opened(homes, "bob", node.address_of("merk"), mailbox=True) as bob:
+            assert (await bob.mailbox.open()).state is MailboxState.OPEN
+            return bob.public_key
+
+    async def after(bob_key):
+        url = node.address_of("merk")
+        async with opened(homes, "alice", url) as alice:
+            sent = await alice.send(bob_key, "we have not met")
+        async with opened(homes, "bob", url) as bob:
+            return sent.outcome, await take(bob, 1)
+
+    bob_key = run(before)
+    node.kill()
+    node.start()
+    outcome, texts = run(after, bob_key)
+    assert node.stop() == 0
+
+    assert (outcome, texts) == (Outcome.STORED, ["we have not met"])

@@ -1,9 +1,11 @@
 """Laws of the key directory: adverts it holds, and questions under way."""
 
+from tests.protocols.merk.build_mail import NODE, Post
 from tests.protocols.merk.net import START, WALL_MS, in_force, key_of
 from waystation.core.effects import Peer
 from waystation.core.instant import Instant, after_ms
 from waystation.protocols.merk.relay.key_directory import KeyDirectory
+from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.session import Session, State
 from waystation.protocols.merk.wire import make_advert
 
@@ -51,6 +53,92 @@ def test_adverts_are_bounded_and_the_longest_unspoken_goes():
 
     assert len(keys) == 2
     assert keys.held(BOB.public) is None
+
+
+# With a mailbox
+
+
+def told(post):
+    """Return the times of the adverts that Bob's mailbox has now, and has after a crash."""
+    found = []
+    for boxes in (post.boxes, Mailboxes(post.store, NODE.public, post.limits)):
+        keys = KeyDirectory(in_force(), boxes.advert_of)
+        held = keys.held(BOB.public)
+        assert keys.is_able(BOB.public) == (held is not None)
+        found.append(held and held.time_ms)
+    return found
+
+
+def test_the_advert_of_a_mailboxs_owner_is_on_disk():
+    """Said before the mailbox is open, while it is being written, and later: the newest is what a restart finds."""
+    post = Post()
+    post.boxes.advertised(advert(1))  # nobody's mailbox
+    assert told(post) == [None, None]
+    post.open(BOB)
+    post.boxes.advertised(advert(2))
+    post.boxes.changes()
+    post.boxes.advertised(advert(3))
+    assert told(post) == [3, None]
+    post.boxes.not_committed()
+    assert told(post) == [None, None]
+    post.open(BOB)
+    post.boxes.advertised(advert(4))
+    changes = post.boxes.changes()
+    post.boxes.advertised(advert(5))
+    post.store.commit(changes)
+    post.boxes.committed()
+    assert told(post) == [5, 4]
+    post.settle()
+    assert told(post) == [5, 5]
+    for time_ms in (4, 5):
+        post.boxes.advertised(advert(time_ms))
+    assert not post.boxes.has_changes
+    post.boxes.advertised(advert(6))
+    assert (post.settle(), told(post)) == ([], [6, 6])
+
+
+def test_an_advert_that_the_store_refuses_is_written_later():
+    """The mailbox and its mail are as they were, and its owner hears nothing."""
+    post = Post().opened(BOB)
+    post.keep(BOB, 1)
+    post.settle()
+    post.boxes.advertised(advert(5))
+    post.store.refuses = True
+    assert not post.commit()
+    assert (post.boxes.take_answers(), told(post)) == ([], [5, None])
+    post.store.refuses = False
+    assert post.settle() == []
+
+    assert told(post) == [5, 5]
+    assert post.restart().kept(BOB) == [1]
+
+
+def test_an_advert_stays_when_a_mailbox_is_renewed_and_ends_with_it():
+    """Closed with the rest: nobody is asked to write to who keeps nothing here."""
+    post = Post().opened(BOB)
+    post.boxes.advertised(advert(5))
+    post.settle()
+    post.restart().open(BOB, issued_ms=WALL_MS + 1)
+    post.settle()
+    assert told(post) == [5, 5]
+    post.boxes.advertised(advert(6))
+    post.boxes.close(BOB.public)
+    post.settle()
+
+    assert told(post) == [None, None]
+
+
+def test_the_newest_of_a_mailbox_and_of_the_directory_is_held():
+    """An older one that comes again after a restart replaces nothing."""
+    post = Post().opened(BOB)
+    post.boxes.advertised(advert(5))
+    post.settle()
+    keys = KeyDirectory(in_force(), post.restart().boxes.advert_of)
+    keys.keep(advert(4), WALL_MS)
+    assert keys.held(BOB.public) == advert(5)
+    keys.keep(advert(6), WALL_MS)
+
+    assert keys.held(BOB.public) == advert(6)
 
 
 # Questions

@@ -13,6 +13,7 @@ from waystation.protocols.merk.relay.mail_rows import BOXES, MAIL, BoxRow, MailR
 from waystation.store.memory import MemoryStore
 
 BOX = BoxRow(wire.encode_info(presence_of(BOB))[1:], 77, HOME)
+TOLD = BOX._replace(advert=wire.encode_info(wire.make_advert(BOB, b"a" * 32, 5))[1:])
 ROW = MailRow(5, 9, b"h" * 16, HOME, frame_to(BOB))
 
 
@@ -34,6 +35,13 @@ def test_what_is_written_is_read():
     assert list(mail_rows.mail_rows(store)) == [(BOB.public, 2, ROW), (BOB.public, 300, ROW)]
 
 
+def test_a_mailbox_has_its_owners_advert():
+    """Where it has said one."""
+    store = store_with((BOXES, BOB.public, mail_rows.encode_box(TOLD)))
+
+    assert list(mail_rows.box_rows(store)) == [(BOB.public, TOLD)]
+
+
 def test_many_rows_are_read_page_by_page():
     """None is left out, and none comes twice."""
     value = mail_rows.encode_mail(ROW)
@@ -48,6 +56,7 @@ def test_many_rows_are_read_page_by_page():
         (BOXES, b"k", mail_rows.encode_box(BOX)),
         *((BOXES, BOB.public, value) for value in (b"", b"\x02" + mail_rows.encode_box(BOX)[1:])),
         *((BOXES, BOB.public, value) for value in (mail_rows.encode_box(BOX)[:-1], mail_rows.encode_box(BOX) + b"x")),
+        *((BOXES, BOB.public, value) for value in (mail_rows.encode_box(TOLD)[:-1], mail_rows.encode_box(TOLD) + b"x")),
         (MAIL, BOB.public, mail_rows.encode_mail(ROW)),
         *((MAIL, BOB.public + bytes(8), value) for value in (b"", b"\x02" + mail_rows.encode_mail(ROW)[1:])),
         (MAIL, BOB.public + bytes(8), mail_rows.encode_mail(ROW._replace(frame=b"short"))),

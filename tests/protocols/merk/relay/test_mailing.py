@@ -14,6 +14,7 @@ from waystation.protocols.merk.messages import (
     DeliveryCode,
     Feature,
     Hello,
+    KeyQuery,
     MailboxState,
     MailClose,
     MailFetch,
@@ -220,6 +221,28 @@ def test_a_sender_hears_stored_once_the_frame_is_on_disk():
     assert before == []
     assert after == [(STORED, wire.frame_hash(frame))]
     assert bob.content() == [frame]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_who_is_away_can_be_written_to_after_a_restart(is_first):
+    """Its agreement key is with its mailbox; and whoever passes a challenge on does not get its key (MERK-PROVED)."""
+    net, advert = Net(), wire.make_advert(BOB, b"a" * 32, 5)
+    node = net.node()
+    bob = net.client(node, BOB)
+    bob.say(*([advert, MailOpen(word(bob))] if is_first else [MailOpen(word(bob)), advert]))
+    net.kill(node)
+    node = net.node(store=node.store)
+    alice = net.client(node, ALICE)
+    alice.say(KeyQuery(BOB.public))
+    answers = alice.told()
+    thief = net.client(node, BOB, hello=False)
+    frame = write(alice)
+
+    assert answers == [advert]
+    assert (alice.codes(), thief.content()) == ([STORED], [])
+    owner = net.client(node, BOB)
+    owner.say(MailFetch())
+    assert owner.content() == [frame]
 
 
 @pytest.mark.parametrize("kind", [MessageType.DATA, MessageType.SIGNED_DATA])

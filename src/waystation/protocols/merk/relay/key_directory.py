@@ -1,5 +1,7 @@
 """Two bounded tables of a MERK relay: the newest key advert of each client, and open queries for them to other nodes.
 
+Adverts are in memory; those of clients with a mailbox are in its row as well, and are found there after a restart.
+
 ``key_frames`` and the relay's machine call it, and verify an advert's signature and owner before; only its time is
 checked here. ``ask`` returns whether the asker will get an answer, and a new ``Question`` whose ``open`` nodes have to
 be asked; ``answered``, ``lost`` and ``expired`` return those that can be answered now. The querier verifies the
@@ -9,7 +11,7 @@ Spec: specs/merk.md 7, 10.2; MERK-KEYS.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from waystation.core.instant import Instant, after_ms
@@ -43,9 +45,12 @@ class Question:
 class KeyDirectory:
     """Adverts of clients that were here, and open questions."""
 
-    def __init__(self, limits: InForce[MerkLimits]) -> None:
-        """Start empty."""
+    def __init__(
+        self, limits: InForce[MerkLimits], kept: Callable[[bytes], KeyAdvert | None] = lambda _key: None
+    ) -> None:
+        """Start empty; ``kept`` returns the advert that is with a client's mailbox."""
         self._limits = limits
+        self._kept = kept
         self._adverts: OrderedDict[bytes, KeyAdvert] = OrderedDict()
         self._able: OrderedDict[bytes, None] = OrderedDict()
         """Keys of which others have shown us what only a client of ours signs."""
@@ -68,8 +73,9 @@ class KeyDirectory:
         # A time far ahead would outlast every later advert of the same client.
         if advert.time_ms > wall_ms + AHEAD_MS_MAX:
             return False
-        held = self._adverts.pop(advert.key, None)
-        for _ in range(surplus(len(self._adverts) + 1, self._limits.now.adverts) if held is None else 0):
+        held = self.held(advert.key)
+        is_new = self._adverts.pop(advert.key, None) is None
+        for _ in range(surplus(len(self._adverts) + 1, self._limits.now.adverts) if is_new else 0):
             self._adverts.popitem(last=False)
         # MERK-KEYS: the newest counts; popped and put back, the client's entry is the last to be evicted.
         self._adverts[advert.key] = held if held is not None and held.time_ms > advert.time_ms else advert
@@ -77,7 +83,7 @@ class KeyDirectory:
 
     def is_able(self, key: bytes) -> bool:
         """Return whether a key is known to be of a client of ours, which proves itself by AUTH (MERK-PROVED)."""
-        return key in self._adverts or key in self._able
+        return key in self._adverts or key in self._able or self._kept(key) is not None
 
     def note_able(self, key: bytes) -> None:
         """Remember a key of which a valid advert or presence has come from elsewhere; as many as adverts."""
@@ -88,7 +94,7 @@ class KeyDirectory:
 
     def held(self, key: bytes) -> KeyAdvert | None:
         """Return the newest advert that was made here, None when there is none."""
-        return self._adverts.get(key)
+        return self._adverts.get(key) or self._kept(key)
 
     def ask(self, key: bytes, asker: Session, nodes: Iterable[Session], now: Instant) -> tuple[bool, Question | None]:
         """Put a question for an asker.

@@ -9,6 +9,7 @@ from waystation.protocols.merk import wire
 from waystation.protocols.merk.messages import KeyAdvert, KeyQuery, KeyUnknown
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay.key_directory import KeyDirectory, Question
+from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.relay.mesh import Mesh
 from waystation.protocols.merk.relay.presences import WallClock
 from waystation.protocols.merk.relay.routing import Routing
@@ -21,8 +22,17 @@ __all__ = ["KeyFrames"]
 class KeyFrames:
     """Takes frames about agreement keys, and answers whoever asked."""
 
-    def __init__(self, keys: KeyDirectory, sessions: Sessions, mesh: Mesh, routing: Routing, clock: WallClock) -> None:
+    def __init__(
+        self,
+        keys: KeyDirectory,
+        sessions: Sessions,
+        mesh: Mesh,
+        routing: Routing,
+        clock: WallClock,
+        boxes: Mailboxes,
+    ) -> None:
         """Bind the parts of one relay; see ``machine.MerkRelay``."""
+        self._boxes = boxes
         self._keys = keys
         self._sessions = sessions
         self._mesh = mesh
@@ -39,6 +49,7 @@ class KeyFrames:
             if not (is_own and wire.is_advert_valid(advert) and self._keys.keep(advert, self._clock.ms(now))):
                 self._sessions.strike(session, Refusal.BAD_ADVERT, now)
             else:
+                self._boxes.advertised(advert)
                 self._demand_proof(advert.key, now)
         elif self._sessions.is_peer(session, now):
             # Spec 10.2: from a peer only what it was asked for.

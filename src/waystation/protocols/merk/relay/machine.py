@@ -82,15 +82,16 @@ class MerkRelay:
         self._sessions = Sessions(self._outbox, self._key, self._limits, strikes_count=rate_limits)
         self._sessions.on_end.append(self._on_end)
         self._mesh = Mesh(settings, self._key, store, rng, self._limits, self._outbox)
-        self._keys = KeyDirectory(self._limits)
+        boxes = Mailboxes(store, self._key, self._limits)
+        self._keys = KeyDirectory(self._limits, boxes.advert_of)
         frame_bytes, strike = settings.max_frame_bytes, self._sessions.strike
         self._clock = WallClock()
         self._routing = Routing(
             self._key, self._outbox, self._mesh, self._keys, self._clock, rng, frame_bytes, strike, admits, self._limits
         )
-        boxes = Mailboxes(store, self._key, self._limits)
         self._mailing = Mailing(
             boxes,
+            self._keys,
             self._key,
             self._sessions,
             self._outbox,
@@ -100,7 +101,7 @@ class MerkRelay:
             has_shares=rate_limits,
         )
         self._runs = Runs(self._routing, settings.max_frame_bytes)
-        self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing, self._clock)
+        self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing, self._clock, boxes)
         self.twins = self._mesh.twins
         self._handshakes = Handshakes(
             settings,

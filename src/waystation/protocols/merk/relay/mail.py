@@ -5,7 +5,7 @@ Times are Unix milliseconds.
 
 from typing import NamedTuple
 
-from waystation.protocols.merk.messages import Presence
+from waystation.protocols.merk.messages import KeyAdvert, Presence
 from waystation.protocols.merk.relay.shares import Shares
 from waystation.protocols.merk.session import Sending
 
@@ -44,7 +44,7 @@ class Stored:
 class Mailbox:
     """One client's mailbox."""
 
-    __slots__ = ("came_ms", "mail", "network", "owner", "presence", "senders", "sources")
+    __slots__ = ("advert", "came_ms", "mail", "network", "owner", "presence", "senders", "sources")
 
     def __init__(self, owner: bytes, presence: Presence | None, came_ms: int, network: str) -> None:
         """Start empty."""
@@ -53,6 +53,8 @@ class Mailbox:
         """The owner's word that this node keeps its mail; None after its row was damaged: nothing more is taken."""
         self.came_ms = came_ms
         self.network = network
+        self.advert: KeyAdvert | None = None
+        """The owner's agreement key as it is on disk, None where none is."""
         self.mail: dict[bytes, Stored] = {}
         """Frames on disk by their hash, the oldest first."""
         self.senders, self.sources = Shares(), Shares()
@@ -126,12 +128,14 @@ class Arrival:
 class Batch:
     """The promises of one commit."""
 
-    __slots__ = ("arrivals", "closings", "openings")
+    __slots__ = ("adverts", "arrivals", "closings", "openings")
 
     def __init__(self) -> None:
         """Start with none."""
         self.openings: dict[bytes, Opening] = {}
         """By owner."""
+        self.adverts: dict[bytes, KeyAdvert] = {}
+        """By owner: what is in the rows of the openings; filled when the commit begins."""
         self.arrivals: dict[tuple[bytes, bytes], Arrival] = {}
         """By owner and hash."""
         self.closings: dict[bytes, None] = {}

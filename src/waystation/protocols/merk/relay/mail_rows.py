@@ -3,7 +3,8 @@
 ``mailboxes`` writes and reads them. Two tables (integers big-endian):
 
 ``merk_mailboxes``: client key[32] -> version 1, u64 when the owner came last, u8 length and text of the network that
-opened it, the owner's presence[145] as in PRESENCE without its subtype.
+opened it, the owner's presence[145] as in PRESENCE without its subtype, and where the owner has said its agreement key
+its advert[136] as in KEY_ADVERT without its subtype.
 ``merk_mail``: client key[32], u64 number -> version 1, u64 kept at, u64 until, frame hash[16], u8 length and text of
 the source, the frame.
 
@@ -20,6 +21,7 @@ from waystation.core.records import Store
 from waystation.protocols.merk.messages import HASH_BYTES, HEADER_BYTES, KEY_BYTES
 
 __all__ = [
+    "ADVERT_BYTES",
     "BOXES",
     "MAIL",
     "PRESENCE_BYTES",
@@ -38,6 +40,7 @@ __all__ = [
 BOXES: Final = "merk_mailboxes"
 MAIL: Final = "merk_mail"
 PRESENCE_BYTES: Final = 145  # specs/merk.md 7, PRESENCE without its subtype
+ADVERT_BYTES: Final = 136  # specs/merk.md 7, KEY_ADVERT without its subtype
 _VERSION: Final = 1
 _STORE_EXIT_CODE: Final = 5
 _NUMBER: Final = struct.Struct(">Q")
@@ -57,6 +60,8 @@ class BoxRow(NamedTuple):
     """When the owner came last."""
     network: str
     """Network it was opened from, "" for none."""
+    advert: bytes = b""
+    """136 bytes that the owner signed, b"" where it has not said its agreement key."""
 
 
 class MailRow(NamedTuple):
@@ -79,8 +84,9 @@ def mail_key(owner: bytes, number: int) -> bytes:
 def encode_box(row: BoxRow) -> bytes:
     """Return the value of a mailbox's row."""
     assert len(row.presence) == PRESENCE_BYTES
+    assert len(row.advert) in {0, ADVERT_BYTES}
     network = row.network.encode()
-    return b"".join((_BOX.pack(_VERSION, row.came_ms, len(network)), network, row.presence))
+    return b"".join((_BOX.pack(_VERSION, row.came_ms, len(network)), network, row.presence, row.advert))
 
 
 def encode_mail(row: MailRow) -> bytes:
@@ -116,9 +122,11 @@ def box_rows(store: Store) -> Iterator[tuple[bytes, BoxRow]]:
             raise _foreign(BOXES)
         version, came_ms, length = _BOX.unpack_from(value)
         begin = _BOX.size + length
-        if version != _VERSION or len(value) != begin + PRESENCE_BYTES:
+        end = begin + PRESENCE_BYTES
+        if version != _VERSION or len(value) - end not in {0, ADVERT_BYTES}:
             raise _foreign(BOXES)
-        yield key, BoxRow(value[begin:], came_ms, value[_BOX.size : begin].decode(errors="replace"))
+        network = value[_BOX.size : begin].decode(errors="replace")
+        yield key, BoxRow(value[begin:end], came_ms, network, value[end:])
 
 
 def mail_rows(store: Store) -> Iterator[tuple[bytes, int, MailRow]]:

@@ -2,7 +2,8 @@
 
 The relay's ``mailing`` passes in what clients ask for and frames for who is away, and carries out the answers. A client
 opens one mailbox with its signed presence. A frame for it waits for the disk and is then kept until the owner says that
-its program took it, until it expires, or until the mailbox ends. What was reported as kept is never given up for newer
+its program took it, until it expires, or until the mailbox ends. The owner's newest key advert is in the mailbox's row,
+so that who writes to it after a restart can encrypt. What was reported as kept is never given up for newer
 frames: every limit refuses the newcomer, and each sender, network and node has a share, so that no sender fills a
 mailbox alone.
 
@@ -23,7 +24,7 @@ from waystation.core.records import Change, Record, Store
 from waystation.core.settings import InForce
 from waystation.protocols.merk import wire
 from waystation.protocols.merk.limits import MerkLimits
-from waystation.protocols.merk.messages import InfoType, Presence
+from waystation.protocols.merk.messages import InfoType, KeyAdvert, Presence
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay.mail import (
     Answer,
@@ -60,6 +61,7 @@ __all__ = ["Mailboxes"]
 DAY_MS: Final = 86_400_000
 _SPARE_EXPIRIES: Final = 1_024
 _PRESENCE: Final = bytes((InfoType.PRESENCE,))
+_ADVERT: Final = bytes((InfoType.KEY_ADVERT,))
 
 
 class Mailboxes:
@@ -88,6 +90,8 @@ class Mailboxes:
         self._owners, self._sources = Shares(), Shares()
         """What the mailboxes of each network, and each source, have in all of them."""
         self._gathered, self._under_way = Batch(), Batch()
+        self._adverts: dict[bytes, KeyAdvert] = {}
+        """By owner: adverts that are not on disk, of those who have a mailbox or are opening one."""
         self._removals: dict[tuple[str, bytes], None] = {}
         self._removing: dict[tuple[str, bytes], None] = {}
         self._expiries: list[tuple[int, int, bytes, bytes]] = []
@@ -134,6 +138,11 @@ class Mailboxes:
         """Return the owner's word that we keep its mail, None when we take nothing for it."""
         box = self._boxes.get(owner)
         return box.presence if box is not None and box.takes_at(wall_ms) else None
+
+    def advert_of(self, owner: bytes) -> KeyAdvert | None:
+        """Return the newest agreement key that the owner of a mailbox has said, None when none is known."""
+        box = self._boxes.get(owner)
+        return self._adverts.get(owner) or (box.advert if box is not None else None)
 
     def mail_of(self, owner: bytes, after: int) -> Iterator[Stored]:
         """Yield the frames kept for a client whose number is above ``after``, the oldest first.
@@ -190,6 +199,7 @@ class Mailboxes:
         if box is not None:
             self._end(box)
         elif opening is not None:
+            self._adverts.pop(owner, None)
             self._networks.add(opening.network, 0, -1)
         at = (BOXES, owner)
         if under_way is not None:
@@ -206,6 +216,18 @@ class Mailboxes:
             return
         if wall_ms - box.came_ms >= DAY_MS:
             self._gathered.openings[owner] = Opening(box.presence, box.network, wall_ms, is_asked=False)
+
+    def advertised(self, advert: KeyAdvert) -> None:
+        """Keep an advert that the caller has verified with its owner's mailbox, if it has one; an older one is ignored.
+
+        A client says the same one each time it comes, so what is on disk is not written again.
+        """
+        owner, known = advert.key, self.advert_of(advert.key)
+        if owner not in self._boxes and not self._is_opening(owner):
+            return
+        if known is None or advert.time_ms > known.time_ms:
+            self._adverts[owner] = advert
+            self._write_advert(owner)
 
     def taken(self, owner: bytes, hashes: Sequence[bytes]) -> int:
         """Delete frames that a client's program took; return how many there were. Others are ignored."""
@@ -289,8 +311,11 @@ class Mailboxes:
         self._removing, self._removals = self._removals, {}
         records: list[Change] = [Record(table, key, None) for table, key in self._removing]
         for owner, (presence, network, came_ms, _) in batch.openings.items():
-            body = wire.encode_info(presence)[1:]
-            records.append(Record(BOXES, owner, encode_box(BoxRow(body, came_ms, network))))
+            body, advert = wire.encode_info(presence)[1:], self.advert_of(owner)
+            if advert is not None:
+                batch.adverts[owner] = advert
+            said = wire.encode_info(advert)[1:] if advert is not None else b""
+            records.append(Record(BOXES, owner, encode_box(BoxRow(body, came_ms, network, said))))
         for (owner, frame_hash), arrival in batch.arrivals.items():
             stored = arrival.stored
             row = MailRow(arrival.kept_ms, stored.until_ms, frame_hash, stored.source, arrival.sendings[0].frame)
@@ -303,7 +328,7 @@ class Mailboxes:
         batch, self._under_way = self._under_way, Batch()
         self._removing = {}
         for owner, opening in batch.openings.items():
-            self._renew(owner, opening)
+            self._renew(owner, opening, batch.adverts.get(owner))
             if opening.is_asked:
                 self._answers.append(Opened(owner))
         for (owner, _), arrival in batch.arrivals.items():
@@ -328,6 +353,8 @@ class Mailboxes:
         for owner, opening in batch.openings.items():
             if owner not in self._boxes and owner not in self._gathered.openings:
                 self._networks.add(opening.network, 0, -1)
+                self._adverts.pop(owner, None)
+            self._write_advert(owner)
             if opening.is_asked:
                 self._answers.append(NotOpened(owner))
         for (owner, _), arrival in batch.arrivals.items():
@@ -384,7 +411,11 @@ class Mailboxes:
             presence = wire.decode_info(_PRESENCE + row.presence)
             assert isinstance(presence, Presence)
             # A home that has another key now keeps what it has, and takes nothing under the old one.
-            self._enter(Mailbox(owner, presence if presence.node == self._node_key else None, row.came_ms, row.network))
+            box = Mailbox(owner, presence if presence.node == self._node_key else None, row.came_ms, row.network)
+            advert = wire.decode_info(_ADVERT + row.advert) if row.advert else None
+            assert advert is None or isinstance(advert, KeyAdvert)
+            box.advert = advert
+            self._enter(box)
         for owner in lost_boxes(self._store):
             if owner not in self._boxes:
                 self._enter(Mailbox(owner, None, 0, ""))
@@ -406,12 +437,20 @@ class Mailboxes:
         self._boxes[box.owner] = box
         self._networks.add(box.network, 0)
 
-    def _renew(self, owner: bytes, opening: Opening) -> None:
+    def _renew(self, owner: bytes, opening: Opening, advert: KeyAdvert | None) -> None:
         box = self._boxes.get(owner)
         if box is None:
-            self._boxes[owner] = Mailbox(owner, opening.presence, opening.came_ms, opening.network)
-        else:
-            box.presence, box.came_ms = opening.presence, opening.came_ms
+            box = self._boxes[owner] = Mailbox(owner, opening.presence, opening.came_ms, opening.network)
+        box.presence, box.came_ms, box.advert = opening.presence, opening.came_ms, advert
+        if self._adverts.get(owner) is advert:
+            self._adverts.pop(owner, None)
+        self._write_advert(owner)
+
+    def _write_advert(self, owner: bytes) -> None:
+        """Have a mailbox's row written anew for an advert that is not on disk."""
+        box = self._boxes.get(owner)
+        if box is not None and box.presence is not None and owner in self._adverts and not self._is_opening(owner):
+            self._gathered.openings[owner] = Opening(box.presence, box.network, box.came_ms, is_asked=False)
 
     def _put(self, box: Mailbox, stored: Stored) -> None:
         box.mail[stored.frame_hash] = stored
@@ -435,6 +474,7 @@ class Mailboxes:
             if owner == box.owner:
                 self._count(box, arrival.stored, -1)
         del self._boxes[box.owner]
+        self._adverts.pop(box.owner, None)
         self._networks.add(box.network, 0, -1)
         self._removals[BOXES, box.owner] = None
 

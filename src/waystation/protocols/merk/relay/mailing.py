@@ -29,6 +29,7 @@ from waystation.protocols.merk.messages import (
 )
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay.delivery import PROTOCOL
+from waystation.protocols.merk.relay.key_directory import KeyDirectory
 from waystation.protocols.merk.relay.mail import Closed, Kept, NotKept, NotOpened, Opened
 from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.relay.outbox import Outbox
@@ -64,6 +65,7 @@ class Mailing:
     def __init__(
         self,
         boxes: Mailboxes,
+        keys: KeyDirectory,
         node_key: bytes,
         sessions: Sessions,
         outbox: Outbox,
@@ -77,6 +79,7 @@ class Mailing:
 
         Args:
             boxes: What is kept.
+            keys: Adverts of the clients that are here.
             node_key: Our own key.
             sessions: The connections.
             outbox: Where frames go.
@@ -86,6 +89,7 @@ class Mailing:
             has_shares: Whether networks and nodes have shares, which are ceilings per address.
         """
         self.boxes = boxes
+        self._keys = keys
         self._node_key = node_key
         self._sessions = sessions
         self._outbox = outbox
@@ -131,6 +135,11 @@ class Mailing:
             if refusal is not None:
                 self._sessions.note(session, refusal)
                 self._refuse_open(session)
+                return
+            # A client may have said its agreement key before it asks for a mailbox.
+            advert = self._keys.held(owner)
+            if advert is not None:
+                self.boxes.advertised(advert)
 
     def on_close(self, session: Session, _info: MailClose, now: Instant) -> None:
         """End a client's mailbox; STATE follows once it is off the disk."""
