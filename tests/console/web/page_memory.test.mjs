@@ -187,9 +187,9 @@ test("a message that the browser does not keep is not taken, and is written when
   store.change = async () => { throw new DOMException("full", "QuotaExceededError"); };
   await assert.rejects(listeners.message(message), sdk.LocalError);
   await assert.rejects(listeners.message(message), sdk.LocalError);
+  store.change = change;
   assert.deepEqual([confirmed, (await opened(store)).entries.size], [[], 0]);
 
-  store.change = change;
   await listeners.message(message);
   assert.deepEqual([confirmed, [...(await opened(store)).entries.values()].map(({ text }) => text)], [[message.id], ["hi"]]);
 });
