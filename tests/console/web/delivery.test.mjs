@@ -174,10 +174,10 @@ test("mail waits where its owner chose, comes once, and is deleted when the prog
   const [messages, mailbox] = [collect(again, "message"), collect(again, "mailbox")];
   await again.connect(ADDRESS);
   await until(() => messages.length === 2, "mail");
-  await until(() => {
-    if (environment.clock.waits[0] <= 1_000) environment.clock.advance(1_000);
-    return relay.boxes.get(BOB).length === 0;
-  }, "TAKEN");
+  await until(async () => (await environment.storage.entries("seen")).length === 2, "both taken");
+  await quiet();
+  environment.clock.advance(1_000);
+  await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
   assert.deepEqual(messages.map(({ id }) => id), sent.map(({ id }) => id));
   assert.deepEqual(await Promise.all(sent.map(({ read }) => read)), [true, true]);
   await until(() => mailbox.at(-1)?.messages === 0);

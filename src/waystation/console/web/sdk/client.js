@@ -13,7 +13,7 @@ import { SeenMessages } from "./delivery/seen.js";
 import { Directory } from "./directory.js";
 import { completeEnvironment } from "./environment.js";
 import { droppedSentence, LocalError } from "./errors.js";
-import { DEFAULT_IDENTITY, loadIdentity, makeIdentity } from "./identities.js";
+import { DEFAULT_IDENTITY, openIdentity } from "./identities.js";
 import { NOT_REMEMBERED_WARNING, NOT_STORED_WARNING, RECEIPT_RULES } from "./events.js";
 import { Inbox } from "./inbox.js";
 import { Feature } from "./info.js";
@@ -122,7 +122,7 @@ export class MerkClient extends Owner {
   static async open({ identity = DEFAULT_IDENTITY, exportable = false, receipts = "auto", environment: given } = {}) {
     if (!RECEIPT_RULES.includes(receipts)) throw new LocalError(`receipts is one of ${RECEIPT_RULES.join(", ")}.`);
     const environment = await completeEnvironment(given);
-    const keys = (await loadIdentity(environment, identity)) ?? (await makeIdentity(environment, identity, exportable));
+    const keys = await openIdentity(environment, identity, exportable);
     const seen = await SeenMessages.open(environment.storage, keys.id, environment.clock.now());
     const client = new MerkClient(keys, environment, seen, receipts);
     await client.#begin();
