@@ -81,13 +81,25 @@ class Done:
 class Answers:
     """Turns deliveries into answers, once for each preimage."""
 
-    def __init__(self, device: object, state: object, admit: object, answer_bytes_max: int, feed: object) -> None:
-        """Describe what answers; ``device`` is what reserved commands are carried out on."""
+    def __init__(
+        self, device: object, state: object, admit: object, answer_bytes_max: int, feed: object, roles: dict
+    ) -> None:
+        """Describe what answers.
+
+        Args:
+            device: What reserved commands are carried out on.
+            state: A ``State``.
+            admit: As ``Device`` has it.
+            answer_bytes_max: Largest content of an answer.
+            feed: A watchdog's.
+            roles: What peers may send, by alias, as ``Device`` has it.
+        """
         self._device = device
         self._state = state
         self._admit = admit
         self._answer_bytes_max = answer_bytes_max
         self._feed = feed
+        self._roles = roles
         self._running = []
         self._waiting = []
         self._unkept = []  # what handlers gave for requests whose answer could not be kept, with its tag
@@ -219,9 +231,16 @@ class Answers:
             done = self._own_command(peer, work)
             if done is not None:
                 return done
+        return self._for_program(peer, work)
+
+    def _for_program(self, peer: Peer, work: Work) -> object:
+        """Return the work, or the answer where its handler was called before or its peer's role forbids it."""
         unkept = self._take_unkept(work.tag)
         if unkept is not None:
             return self.finish(work, unkept[1], unkept[2])
+        denial = _denial(self._roles.get(peer.alias), work.request)
+        if denial:
+            return self._refuse(peer, work, denial, "%s: %s" % (name_of(peer), denial))
         self._running.append(work)
         return work
 
@@ -302,6 +321,19 @@ def nothing(message_id: int, again: bytes, text: str) -> Done:
     done = Done([message_id], b"", (), "trouble", text)
     done.again = again
     return done
+
+
+def _denial(allowed: object, request: Request) -> str:
+    """Return why a peer may not send a request, or empty; a role permits what it names and nothing else."""
+    if allowed is None:
+        return ""
+    name = "binary" if request.content_type == payloads.BINARY else "text"
+    if request.content_type == payloads.COMMAND:
+        try:
+            name = request.command()[0]
+        except ValueError:
+            return "this peer may send certain commands only, and this is none"
+    return "" if name in allowed else "this peer may not send '%s'" % name
 
 
 def _bytes_of(given: object) -> bytes:

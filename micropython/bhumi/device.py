@@ -49,6 +49,7 @@ class Device(Telling):
         feed: object = None,
         network: object = None,
         admit: object = None,
+        roles: dict = None,
         payload_bytes_max: int = 2048,
         answer_bytes_max: int = 1024,
         relay_ids: dict = None,
@@ -68,6 +69,8 @@ class Device(Telling):
             feed: Called at least every second; a watchdog's.
             network: A ``wifi.Wifi``, which must be connected before relays are; it feeds its own watchdog.
             admit: Called with identity and alias of whoever uses an invite; False refuses.
+            roles: What peers may send, by alias: names of commands, with ``text`` and ``binary`` for what is none. The
+                handler gets nothing else from them. A peer whose alias is not in it may send everything.
             payload_bytes_max: Larger requests are refused; as much memory is set aside.
             answer_bytes_max: Larger contents of answers are refused, because the last one to each peer is kept.
             relay_ids: 32-byte keys of relays by address. Such a relay must prove to have its key when it names one, and
@@ -80,7 +83,7 @@ class Device(Telling):
         self._on_event = on_event
         self._watchdog = feed
         self._network = network
-        self._answers = Answers(self, state, admit, answer_bytes_max, self._feed)
+        self._answers = Answers(self, state, admit, answer_bytes_max, self._feed, roles or {})
         self._outgoing = self._quiet_from = None
         self._relay_ids = {whole_relay(relay): key for relay, key in (relay_ids or {}).items()}
         self._poll = select.poll()

@@ -196,6 +196,7 @@ PROMISES = {
             "send what its role does not name; send in the name of another; go on after `unpair` or `block`",
             [
                 "sdk/bhumi/pairing/test_hostile.py::test_peer_sends_what_its_role_names",
+                "micropython/test_manage.py::test_role_is_checked_before_the_handler",
                 "sdk/bhumi/pairing/test_hostile.py::test_peer_does_not_speak_for_another",
                 "sdk/bhumi/pairing/test_hostile.py::test_peer_is_heard_until_unpaired_or_blocked",
             ],

@@ -259,7 +259,7 @@ SECRET = bytes(range(32))
 class Asker:
     """A peer that the device knows already, with 16 preimages; writes requests and reads answers, and is notified."""
 
-    def __init__(self, folder, suite=PairedSuite.AES_CTR, *, listens=False, number=7):
+    def __init__(self, folder, suite=PairedSuite.AES_CTR, *, listens=False, number=7, alias="bob"):
         self.suite = suite
         self.rng = random.Random(number)
         self.key_pair = KeyPair.from_seed(bytes([number]) * 32)
@@ -269,7 +269,7 @@ class Asker:
         self.root = device_module("suites").root_with(
             state.seed, self.key_pair.public, None, SECRET if self.is_paired else b""
         )
-        peer = device_module("state").Peer(self.key_pair.public, self.root, suite.value, "bob")
+        peer = device_module("state").Peer(self.key_pair.public, self.root, suite.value, alias)
         peer.manages = not state.peers
         peer.issued = self.rng.randbytes(32 * 16)
         self.granted = []

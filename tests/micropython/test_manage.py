@@ -87,3 +87,23 @@ def test_others_may_not_manage(make, relay):
     assert command(relay, guest, "led")["data"] == {"did": "led"}
     board.until("answered bob: {")
     assert sum(line.startswith("asked") for line in board.lines) == 1
+
+
+def test_role_is_checked_before_the_handler(make, relay):
+    """A peer with a role is refused what the role does not name, with the reason, and the handler does not get it."""
+    board = make(options='roles={"guest": ("light", "text")}')
+    manager = Asker(board.folder)
+    guest = Asker(board.folder, number=9, alias="guest")
+    board.start()
+    relay.accept()
+    relay.welcome()
+    board.until("listening")
+
+    assert command(relay, guest, "led") == {"ok": False, "error": "this peer may not send 'led'"}
+    assert command(relay, guest, "light")["data"] == {"did": "light"}
+    assert ask(relay, guest, b"hello").content == b"heard hello"
+    assert ask(relay, guest, b"\x00", ContentType.BINARY).content != b"\x00"
+    assert command(relay, guest, "spares", {"n": 1})["ok"]
+    assert command(relay, manager, "led")["data"] == {"did": "led"}
+    board.until("answered bob: {")
+    assert sum(line.startswith("asked") for line in board.lines) == 3
