@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.build import linked_nodes
+from tests.console.build import linked_nodes, merk_node
 from tools.browser import NODE_MISSING, node
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.merk import messages, wire
@@ -199,3 +199,21 @@ def test_two_clients_of_two_nodes_exchange_everything(tmp_path):
     assert (finished["isFileWhole"], finished["isKeyRight"], finished["dropped"]) == (True, True, [])
     assert all(state["authenticated"] for state in finished["states"])
     assert len({state["serverKey"] for state in finished["states"]}) == 2
+
+
+def test_mail_waits_at_a_real_node(tmp_path):
+    """What was sent while its recipient was away is stored, comes until its program takes it, then never again."""
+    node = merk_node(tmp_path).start()
+    try:
+        process = run("--experimental-websocket", "mail.mjs", node.url("merk"))
+    finally:
+        node.stop()
+
+    assert process.returncode == 0, process.stderr
+    finished = json.loads(process.stdout)
+    ids = finished["ids"]
+    assert (finished["opened"], finished["outcomes"]) == ("open", ["stored", "stored"])
+    assert finished["waiting"] > len(ids)
+    assert sorted(finished["handed"]) == sorted([way, each] for way in ("refused", "taken") for each in ids)
+    assert finished["reads"] == [True, True]
+    assert (finished["state"], finished["messages"], finished["closed"]) == ("open", 0, "closed")

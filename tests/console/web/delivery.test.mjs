@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Handover, HANDED_BYTES_MAX, HANDED_MAX } from "../../../src/waystation/console/web/sdk/delivery/handover.js";
 import { Mailbox } from "../../../src/waystation/console/web/sdk/delivery/mailbox.js";
 import { BYTES_AT_ONCE, FRAMES_AT_ONCE, FRAMES_PER_S, Pace } from "../../../src/waystation/console/web/sdk/delivery/pace.js";
 import { AWAITED_MAX, AwaitedReceipts, OWED_MAX, OwedReceipts } from "../../../src/waystation/console/web/sdk/delivery/receipts.js";
@@ -173,10 +174,10 @@ test("mail waits where its owner chose, comes once, and is deleted when the prog
   const [messages, mailbox] = [collect(again, "message"), collect(again, "mailbox")];
   await again.connect(ADDRESS);
   await until(() => messages.length === 2, "mail");
-  await until(() => {
-    if (environment.clock.waits[0] <= 1_000) environment.clock.advance(1_000);
-    return relay.boxes.get(BOB).length === 0;
-  }, "TAKEN");
+  await until(async () => (await environment.storage.entries("seen")).length === 2, "both taken");
+  await quiet();
+  environment.clock.advance(1_000);
+  await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
   assert.deepEqual(messages.map(({ id }) => id), sent.map(({ id }) => id));
   assert.deepEqual(await Promise.all(sent.map(({ read }) => read)), [true, true]);
   await until(() => mailbox.at(-1)?.messages === 0);
@@ -235,6 +236,96 @@ test("what a node says unasked of the mailbox answers neither question", async (
   assert.equal((await client.openMailbox()).state, "open");
   assert.equal((await client.closeMailbox()).state, "closed");
   assert.deepEqual(states.map(({ state }) => state), ["closed", "open", "open", "closed"]);
+});
+
+/** Bob with a mailbox, whose program says when it took what came; Alice wrote while he was away. */
+async function away(send) {
+  const { relay, alice, bob } = await pair();
+  await bob.client.openMailbox();
+  await bob.client.close();
+  await until(() => !relay.clients.has(BOB));
+  const sent = await send(alice.client);
+  assert.equal((await sent.outcome).name, "stored");
+  const comes = async () => {
+    const environment = environmentOf(relay, { storage: bob.environment.storage });
+    const client = await sdk.MerkClient.open({ environment });
+    const handed = [];
+    client.on("message", (message) => new Promise((take, refuse) => handed.push({ message, take, refuse })));
+    await client.connect(ADDRESS);
+    const dropped = collect(client, "dropped");
+    return { client, handed, dropped, clock: environment.clock };
+  };
+  return { relay, alice, sent, comes, storage: bob.environment.storage };
+}
+
+/** Waits until something is gathered for a second, and turns the clock on by it. */
+async function batched(clock) {
+  await until(() => clock.waits[0] <= 1_000, "a batch");
+  clock.advance(1_000);
+}
+
+const WAYS = { text: (client) => client.sendText(BOB, "x"), "file in parts": (client) => client.sendFile(BOB, new Uint8Array(100_000), { name: "a" }) };
+for (const [what, send] of Object.entries(WAYS)) {
+  test(`a ${what} that a program has not taken yet stays in the mailbox, is given once, and gets no receipt until then`, async () => {
+    const { relay, sent, comes, storage } = await away(send);
+    const kept = relay.boxes.get(BOB).length;
+    const first = await comes();
+    await until(() => first.handed.length === 1, "the message");
+    relay.clients.get(BOB).deliver(relay.boxes.get(BOB)[0].data);
+    await until(() => first.dropped.length === 1, "its repeat");
+    first.clock.advance(2_000);
+    await quiet();
+    assert.deepEqual([relay.boxes.get(BOB).length, sentBy(relay, BOB).length, (await storage.entries("seen")).length], [kept, 0, 0]);
+    await first.client.close(); // as a crash: what it has not taken comes again
+    const second = await comes();
+    await until(() => second.handed.length === 1, "the message again");
+    second.handed[0].take();
+    await batched(second.clock);
+    await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
+    assert.equal(await sent.read, true);
+    await second.client.close();
+    const third = await comes();
+    await third.client.whenReady();
+    await quiet();
+    assert.deepEqual(third.handed, []);
+  });
+
+  test(`a ${what} that a program refuses is neither taken nor remembered, and comes again on the next connection`, async () => {
+    const { relay, sent, comes } = await away(send);
+    const kept = relay.boxes.get(BOB).length;
+    const bob = await comes();
+    await until(() => bob.handed.length === 1);
+    bob.handed[0].refuse(new Error("full"));
+    await until(() => bob.dropped.length === 1);
+    assert.deepEqual([bob.dropped[0].refusal, bob.dropped[0].sender], ["not_taken", ALICE]);
+    bob.clock.advance(2_000);
+    await quiet();
+    assert.deepEqual([relay.boxes.get(BOB).length, sentBy(relay, BOB).length], [kept, 0]);
+    relay.restart();
+    await until(() => bob.client.state.phase === "waiting");
+    bob.clock.advance(1_000);
+    await until(() => bob.handed.length === 2, "the message again");
+    bob.handed[1].take();
+    await batched(bob.clock);
+    await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
+    assert.equal(bob.handed[1].message.id, sent.id);
+  });
+}
+
+test("what a program has and does not take is bounded: beyond that messages are not taken", async () => {
+  const handed = [];
+  const refused = [];
+  const seen = await sdk.SeenMessages.open(new sdk.MemoryStorage(), "me", 0);
+  const mailbox = { hashOf: async () => null, wait: () => [], taken: () => [], leave: () => [] };
+  const give = (message) => [new Promise((take) => handed.push({ message, take }))];
+  const handover = new Handover({ seen, mailbox, give, onTaken: () => {}, onNotTaken: ({ id }, refusal) => refused.push([id, refusal]) });
+  const come = (id, size) => handover.take(new Uint8Array(3), { message: { sender: "a", id, bytes: size, auth: "none", timeMs: null, receivedMs: 0 } });
+  await come("large", HANDED_BYTES_MAX);
+  await come("beyond", 1);
+  handed[0].take();
+  await quiet();
+  for (let id = 0; id <= HANDED_MAX; id += 1) await come(`${id}`, 1);
+  assert.deepEqual(refused, [["beyond", "queue_full"], [`${HANDED_MAX}`, "queue_full"]]);
 });
 
 test("a client says where it is, signed, on every connection and every five minutes, and never to a relay that does not know that", async () => {

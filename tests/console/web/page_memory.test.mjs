@@ -6,6 +6,8 @@ import { backupIn, NoBackup, openBackup, sealBackup } from "../../../src/waystat
 import { ENTRIES_MAX, FILES_BYTES_MAX, History } from "../../../src/waystation/console/web/page/history.js";
 import { announcedName, announcement, NAME_CHARS_MAX, People, PEOPLE_MAX, safetyNumber, summaries, tameName } from "../../../src/waystation/console/web/page/people.js";
 import { MemoryStore } from "../../../src/waystation/console/web/page/store.js";
+import { Mail } from "../../../src/waystation/console/web/page/mail.js";
+import { sdk } from "./support.mjs";
 import { ITERATIONS_MAX, openWithPassphrase, sealWithPassphrase, Vault, WrongPassphrase } from "../../../src/waystation/console/web/page/vault.js";
 
 const FEW = 1_000; // rounds; the page's own number would make the tests slow
@@ -173,4 +175,32 @@ test("a store that takes nothing more is reported, loses nothing of before, and 
   await history.put(entry("3"));
   assert.ok(history.isKeeping);
   assert.deepEqual([...(await opened(store)).entries.keys()], ["1", "3"]);
+});
+
+test("a message that the browser does not keep is not taken, and is written when it comes again", async () => {
+  const store = new MemoryStore();
+  const change = store.change.bind(store);
+  const [history, listeners, confirmed] = [await opened(store), {}, []];
+  const client = { id: ADA, state: { phase: "ready", tab: "owner" }, on: (type, listener) => (listeners[type] = listener), confirm: ({ id }) => confirmed.push(id) };
+  new Mail({ sdk, client, history, people: new People(history, ADA), show: () => {}, tabs: null });
+  const message = { sender: BOB, kind: "text", text: "hi", mode: "encrypted", auth: "bound", id: "1d".repeat(16), timeMs: 1, bytes: 2 };
+  store.change = async () => { throw new DOMException("full", "QuotaExceededError"); };
+  await assert.rejects(listeners.message(message), sdk.LocalError);
+  await assert.rejects(listeners.message(message), sdk.LocalError);
+  store.change = change;
+  assert.deepEqual([confirmed, (await opened(store)).entries.size], [[], 0]);
+
+  await listeners.message(message);
+  assert.deepEqual([confirmed, [...(await opened(store)).entries.values()].map(({ text }) => text)], [[message.id], ["hi"]]);
+});
+
+test("a message that another tab wrote first is written and confirmed by the tab that holds the connection", async () => {
+  const [history, listeners, confirmed] = [await opened(), {}, []];
+  const client = { id: ADA, state: { phase: "ready", tab: "follower" }, on: (type, listener) => (listeners[type] = listener), confirm: ({ id }) => confirmed.push(id) };
+  new Mail({ sdk, client, history, people: new People(history, ADA), show: () => {}, tabs: null });
+  const message = { sender: BOB, kind: "text", text: "hi", mode: "encrypted", auth: "bound", id: "1d".repeat(16), timeMs: 1, bytes: 2 };
+  await listeners.message(message);
+  client.state = { phase: "ready", tab: "owner" };
+  await listeners.message(message);
+  assert.deepEqual([confirmed, history.entries.size], [[message.id], 1]);
 });

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { completeEnvironment } from "../../../src/waystation/console/web/sdk/environment.js";
 import { ServerBook } from "../../../src/waystation/console/web/sdk/servers.js";
 import { NO_LOCKS_WARNING } from "../../../src/waystation/console/web/sdk/shared_link.js";
-import { ADDRESS, collect, environmentOf, keysOf, quiet, sdk, TestChannels, TestLocks, TestPage, TestRelay, until } from "./support.mjs";
+import { ADDRESS, collect, connected, environmentOf, keysOf, quiet, sdk, TestChannels, TestLocks, TestPage, TestRelay, until } from "./support.mjs";
 
 const keys = await keysOf("alice");
 const bob = await keysOf("bob");
@@ -142,4 +142,44 @@ test("a closed tab refuses commands", async () => {
   const { first } = await twoTabs();
   first.link.close();
   await assert.rejects(first.link.send(frameTo(bob.signing.public)), sdk.LocalError);
+});
+
+test("tabs that begin at once make one identity, and another maker of the same name is refused", async () => {
+  const relay = await TestRelay.make();
+  const shared = { locks: new TestLocks(), broadcastChannel: new TestChannels().make, storage: new sdk.MemoryStorage() };
+  const tab = () => environmentOf(relay, { ...shared, page: new TestPage() });
+  const made = await Promise.allSettled([1, 2].map(() => sdk.MerkClient.createIdentity({ identity: "made", environment: tab() })));
+  const opened = await Promise.all([1, 2, 3].map(() => sdk.MerkClient.open({ environment: tab() })));
+
+  assert.deepEqual(made.map(({ status, reason }) => [status, reason instanceof sdk.LocalError]), [["fulfilled", false], ["rejected", true]]);
+  assert.deepEqual(opened.map(({ id }) => id), Array(3).fill(opened[0].id));
+  assert.equal((await sdk.MerkClient.listIdentities({ environment: tab() })).find(({ identity }) => identity === "default").id, opened[0].id);
+  for (const client of opened) await client.close();
+});
+
+test("of two tabs each gets a message once, and its sender one receipt", async () => {
+  const relay = await TestRelay.make();
+  const shared = { locks: new TestLocks(), broadcastChannel: new TestChannels().make, storage: new sdk.MemoryStorage() };
+  const tabs = [];
+  for (const _ of [1, 2]) {
+    const environment = environmentOf(relay, { ...shared, page: new TestPage() });
+    const client = await sdk.MerkClient.open({ environment });
+    const taken = [];
+    client.on("message", async (message) => taken.push(message.text));
+    tabs.push({ client, taken, clock: environment.clock });
+  }
+  await tabs[0].client.connect(ADDRESS);
+  await until(() => relay.adverts.has(tabs[0].client.id));
+  const sender = await connected(relay, "bob");
+  const sent = await sender.client.sendText(tabs[0].client.id, "hi");
+  await until(() => tabs.every(({ taken }) => taken.length === 1));
+  await until(() => tabs[0].clock.waits[0] <= 1_000, "a receipt that is owed");
+  for (const { clock } of tabs) clock.advance(1_000);
+
+  assert.equal(await sent.read, true);
+  for (const { clock } of tabs) clock.advance(2_000);
+  await quiet();
+  assert.equal(relay.heard.filter(({ frame }) => frame.kind === 5 && sdk.toHex(frame.sender) === tabs[0].client.id).length, 1);
+  assert.deepEqual(tabs.map(({ taken, client }) => [taken, client.state.tab]), [[["hi"], "owner"], [["hi"], "follower"]]);
+  for (const { client } of [...tabs, sender]) await client.close();
 });

@@ -36,9 +36,7 @@ function notice(...sentence) {
 
 /** Opens the client; its keys can leave the browser in a backup until they are locked. */
 async function openClient(sdk, identity) {
-  const known = await sdk.MerkClient.listIdentities();
-  if (!known.some((one) => one.identity === identity)) await sdk.MerkClient.createIdentity({ identity, exportable: true });
-  return sdk.MerkClient.open({ identity, receipts: "manual" }); // mail.js confirms what it has written down
+  return sdk.MerkClient.open({ identity, exportable: true, receipts: "manual" }); // mail.js confirms what it has written down
 }
 
 /** Opens the history, asking for its passphrase as often as it takes; "Start afresh" deletes it. */

@@ -46,6 +46,8 @@ export class History {
   #settings = /** @type {Record<string, any>} */ ({});
   /** The end of what is written: one change after the other, so that the last one stays. @type {Promise<unknown>} */
   #turn = Promise.resolve();
+  /** Messages whose last change the browser did not take. @type {Set<string>} */
+  #unkept = new Set();
   /** Whether the browser took the last change. */
   isKeeping = true;
   /** Hears when the browser takes nothing more. @type {(problem: any) => void} */
@@ -123,12 +125,19 @@ export class History {
     const record = bytes === undefined ? entry : { ...entry, hasFile: true };
     this.entries.set(entry.at, record);
     if (bytes !== undefined) this.#files.set(entry.at, bytes.length);
-    await this.#commit(async () => {
+    const isKept = await this.#commit(async () => {
       const changes = [await this.#change("messages", entry.at, record)];
       if (bytes !== undefined) changes.push(await this.#change("files", entry.at, bytes));
       return [...changes, ...(await this.#makeRoom())];
     });
+    if (isKept) this.#unkept.delete(entry.at);
+    else this.#unkept.add(entry.at);
     return record;
+  }
+
+  /** Whether a message is written down as it is. @param {string} at */
+  isKept(at) {
+    return this.entries.has(at) && !this.#unkept.has(at);
   }
 
   /** Takes what another tab has written. @param {Entry} entry */
@@ -204,11 +213,13 @@ export class History {
   /** Writes what `make` says when its turn has come; a browser that takes nothing more is reported, and the page goes on. */
   async #commit(make) {
     const turn = this.#turn.then(async () => this.store.change(await make()));
-    this.#turn = turn.then(() => { this.isKeeping = true; }, (problem) => {
+    const settled = turn.then(() => (this.isKeeping = true), (problem) => {
       this.isKeeping = false;
       this.onRefused(problem);
+      return false;
     });
-    await this.#turn;
+    this.#turn = settled;
+    return settled;
   }
 
   async #makeRoom() {
@@ -229,6 +240,7 @@ export class History {
   /** @param {string} at */
   #forgotten(at) {
     this.entries.delete(at);
+    this.#unkept.delete(at);
     this.#files.delete(at);
     return [{ table: /** @type {Table} */ ("messages"), key: at }, { table: /** @type {Table} */ ("files"), key: at }];
   }

@@ -50,7 +50,10 @@ export class Mail {
     this.onState();
   }
 
-  /** Takes a message. */
+  /**
+   * Takes a message; the SDK has taken it once this is over.
+   * @throws {import("../sdk/errors.js").LocalError} The browser did not keep it, so that it may come again.
+   */
   async receive(message) {
     const { sender, kind } = message;
     const person = this.people.get(sender);
@@ -62,15 +65,18 @@ export class Mail {
     }
     if (message.mode === "plain" && this.client.state.tab === "follower") return; // equal plain ones cannot be told apart by two tabs
     const at = await this.#keyOf(message);
-    if (this.history.entries.has(at) || (!this.people.has(sender) && !(await this.people.set(sender, {})))) return;
+    // Another tab may have it and write it as well; whether it is written down, each finds out by itself.
+    const known = this.history.entries.get(at);
+    if (!this.people.has(sender) && !(await this.people.set(sender, {}))) return;
     const bytes = kind === "file" || message.text === undefined ? message.data : undefined;
     /** @type {Entry} */
-    const entry = {
+    const entry = known ?? {
       at, peer: sender, way: "in", kind: kind === "raw" ? (message.text === undefined ? "bytes" : "text") : kind, ms: Date.now(), state: "new",
       mode: message.mode, auth: message.auth, id: message.id, sentMs: message.timeMs, size: message.bytes, name: message.name, text: message.text,
     };
-    await this.#write(entry, bytes, true);
-    if (this.client.state.tab !== "follower" && this.history.isKeeping) this.client.confirm(message); // written down: the sender may know
+    await this.#write(entry, bytes, known === undefined);
+    if (!this.history.isKept(at)) throw new this.sdk.LocalError("The browser keeps nothing more.");
+    if (this.client.state.tab !== "follower") this.client.confirm(message); // written down: the sender may know
   }
 
   /** Marks messages as read; the SDK has checked whose receipt it is. */

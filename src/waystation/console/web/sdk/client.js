@@ -6,13 +6,15 @@
 
 import { bytesOf, demandOptions, demandText, fileOf, jsonOf } from "./arguments.js";
 import { toHex } from "./bytes.js";
+import { Handover } from "./delivery/handover.js";
 import { Mailbox } from "./delivery/mailbox.js";
 import { OwedReceipts } from "./delivery/receipts.js";
 import { SeenMessages } from "./delivery/seen.js";
 import { Directory } from "./directory.js";
 import { completeEnvironment } from "./environment.js";
 import { droppedSentence, LocalError } from "./errors.js";
-import { DEFAULT_IDENTITY, loadIdentity, makeIdentity } from "./identities.js";
+import { DEFAULT_IDENTITY, openIdentity } from "./identities.js";
+import { NOT_REMEMBERED_WARNING, NOT_STORED_WARNING, RECEIPT_RULES } from "./events.js";
 import { Inbox } from "./inbox.js";
 import { Feature } from "./info.js";
 import { keyOf, Outbox } from "./outbox.js";
@@ -29,33 +31,14 @@ import { Turns } from "./turns.js";
 /** @typedef {import("./servers.js").ServerRecord} ServerRecord */
 /** @typedef {import("./state.js").State} State */
 
-/**
- * @typedef {object} ClientEvents
- * @property {State} state
- * @property {import("./inbox.js").Message} message
- * @property {{ refusal: import("./errors.js").Refusal, sender: string | null, sentence: string }} dropped
- * @property {import("./inbox.js").Transfer} transfer
- * @property {{ sender: string, ids: string[] }} receipt Messages of ours that the program of `sender` took.
- * @property {import("./delivery/mailbox.js").MailboxInfo} mailbox
- * @property {{ servers: ServerRecord[] }} servers
- * @property {{ code: string, sentence: string }} warning
- */
-
-/**
- * Who gets receipts: "auto" every sender of ours, once the `message` event is over; "manual" whom the program names by `confirm`;
- * "never" nobody.
- * @typedef {"auto" | "manual" | "never"} ReceiptRule
- */
+/** @typedef {import("./events.js").ClientEvents} ClientEvents */
+/** @typedef {import("./events.js").ReceiptRule} ReceiptRule */
 
 /** How long a message waits for a connection. */
 export const READY_WITHIN_MS = 30_000;
 const SERVERS_WITHIN_MS = 5_000;
 const EXPIRE_EVERY_MS = 60_000;
 const CHOSEN = "server";
-const NOT_STORED_WARNING = "Nothing can be stored here, so your keys are gone when this page or program ends.";
-const NOT_REMEMBERED_WARNING = "The storage takes nothing more, so after a restart an old message could come again as a new one.";
-/** @type {ReceiptRule[]} */
-const RECEIPT_RULES = ["auto", "manual", "never"];
 
 /** @extends {Owner<ClientEvents>} */
 export class MerkClient extends Owner {
@@ -72,6 +55,7 @@ export class MerkClient extends Owner {
   #outbox;
   #seen;
   #mailbox;
+  #handover;
   #owed;
   #receipts;
   #turns = new Turns();
@@ -107,6 +91,16 @@ export class MerkClient extends Owner {
     this.#mailbox = new Mailbox({ keys, environment, link: this.#link });
     this.#inbox = new Inbox({ keys, clock: environment.clock, seen, isAble: (sender) => this.#directory.isAble(sender) });
     this.#seen = seen;
+    this.#handover = new Handover({
+      seen,
+      mailbox: this.#mailbox,
+      give: (message) => this.#give(message),
+      onTaken: (message) => this.#receipts === "auto" && this.state.tab !== "follower" && this.confirm(message),
+      onNotTaken: (message, refusal) => {
+        this.#inbox.leave(message);
+        this.#onDropped(refusal, message.sender);
+      },
+    });
     seen.onRefused = () => this.#warn("not_remembered", NOT_REMEMBERED_WARNING);
     this.#owed = new OwedReceipts(environment.clock, (peer, ids) => this.#sendReceipt(peer, ids));
     this.#outbox = new Outbox({
@@ -128,7 +122,7 @@ export class MerkClient extends Owner {
   static async open({ identity = DEFAULT_IDENTITY, exportable = false, receipts = "auto", environment: given } = {}) {
     if (!RECEIPT_RULES.includes(receipts)) throw new LocalError(`receipts is one of ${RECEIPT_RULES.join(", ")}.`);
     const environment = await completeEnvironment(given);
-    const keys = (await loadIdentity(environment, identity)) ?? (await makeIdentity(environment, identity, exportable));
+    const keys = await openIdentity(environment, identity, exportable);
     const seen = await SeenMessages.open(environment.storage, keys.id, environment.clock.now());
     const client = new MerkClient(keys, environment, seen, receipts);
     await client.#begin();
@@ -397,20 +391,26 @@ export class MerkClient extends Owner {
 
   /** @param {import("./bytes.js").Bytes} frame */
   async #onFrame(frame) {
-    const { message, transfer, dropped, receipt, givenUp = [] } = await this.#inbox.take(frame);
-    for (const ended of givenUp) this.emit("transfer", ended);
+    const received = await this.#inbox.take(frame);
+    const { transfer, dropped, receipt } = received;
+    received.givenUp?.forEach((ended) => this.#giveUp(ended));
     if (dropped !== undefined) this.#onDropped(dropped.refusal, dropped.sender);
     if (transfer !== undefined) this.emit("transfer", transfer);
     if (receipt !== undefined) this.#onReceipt(receipt);
-    if (message !== undefined) this.#onMessage(message);
-    if (this.#isHeard) await this.#mailbox.onTaken(frame);
+    await this.#handover.take(frame, received);
   }
 
   /** @param {import("./inbox.js").Message} message */
-  #onMessage(message) {
+  #give(message) {
     if (message.auth === "bound" && message.timeMs !== null) this.#directory.markAble(message.sender);
-    this.emit("message", message);
-    if (this.#receipts === "auto" && this.#isHeard && this.state.tab !== "follower") this.confirm(message);
+    const answers = this.emit("message", message);
+    return this.#isHeard ? answers : null;
+  }
+
+  /** @param {import("./inbox.js").Transfer} transfer */
+  #giveUp(transfer) {
+    this.#mailbox.leave(`${transfer.peer}:${transfer.transferId}`);
+    this.emit("transfer", transfer);
   }
 
   /** @param {{ sender: string, ids: string[] }} receipt */
@@ -491,7 +491,7 @@ export class MerkClient extends Owner {
 
   #expireLater() {
     this.#expiry = this.#environment.clock.setTimeout(() => {
-      for (const transfer of this.#inbox.expire()) this.emit("transfer", transfer);
+      this.#inbox.expire().forEach((ended) => this.#giveUp(ended));
       this.#seen.expire(this.#environment.clock.now());
       this.#expireLater();
     }, EXPIRE_EVERY_MS);

@@ -42,7 +42,7 @@ export class NoCryptoError extends LocalError {
  * @typedef {"short" | "bad_magic" | "bad_version" | "bad_length" | "too_big" | "malformed_info" | "hostile_challenge"
  *   | "wrong_server" | "bad_peer_auth" | "misplaced_handshake" | "frame_before_auth" | "auth_timeout" | "not_for_us" | "no_target" | "bad_signature"
  *   | "cannot_decrypt" | "bad_content" | "duplicate" | "stale" | "downgraded" | "unknown_type" | "bad_advert" | "too_large" | "not_reading"
- *   | "queue_full"} Refusal
+ *   | "queue_full" | "not_taken"} Refusal
  */
 
 /** Bytes that are not what they should be. */
@@ -69,6 +69,7 @@ const DROPPED = Object.freeze({
   stale: "A message was not taken: by its time it is so old that it could be a repeat, or more than a day ahead.",
   downgraded: "A message was not taken: its sender is known to write in a safer form, so somebody else may have made or kept it.",
   no_target: "A message was not taken: it names no recipient.",
+  not_taken: "A message was not taken: this program could not keep it.",
   queue_full: "A message was not taken: too many came at once.",
   bad_advert: "A server told an encryption key that its owner did not sign; it was not taken.",
 });

@@ -13,6 +13,8 @@ import { Keys } from "./keys.js";
 /** @typedef {{ identity: string, id: string, agreementKey: string, exportable: boolean }} IdentityRecord Keys in hex. */
 
 export const DEFAULT_IDENTITY = "default";
+/** Held while an identity is made, so that two tabs at their first start do not make two. */
+const MAKING = "waystation-merk-identities";
 
 /**
  * Gives the identity of this name.
@@ -26,6 +28,19 @@ export async function loadIdentity({ storage, crypto }, identity) {
 }
 
 /**
+ * Gives the identity of this name, making it where there is none; tabs that begin at once get the same.
+ * @param {Environment} environment
+ * @param {string} identity
+ * @param {boolean} exportable
+ * @returns {Promise<Keys>}
+ * @throws {LocalError} The name is empty or too long.
+ */
+export async function openIdentity(environment, identity, exportable) {
+  const found = await loadIdentity(environment, identity);
+  return found ?? alone(environment, async () => (await loadIdentity(environment, identity)) ?? generate(environment, identity, exportable));
+}
+
+/**
  * Makes an identity under a name that is free.
  * @param {Environment} environment
  * @param {string} identity
@@ -34,10 +49,7 @@ export async function loadIdentity({ storage, crypto }, identity) {
  * @throws {LocalError} The name is taken, empty or too long.
  */
 export async function makeIdentity(environment, identity, exportable) {
-  await demandFree(environment, identity);
-  const keys = await Keys.generate(environment.crypto, { exportable: exportable || !environment.storage.takesKeys });
-  await environment.storage.put("identities", identity, await keys.toStored(environment.storage.takesKeys));
-  return keys;
+  return alone(environment, () => generate(environment, identity, exportable));
 }
 
 /**
@@ -50,10 +62,8 @@ export async function makeIdentity(environment, identity, exportable) {
  * @throws {LocalError} It is no such file, or the name is taken.
  */
 export async function takeIdentity(environment, identity, text, exportable) {
-  await demandFree(environment, identity);
   const keys = await Keys.importJson(environment.crypto, text, { exportable: exportable || !environment.storage.takesKeys });
-  await environment.storage.put("identities", identity, await keys.toStored(environment.storage.takesKeys));
-  return keys;
+  return alone(environment, () => put(environment, identity, keys));
 }
 
 /**
@@ -67,6 +77,36 @@ export async function allIdentities({ storage, crypto }) {
     return { identity, id: keys.id, agreementKey: toHex(keys.agreement.public), exportable: keys.isExportable };
   });
   return Promise.all(listed);
+}
+
+/**
+ * Does something while no other tab does such.
+ * @param {Environment} environment
+ * @param {() => Promise<Keys>} action
+ * @returns {Promise<Keys>}
+ */
+async function alone({ locks }, action) {
+  return locks === null ? action() : locks.request(MAKING, {}, action);
+}
+
+/**
+ * @param {Environment} environment
+ * @param {string} identity
+ * @param {boolean} exportable
+ */
+async function generate(environment, identity, exportable) {
+  return put(environment, identity, await Keys.generate(environment.crypto, { exportable: exportable || !environment.storage.takesKeys }));
+}
+
+/**
+ * @param {Environment} environment
+ * @param {string} identity
+ * @param {Keys} keys
+ */
+async function put(environment, identity, keys) {
+  await demandFree(environment, identity);
+  await environment.storage.put("identities", identity, await keys.toStored(environment.storage.takesKeys));
+  return keys;
 }
 
 /**

@@ -8,7 +8,7 @@ import { textOf, toHex, utf8 } from "./bytes.js";
 import { MalformedError } from "./errors.js";
 import { decodeFrame } from "./frames.js";
 import { openFrame } from "./sealing.js";
-import { IncomingTransfers } from "./delivery/transfers.js";
+import { IncomingTransfers, NO_ROOM } from "./delivery/transfers.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./sealing.js").Opened} Opened */
@@ -38,7 +38,8 @@ import { IncomingTransfers } from "./delivery/transfers.js";
 /**
  * What came of a frame.
  * @typedef {{ message?: Message, transfer?: Transfer, dropped?: { refusal: import("./errors.js").Refusal, sender: string | null },
- *   receipt?: { sender: string, ids: string[] }, givenUp?: Transfer[] }} Received
+ *   receipt?: { sender: string, ids: string[] }, givenUp?: Transfer[], of?: string, isKept?: boolean }} Received `of`: sender and id of the
+ *   message, or file, that it belongs to, where repeats are known. `isKept`: what was dropped may be wanted again, so a mailbox keeps it.
  */
 
 /** Opens frames for one identity. */
@@ -80,6 +81,14 @@ export class Inbox {
     }
   }
 
+  /**
+   * Lets a message that the program did not take come again.
+   * @param {Message} message
+   */
+  leave({ sender, id }) {
+    this.#transfers.forget(sender, id);
+  }
+
   /** Gives up files on which nothing moves any more. @returns {Transfer[]} */
   expire() {
     return this.#transfers.expire(this.clock.now()).map((incoming) => failed(incoming, "Nothing came for ten minutes."));
@@ -99,10 +108,12 @@ export class Inbox {
     const receivedMs = this.clock.now();
     // The same plain bytes may be meant twice; the same signed ones are a replay.
     const refusal = mode === "plain" ? null : this.seen.judge(sender, id, auth === "bound" ? timeMs : null, receivedMs);
-    if (refusal !== null) return { dropped: { refusal, sender } };
+    if (refusal !== null) return { dropped: { refusal, sender }, isKept: this.seen.isHeld(sender, id) };
     if (inner.kind === "file_part") return this.#onPart(inner, { mode, auth }, sender, timeMs ?? receivedMs);
-    if (mode !== "plain") await this.seen.add(sender, id, auth === "bound" && timeMs !== null ? timeMs : receivedMs);
-    return { message: { sender, mode, auth, timeMs, receivedMs, id, ...bodyOf(inner) } };
+    const message = { sender, mode, auth, timeMs, receivedMs, id, ...bodyOf(inner) };
+    if (mode === "plain") return { message };
+    this.seen.hold(sender, id);
+    return { message, of: `${sender}:${id}` };
   }
 
   /**
@@ -138,17 +149,21 @@ export class Inbox {
    */
   async #putPart(part, { mode, auth }, sender, timeMs) {
     const receivedMs = this.clock.now();
-    const taken = await this.#transfers.take(sender, `${mode}:${auth}`, part, receivedMs);
-    if (taken.status === "late") return { dropped: { refusal: "duplicate", sender } };
-    if (taken.status === "refused") return { dropped: { refusal: "bad_content", sender }, transfer: transferOf(sender, part, 0, `Refused: ${taken.detail}.`) };
-    if (taken.status === "more") return { transfer: transferOf(sender, part, taken.bytesDone, null) };
     const id = toHex(part.transferId);
-    await this.seen.add(sender, id, auth === "bound" ? timeMs : receivedMs);
+    const of = `${sender}:${id}`;
+    const taken = await this.#transfers.take(sender, `${mode}:${auth}`, part, receivedMs);
+    if (taken.status === "late") return { dropped: { refusal: "duplicate", sender }, isKept: taken.isGivenUp };
+    if (taken.status === "refused") {
+      const transfer = transferOf(sender, part, 0, `Refused: ${taken.detail}.`);
+      return { dropped: { refusal: "bad_content", sender }, transfer, of, isKept: taken.detail === NO_ROOM };
+    }
+    if (taken.status === "more") return { transfer: transferOf(sender, part, taken.bytesDone, null), of };
+    this.seen.hold(sender, id);
     const { name } = part;
     const { data } = taken;
     /** @type {Message} */
     const message = { sender, mode, auth, kind: "file", name, data, bytes: data.length, timeMs, receivedMs, id };
-    return { message, transfer: transferOf(sender, part, data.length, null) };
+    return { message, transfer: transferOf(sender, part, data.length, null), of };
   }
 }
 

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { fromHex } from "../bytes.js";
+import { fromHex, toHex } from "../bytes.js";
 import { LocalError } from "../errors.js";
 import { frameHash, MessageType } from "../frames.js";
 import { Feature, PresenceKind, TAKEN_MAX } from "../info.js";
@@ -23,6 +23,8 @@ export const KEPT_MS = 30 * 86_400_000;
 export const TAKEN_BATCH_MS = 1_000;
 /** How long a node may take to answer. */
 export const ANSWER_WITHIN_MS = 10_000;
+/** Frames that are remembered until their message is taken; the oldest give way, and come again. */
+export const WAITING_MAX = 65_536;
 const KIND_AT = 2;
 /** By number. @type {readonly MailboxInfo["state"][]} */
 const NAMES = ["closed", "open", "refused"];
@@ -33,6 +35,9 @@ export class Mailbox {
   info = { state: "closed", messages: 0, bytes: 0, untilMs: 0 };
   /** @type {Bytes[]} */
   #taken = [];
+  /** Hashes of frames of what the program has not taken yet, by sender and id of message. @type {Map<string, Map<string, Bytes>>} */
+  #waiting = new Map();
+  #waitingCount = 0;
   /** @type {unknown} */
   #timer;
   /** Who waits for the node's answer, and which state is none yet: a node also says unasked how the mailbox stands. @type {Map<() => void, MailboxInfo["state"]>} */
@@ -96,15 +101,53 @@ export class Mailbox {
   }
 
   /**
-   * Takes a frame that the program has, or never will: where the node may keep it, it can delete it.
+   * Gives the hash of a frame that the node may keep.
    * @param {Bytes} frame
+   * @returns {Promise<Bytes | null>} Null when it keeps no such frame for us.
    */
-  async onTaken(frame) {
+  async hashOf(frame) {
     const isMail = frame[KIND_AT] === MessageType.ENCRYPTED_DATA && this.info.state === "open" && this.link.state.tab !== "follower";
-    if (!isMail) return;
-    this.#taken.push(await frameHash(this.keys.crypto, frame));
-    if (this.#taken.length >= TAKEN_MAX) this.flush();
-    else if (this.#taken.length === 1) this.#timer = this.environment.clock.setTimeout(() => this.flush(), TAKEN_BATCH_MS);
+    return isMail ? frameHash(this.keys.crypto, frame) : null;
+  }
+
+  /**
+   * Keeps a frame's hash until the message, or file, that it belongs to is taken.
+   * @param {string | undefined} of
+   * @param {Bytes | null} hash
+   */
+  wait(of, hash) {
+    if (of === undefined || hash === null) return;
+    const hashes = this.#waiting.get(of) ?? new Map();
+    this.#waiting.set(of, hashes);
+    if (!hashes.has(toHex(hash))) this.#waitingCount += 1;
+    hashes.set(toHex(hash), hash);
+    while (this.#waitingCount > WAITING_MAX) this.leave(/** @type {string} */ (this.#waiting.keys().next().value));
+  }
+
+  /**
+   * The program has a message, or never will: the node can delete its frames.
+   * @param {string | undefined} of
+   * @param {Bytes | null} hash One more frame.
+   */
+  taken(of, hash) {
+    if (hash !== null) this.wait((of ??= ""), hash);
+    for (const each of this.leave(of)) {
+      this.#taken.push(each);
+      if (this.#taken.length >= TAKEN_MAX) this.flush();
+      else if (this.#taken.length === 1) this.#timer = this.environment.clock.setTimeout(() => this.flush(), TAKEN_BATCH_MS);
+    }
+  }
+
+  /**
+   * The program did not take a message: the node keeps its frames.
+   * @param {string | undefined} of
+   * @returns {Bytes[]} Their hashes.
+   */
+  leave(of = "") {
+    const hashes = [...(this.#waiting.get(of)?.values() ?? [])];
+    this.#waiting.delete(of);
+    this.#waitingCount -= hashes.length;
+    return hashes;
   }
 
   /** Tells the node at once what was taken. */

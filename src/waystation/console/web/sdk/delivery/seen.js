@@ -22,6 +22,8 @@ export class SeenMessages {
   /** Times by id, by sender. @type {Map<string, Map<string, number>>} */
   #times = new Map();
   #count = 0;
+  /** Messages that the program has and has not taken yet. @type {Set<string>} */
+  #held = new Set();
   /** Up to this time something of a sender is forgotten. @type {Map<string, number>} */
   #floors = new Map();
   /** The same for everybody. */
@@ -77,10 +79,36 @@ export class SeenMessages {
    * @returns {"duplicate" | "stale" | null} Null: it is new.
    */
   judge(sender, id, timeMs, nowMs) {
-    if (this.#times.get(sender)?.has(id)) return "duplicate";
+    if (this.#times.get(sender)?.has(id) || this.isHeld(sender, id)) return "duplicate";
     if (timeMs === null) return null;
     const floorMs = Math.max(this.#floor, this.#floors.get(sender) ?? -Infinity, nowMs - REMEMBERED_MS);
     return timeMs <= floorMs || timeMs > nowMs + AHEAD_MS ? "stale" : null;
+  }
+
+  /**
+   * Counts a message as seen until `add` or `release`; nothing is written.
+   * @param {string} sender
+   * @param {string} id
+   */
+  hold(sender, id) {
+    this.#held.add(`${sender}:${id}`);
+  }
+
+  /**
+   * @param {string} sender
+   * @param {string} id
+   */
+  isHeld(sender, id) {
+    return this.#held.has(`${sender}:${id}`);
+  }
+
+  /**
+   * Lets a message that was held come again.
+   * @param {string} sender
+   * @param {string} id
+   */
+  release(sender, id) {
+    this.#held.delete(`${sender}:${id}`);
   }
 
   /**
@@ -90,6 +118,7 @@ export class SeenMessages {
    * @param {number} timeMs When it was sent, or where that is not proved, when it came.
    */
   async add(sender, id, timeMs) {
+    this.release(sender, id);
     this.#put(sender, id, timeMs);
     const written = [this.storage.put("seen", `${this.owner}:${sender}:${id}`, timeMs)];
     if (this.#count > this.max) written.push(this.#forgetOne());

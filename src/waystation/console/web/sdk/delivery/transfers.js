@@ -30,6 +30,8 @@ export const INCOMING_IDLE_MS = 600_000;
 export const INCOMING_STALLED_MS = 30_000;
 /** Files that ended and whose late parts are still known as such. */
 export const ENDED_MAX = 1_024;
+/** Why a part is refused that may find a place when it comes again. */
+export const NO_ROOM = "too many files, or too large";
 
 /** Outcomes after which the same frame may be sent again. */
 const PASSING = new Set(["lost", "queue_full", "rate", "lookup_timeout", "unknown_target", "no_notice", "not_connected"]);
@@ -116,15 +118,16 @@ export async function sendParts({ parts, seal, send, clock, onProgress, isCancel
  */
 
 /**
- * @typedef {{ status: "more", bytesDone: number } | { status: "late" } | { status: "whole", data: Bytes } | { status: "refused", detail: string }} Taken
+ * @typedef {{ status: "more", bytesDone: number } | { status: "late", isGivenUp?: true } | { status: "whole", data: Bytes } |
+ *   { status: "refused", detail: string }} Taken
  */
 
 /** Puts files together; bounded in number and bytes. */
 export class IncomingTransfers {
   /** @type {Map<string, Incoming>} */
   #transfers = new Map();
-  /** @type {Set<string>} */
-  #ended = new Set();
+  /** Whether those were given up, by sender and transfer. @type {Map<string, boolean>} */
+  #ended = new Map();
   #bytes = 0;
   /** @type {Incoming[]} */
   #givenUp = [];
@@ -154,10 +157,10 @@ export class IncomingTransfers {
    */
   async take(sender, kind, part, nowMs) {
     const id = `${sender}:${toHex(part.transferId)}`;
-    if (this.#ended.has(id)) return { status: "late" };
+    if (this.#ended.has(id)) return { status: "late", ...(this.#ended.get(id) && { isGivenUp: true }) };
     if (part.data.length === 0 && part.totalBytes > 0) return { status: "refused", detail: "a part without a byte" };
     const transfer = this.#transfers.get(id) ?? this.#begin(id, { sender, first: part, parts: new Map(), bytesDone: 0, movedMs: nowMs, kind });
-    if (transfer === null) return { status: "refused", detail: "too many files, or too large" };
+    if (transfer === null) return { status: "refused", detail: NO_ROOM };
     if (transfer.kind !== kind || !isSameFile(transfer.first, part)) return { status: "refused", detail: "a part that does not fit its file" };
     if (transfer.parts.has(part.index)) return { status: "more", bytesDone: transfer.bytesDone };
     if (transfer.bytesDone + part.data.length > part.totalBytes) return this.#fail(id, "more bytes than announced");
@@ -175,7 +178,7 @@ export class IncomingTransfers {
    */
   expire(nowMs) {
     const idle = [...this.#transfers].filter(([, { movedMs }]) => nowMs - movedMs >= INCOMING_IDLE_MS);
-    for (const [id] of idle) this.#remove(id);
+    for (const [id] of idle) this.#remove(id, true);
     return idle.map(([, transfer]) => transfer);
   }
 
@@ -220,7 +223,7 @@ export class IncomingTransfers {
     const [worst] = stalled.sort(([, left], [, right]) => this.#countOf(right.sender) - this.#countOf(left.sender) || left.movedMs - right.movedMs);
     if (worst === undefined) return false;
     this.#givenUp.push(worst[1]);
-    this.#remove(worst[0]);
+    this.#remove(worst[0], true);
     return true;
   }
 
@@ -247,12 +250,24 @@ export class IncomingTransfers {
     return { status: "refused", detail };
   }
 
-  /** @param {string} id */
-  #remove(id) {
+  /**
+   * Lets a file that the program did not take come again.
+   * @param {string} sender
+   * @param {string} transferId Hex.
+   */
+  forget(sender, transferId) {
+    this.#ended.delete(`${sender}:${transferId}`);
+  }
+
+  /**
+   * @param {string} id
+   * @param {boolean} [isGivenUp]
+   */
+  #remove(id, isGivenUp = false) {
     this.#bytes -= this.#transfers.get(id)?.bytesDone ?? 0;
     this.#transfers.delete(id);
-    this.#ended.add(id);
-    if (this.#ended.size > ENDED_MAX) this.#ended.delete(/** @type {string} */ (this.#ended.values().next().value));
+    this.#ended.set(id, isGivenUp);
+    if (this.#ended.size > ENDED_MAX) this.#ended.delete(/** @type {string} */ (this.#ended.keys().next().value));
   }
 }
 
