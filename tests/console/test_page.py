@@ -161,6 +161,18 @@ def test_plain_message_says_that_it_is_plain(alice, bob):
     expect(alice.page.locator("#unusual")).to_have_text("plain: relays can read it")
 
 
+def test_equal_plain_messages_are_shown_each(alice, bob):
+    """Two plain messages with the same text have nothing that tells them apart, and both are in the conversation."""
+    alice.address(bob.key)
+    for _ in range(2):
+        alice.write("fire", mode="plain")
+        alice.learns("accepted")
+        alice.page.click("#more")
+    bob.hears_from(alice.nameless, "fire")
+
+    expect(bob.page.locator("#log .in", has_text="fire")).to_have_count(2)
+
+
 def test_files_arrive_whole_and_pictures_are_shown(alice, bob, tmp_path):
     """A file can be saved under its name, byte for byte; a picture is shown to who has written to its sender."""
     path = tmp_path / "readings 2026.bin"

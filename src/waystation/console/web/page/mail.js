@@ -195,10 +195,10 @@ export class Mail {
     if (await this.people.set(sender, { said })) this.#tell({ person: sender });
   }
 
-  /** The same for the same message in every tab. */
-  async #keyOf({ sender, mode, id, messageId }) {
-    const once = mode === "plain" && messageId === null ? this.sdk.toHex(crypto.getRandomValues(new Uint8Array(8))) : "";
-    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${sender} ${messageId ?? id} ${once}`));
+  /** The same for the same message in every tab; equal plain messages have equal ids, and each is shown. */
+  async #keyOf({ sender, mode, id }) {
+    const once = mode === "plain" ? this.sdk.toHex(crypto.getRandomValues(new Uint8Array(8))) : "";
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${sender} ${id} ${once}`));
     return this.sdk.toHex(new Uint8Array(digest).slice(0, 16));
   }
 
