@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.sim.bhumi.build import run_with, scenario_with
+from tests.sim.bhumi.build import CORE
 from tests.sim.bhumi.core_mutants import SwapsResults
 from waystation.cli import main
 from waystation.cli.sim import describe_failure
@@ -124,8 +124,8 @@ def test_impossible_calls_are_refused(capsys, arguments, code):
 
 def test_failure_exits_one_and_says_how_to_repeat_it(capsys, monkeypatch):
     """A violated law is exit code 1, with its name, the end of the trace, and the command to run again."""
-    failed = run_with(SwapsResults, 0, hours=0.1, protocol="bhumi")
-    monkeypatch.setitem(SCENARIOS, "bhumi", scenario_with(SwapsResults, protocol="bhumi"))
+    failed = CORE.run_with(SwapsResults, 0)
+    monkeypatch.setitem(SCENARIOS, "bhumi", CORE.scenario_with(SwapsResults))
 
     code, said = called(capsys, "--seed", "0", "--hours", "0.1")
 

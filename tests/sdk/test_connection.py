@@ -18,7 +18,7 @@ from waystation.protocols.bhumi.client.sender import Lost, SenderClient
 from waystation.protocols.bhumi.messages import FrameType
 from waystation.protocols.lprp.client.machine import LprpClient
 from waystation.protocols.merk.client.events import Ended as MachineEnded
-from waystation.protocols.merk.client.events import FrameOutcome, Ready
+from waystation.protocols.merk.client.events import FrameOutcome, MailboxSaid, Ready
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.messages import DeliveryCode
 from waystation.protocols.merk.payload.sealing import data_frame
@@ -155,9 +155,9 @@ def test_machine_is_driven_to_its_end():
 
     events, ended = asyncio.run(scenario())
 
-    assert [type(event) for event in events] == [Ready, FrameOutcome, MachineEnded]
+    assert [type(event) for event in events] == [Ready, MailboxSaid, FrameOutcome, MachineEnded]
     assert events[0].server == NODE.public
-    assert events[1].code is DeliveryCode.UNKNOWN_TARGET
+    assert events[2].code is DeliveryCode.UNKNOWN_TARGET
     assert (ended.status, ended.refusal) == (1001, None)
 
 

@@ -17,13 +17,14 @@ ROOMS = ("protocols", "sdk", "sim", "server", "cli")
 """Rooms with a folder for each protocol."""
 
 BESIDE = {
-    "bhumi": ("sdk/bridges/bhumi.py", "cli/mcu"),
+    "bhumi": ("sdk/bridges/bhumi.py", "cli/mcu", "simsdk"),
     "bsp": ("sdk/bridges", "bridges.py", "examples/chat"),
     "lprp": ("sdk/bridges/lprp.py",),
     "merk": ("sdk/bridges/merk.py",),
     "strata": (),
 }
-"""What else is of one protocol, with ``waystation/<protocol>.py``: its bridges, and Bhumi's device for MicroPython."""
+"""What else is of one protocol, with ``waystation/<protocol>.py``: its bridges, and Bhumi's device for MicroPython
+and the simulator of its SDK."""
 
 OF_ALL = ("examples/demo", "cli/demo.py")
 """A walk through all five protocols: it cannot do without any."""

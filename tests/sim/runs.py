@@ -14,9 +14,13 @@ class Runs:
 
     def run_with(self, kind, seed, plan=None, hours=None, sink=None, disks=False) -> SimResult:
         """Run one seed whose machines are of this class, or made by this function; None for the right ones."""
-        options = {} if kind is None else {self._option_of(kind): kind}
-        make = partial(self._scenario, plan=plan, **options)
+        make = self.scenario_with(kind, plan)
         return run_seed(self._protocol, seed, hours or self._hours, sink=sink, make=make, disks=disks)
+
+    def scenario_with(self, kind, plan=None):
+        """Return the scenario with such machines."""
+        options = {} if kind is None else {self._option_of(kind): kind}
+        return partial(self._scenario, plan=plan, **options)
 
     def first_failure(self, kind, seeds, plan=None, hours=None, disks=False):
         """Return which invariant the first failing seed names, or None."""

@@ -36,6 +36,7 @@ A call raises when its action was not attempted or is impossible. The result of 
     │   └── BoxRefusedError      the blind box refused (BSP)
     └── HostError                the disk, the network or a port failed; has what was tried
         ├── HomeBusyError        another program uses this identity for the same purpose
+        ├── LockedError          another program holds the lock of the database; the call may be made again
         ├── MailboxSilentError   the BSP mailbox has not answered in time; the command is kept
         └── RelayUnreachableError  no relay could be reached, or none kept the connection
             └── HostileRelayError  every relay that is left asks for signatures that could be misused (MERK)
@@ -62,6 +63,7 @@ __all__ = [
     "KeyUnknownError",
     "LeaseRefusedError",
     "LocalError",
+    "LockedError",
     "MailboxRefusedError",
     "MailboxSilentError",
     "NoPreimageError",
@@ -288,6 +290,10 @@ class BoxRefusedError(RemoteError):
 
 class HomeBusyError(HostError):
     """Another program works with this identity."""
+
+
+class LockedError(HostError):
+    """Another program holds the lock of the database; it is nothing to report before it lasts."""
 
 
 class MailboxSilentError(HostError):

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from waystation.core.errors import HostError
+from waystation.sdk.errors import LockedError
 
-__all__ = ["EXIT_STORE", "ON_LOOP_S", "WAITING_MAX", "LockedError", "PrivateDatabase", "private_folder"]
+__all__ = ["EXIT_STORE", "ON_LOOP_S", "WAITING_MAX", "PrivateDatabase", "private_folder"]
 
 EXIT_STORE: Final = 5
 WAITING_MAX: Final = 1_000
@@ -31,10 +32,6 @@ _RETRY_S: Final = 0.005
 _SETTLE_S: Final = (0.05, 1.0)  # until what was refused is tried again, and the most that it grows to
 _PRIMARY_CODE: Final = 0xFF  # SQLite's extended error codes add to the bits above
 _OTHERS: Final = 0o077
-
-
-class LockedError(HostError):
-    """Another program holds the lock of the database; it is nothing to report before it lasts."""
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ def test_defaults_are_those_of_the_digest():
     """specs/merk.md 10: 8 MiB a frame, every node that proves its key is a peer, private addresses are not dialled."""
     assert dataclasses.asdict(MerkSettings()) == {
         "max_frame_bytes": 8 * 1024 * 1024,
+        "mailbox": True,
         "peers": [],
         "accept_peers": True,
         "allow_private_peers": False,

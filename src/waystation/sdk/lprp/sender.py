@@ -31,6 +31,7 @@ from waystation.protocols.lprp.messages import PAYLOAD_BYTES_MAX
 from waystation.protocols.lprp.payload.fragments import MESSAGE_BYTES_MAX, MESSAGE_ID_BYTES, cut
 from waystation.protocols.lprp.payload.sealing import ONE_TIME_PLAINTEXT_MAX, seal_once
 from waystation.sdk.connection import now
+from waystation.sdk.errors import LockedError
 from waystation.sdk.life import Client, Life
 from waystation.sdk.lprp.connection import ConnectionEvent, HostConnection, WorkEnded, Working
 from waystation.sdk.lprp.delivery import Delivery
@@ -38,7 +39,6 @@ from waystation.sdk.lprp.host import HostUrl
 from waystation.sdk.lprp.outcome import SendProgress, Sent
 from waystation.sdk.lprp.solver import WorkPool
 from waystation.sdk.lprp.state import LprpState
-from waystation.sdk.private_database import LockedError
 from waystation.sdk.store_news import StoreWatch
 
 __all__ = ["LprpSender"]
