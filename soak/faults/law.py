@@ -249,6 +249,7 @@ class Run:
                 Cell.WAITS: meanwhile == 0 and later > 0,
                 Cell.LATER: meanwhile + later > 0 and refused == 0,
                 Cell.IN_PART: meanwhile + later + refused > 0,
+                Cell.IF_ROOM: True,  # only what holds of every fault: nothing is lost, and all are back in time
                 Cell.REFUSES: meanwhile == 0 and refused > 0,
                 Cell.DOWN: meanwhile == 0,
             }[cell]

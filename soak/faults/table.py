@@ -19,7 +19,9 @@ class Cell(Enum):
     LATER = "later"
     """Each is acknowledged, some of them only after the fault; none is refused."""
     IN_PART = "in part"
-    """Each is acknowledged, waits or is refused, as the store takes writes, or the process gets memory, or not."""
+    """Each is acknowledged, waits or is refused, as the store takes writes or not."""
+    IF_ROOM = "if there is room"
+    """Each is acknowledged, waits, is refused or ends with its connection; of one protocol it may be none at all."""
     REFUSES = "refuses"
     """None is acknowledged, and the sender learns at once that the node does not take it."""
     DOWN = "down"
@@ -59,7 +61,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "clock-days": Row("the clock steps five days ahead, and back", _WRONG_TIME),
     "descriptors": Row("idle connections take every file descriptor", _GOES_ON),
     "memory": Row(
-        "the process gets no more memory (`MemoryMax=`, `ulimit -v`)", dict.fromkeys(PROTOCOLS, Cell.IN_PART)
+        "the process gets no more memory (`MemoryMax=`, `ulimit -v`)", dict.fromkeys(PROTOCOLS, Cell.IF_ROOM)
     ),
     "home-moved": Row("the home is moved away, and back", _NO_STORE),
 }
@@ -119,8 +121,9 @@ node does not end by itself, and within 10 s of the end of the fault all five ac
 _TAIL: Final = """
 `goes on`: acknowledged meanwhile. `waits`: acknowledged once it is over. `refuses`: the sender learns at once that the
 node does not take it. `later`: acknowledged, as slowly as the disk is. `in part`: some go on, others wait or are
-refused. `down`: nobody answers, and the clients come back by themselves. `tests/soak/faults/test_table.py` tries each
-row, and `python -m soak.run --only faults --minutes 30` all of them in any order.
+refused. `if there is room`: as in part, and of one protocol it may be none. `down`: nobody answers, and the clients
+come back by themselves. `tests/soak/faults/test_table.py` tries each row, and
+`python -m soak.run --only faults --minutes 30` all of them in any order.
 """
 
 
