@@ -21,7 +21,7 @@ from rich.console import Console
 
 from waystation.cli.loop import run as run_loop
 from waystation.cli.mcu.folder import Relay
-from waystation.core.errors import HostError, WaystationError
+from waystation.core.errors import HostError, RemoteError
 from waystation.core.ids import PublicKey
 from waystation.examples.demo.bsp import BspDemo
 from waystation.examples.demo.lprp import LprpDemo
@@ -32,7 +32,7 @@ from waystation.examples.demo.strata import StrataDemo
 from waystation.protocols.bhumi.client.base import Greeted
 from waystation.protocols.bhumi.client.sender import Answered, SenderClient
 from waystation.protocols.bhumi.messages import Status
-from waystation.sdk.bhumi import BhumiState, Device, Dialect, Listening, Request, Sender
+from waystation.sdk.bhumi import BhumiState, Device, Listening, Request, Sender
 from waystation.sdk.bhumi.pairing.inviting import authority_of, invitation
 from waystation.sdk.connection import Connection, now
 from waystation.sdk.errors import OfflineError
@@ -87,9 +87,9 @@ class Demo:
         async with self._node(bsp.settings) as (lprp, strata, merk):
             lamp, visitor = self._state("lamp"), self._state("visitor")
             async with self._mcu() as thermometer, self._device("lamp", lamp) as lamp_task:
-                await self._pair(thermometer.token, visitor, "thermometer", Dialect.SUITE_2)
+                await self._pair(thermometer.token, visitor, "thermometer")
                 token = invitation(lamp, "visitor", [self._relay], authority_of(self._tls))
-                await self._pair(token, visitor, "lamp", None)
+                await self._pair(token, visitor, "lamp")
                 await self._talk(visitor)
                 await self._lose_an_answer(visitor, thermometer)
                 await self._switch_off(visitor, lamp_task)
@@ -237,11 +237,11 @@ class Demo:
 
     # The plot
 
-    async def _pair(self, token: str, visitor: BhumiState, name: str, dialect: Dialect | None) -> None:
-        async with Sender(visitor, self._relay, tls=self._tls, dialect=dialect) as sender:
+    async def _pair(self, token: str, visitor: BhumiState, name: str) -> None:
+        async with Sender(visitor, self._relay, tls=self._tls) as sender:
             for _ in range(5):  # the lamp looks for new invites twice a second
                 await asyncio.sleep(_SLOW_S + 0.1)
-                with contextlib.suppress(WaystationError):
+                with contextlib.suppress(RemoteError, HostError):
                     peer = await sender.accept(token, alias=name)
                     _say(
                         "visitor",
@@ -299,7 +299,7 @@ class Demo:
     async def _replay(self, thermometer: McuThermometer) -> None:
         """Present a preimage that was used up when the pairing was done."""
         visitor = self._state("second-visitor")
-        async with Sender(visitor, self._relay, tls=self._tls, dialect=Dialect.SUITE_2) as sender:
+        async with Sender(visitor, self._relay, tls=self._tls) as sender:
             await sender.accept(thermometer.second_token, alias="thermometer")
         visitor.close()
         used = thermometer.second_invite
