@@ -21,19 +21,22 @@ def test_what_is_remembered_is_there_after_a_restart(tmp_path):
 
 
 def test_what_is_forgotten_leaves_its_floor(tmp_path):
-    """A sender's floor takes what is as old of that sender; everybody's takes all that is as old."""
+    """A floor takes what is as old of its sender, or of nobody; a sender can go wholly, and so can an age."""
     store = SeenDatabase(tmp_path / SEEN_FILE)
     for time_ms in (10, 20, 30):
         for sender in (A, B):
             store.remember(Seen(sender, time_ms.to_bytes(16, "big"), time_ms))
-    store.forget(A, 20)
-    one = store.load()
-    store.forget(b"", 25)
-    everybody = store.load()
+    store.raise_floor(A, 20)
+    store.raise_floor(b"", 25)
+    raised = store.load()
+    store.forget(A)
+    store.expire(10)
+    left = store.load()
     store.close()
 
-    assert ([(each.sender, each.time_ms) for each in one[0]], one[1]) == ([(B, 10), (B, 20), (A, 30), (B, 30)], {A: 20})
-    assert ([each.time_ms for each in everybody[0]], everybody[1]) == ([30, 30], {b"": 25})
+    assert [(each.sender, each.time_ms) for each in raised[0]] == [(B, 10), (B, 20), (A, 30), (B, 30)]
+    assert raised[1] == {A: 20, b"": 25}
+    assert ([(each.sender, each.time_ms) for each in left[0]], left[1]) == ([(B, 20), (B, 30)], {b"": 25})
 
 
 def test_a_stored_message_is_waited_for_over_a_restart(tmp_path):

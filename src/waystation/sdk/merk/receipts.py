@@ -13,7 +13,7 @@ from waystation.sdk.errors import WaystationError
 
 __all__ = ["BATCH_S", "SENDERS_MAX", "Receipts"]
 
-BATCH_S: Final = 0.2  # MERK21: at most a second
+BATCH_S: Final = 0.2  # MERK-RECEIPT: at most a second
 SENDERS_MAX: Final = 256
 """Senders whose receipts wait; beyond it those of new ones are not sent."""
 

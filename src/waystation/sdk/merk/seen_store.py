@@ -55,14 +55,20 @@ class SeenDatabase:
         """Keep a message that the program has taken."""
         self._write("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", *seen)
 
-    def forget(self, sender: bytes, floor_ms: int) -> None:
-        """Drop what a sender said up to ``floor_ms``, and keep that time as its floor; empty bytes mean everybody."""
+    def raise_floor(self, sender: bytes, floor_ms: int) -> None:
+        """Drop what a sender said up to ``floor_ms``, and keep that time as its floor; empty bytes: of newcomers."""
         self._write("INSERT OR REPLACE INTO floors VALUES (?, ?)", sender, floor_ms)
-        if sender:
-            self._write("DELETE FROM seen WHERE sender = ? AND time_ms <= ?", sender, floor_ms)
-        else:
-            self._write("DELETE FROM seen WHERE time_ms <= ?", floor_ms)
-            self._write("DELETE FROM floors WHERE time_ms < ?", floor_ms)
+        self._write("DELETE FROM seen WHERE sender = ? AND time_ms <= ?", sender, floor_ms)
+
+    def forget(self, sender: bytes) -> None:
+        """Drop everything about a sender."""
+        self._write("DELETE FROM seen WHERE sender = ?", sender)
+        self._write("DELETE FROM floors WHERE sender = ?", sender)
+
+    def expire(self, until_ms: int) -> None:
+        """Drop everything of this time and before."""
+        self._write("DELETE FROM seen WHERE time_ms <= ?", until_ms)
+        self._write("DELETE FROM floors WHERE time_ms <= ?", until_ms)
 
     def await_read(self, recipient: bytes, message_id: bytes, time_ms: int) -> None:
         """Remember a message of ours that a mailbox keeps, so that its receipt is known after a restart."""

@@ -41,9 +41,17 @@ class Shelf:
     def remember(self, seen):
         self.seen.append(seen)
 
-    def forget(self, sender, floor_ms):
+    def raise_floor(self, sender, floor_ms):
         self.floors[sender] = floor_ms
         self.seen = [each for each in self.seen if each.time_ms > floor_ms or each.sender != sender]
+
+    def forget(self, sender):
+        self.floors.pop(sender, None)
+        self.seen = [each for each in self.seen if each.sender != sender]
+
+    def expire(self, until_ms):
+        self.floors = {sender: floor for sender, floor in self.floors.items() if floor > until_ms}
+        self.seen = [each for each in self.seen if each.time_ms > until_ms]
 
 
 def test_bound_message_counts_once():
@@ -163,7 +171,7 @@ def test_flood_of_one_sender_costs_that_sender():
 
 
 def test_flood_of_many_senders_is_bounded_and_opens_nothing():
-    """Who forgets a sender wholly accepts nothing of anybody that is as old."""
+    """Who forgets a sender wholly accepts nothing as old of anybody who is not remembered."""
     seen = SeenMessages(count_max=64)
     messages = [bound(0, NOW_MS + number, sender=number.to_bytes(32, "big")) for number in range(1_000)]
     for message in messages:
@@ -174,14 +182,60 @@ def test_flood_of_many_senders_is_bounded_and_opens_nothing():
     assert len(seen._floors) <= 64 + 1
 
 
-def test_what_is_over_leaves_the_memory():
+@pytest.mark.parametrize("restarts", [False, True])
+def test_flood_of_new_keys_from_the_future_makes_no_friend_too_old(restarts):
+    """Keys cost nothing and clocks may be a day ahead: only who writes for the first time is refused meanwhile."""
+    shelf = Shelf()
+    seen = SeenMessages(shelf, count_max=64)
+    for number in range(3):
+        seen.refusal_of(bound(number, NOW_MS + number, sender=B), NOW_MS)
+        seen.taken(B, name(number), NOW_MS + number)
+    for number in range(1_000):
+        sender = number.to_bytes(32, "big")
+        if seen.refusal_of(bound(0, NOW_MS + AHEAD_MS, sender=sender), NOW_MS) is None:
+            seen.taken(sender, name(0), NOW_MS + AHEAD_MS)
+    if restarts:
+        seen = SeenMessages(shelf, count_max=64)
+
+    assert seen.refusal_of(bound(9, NOW_MS + 9, sender=B), NOW_MS) is None
+    assert [seen.refusal_of(bound(number, NOW_MS + number, sender=B), NOW_MS) for number in range(3)] == (
+        [Refusal.DUPLICATE] * 3
+    )
+    assert seen.refusal_of(bound(1, NOW_MS), NOW_MS) is Refusal.STALE
+    assert len(shelf.seen) <= 64 and len(shelf.floors) <= 64 + 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_was_forgotten_and_writes_again_opens_no_replay(restarts):
+    """The newcomers' floor becomes that of a sender which is remembered again."""
+    shelf = Shelf()
+    seen = SeenMessages(shelf, count_max=64)
+    for number in range(64):
+        seen.refusal_of(bound(0, NOW_MS, sender=number.to_bytes(32, "big")), NOW_MS)
+    first = bound(1, NOW_MS)
+    seen.refusal_of(first, NOW_MS)
+    for number in range(64, 128):
+        seen.refusal_of(bound(0, NOW_MS + number, sender=number.to_bytes(32, "big")), NOW_MS)
+    again = seen.refusal_of(bound(2, NOW_MS + 500), NOW_MS)
+    seen.taken(A, name(2), NOW_MS + 500)
+    if restarts:
+        seen = SeenMessages(shelf, count_max=64)
+
+    assert again is None
+    assert seen.refusal_of(first, NOW_MS) in {Refusal.STALE, Refusal.DUPLICATE}
+
+
+def test_what_is_over_leaves_memory_and_store():
     """Entries that would be refused as too old take no room."""
-    seen = SeenMessages()
+    shelf = Shelf()
+    seen = SeenMessages(shelf)
     for number in range(5):
         seen.refusal_of(bound(number), NOW_MS)
+        seen.taken(A, name(number), NOW_MS)
     seen.refusal_of(bound(9, NOW_MS + SEEN_MS), NOW_MS + SEEN_MS)
 
     assert len(seen) == 1
+    assert shelf.seen == []
 
 
 def test_store_is_read_in_the_order_of_time():

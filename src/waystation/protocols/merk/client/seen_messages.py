@@ -9,6 +9,8 @@ because a client of the original signs the same words twice as the same bytes.
 A message is remembered in memory when it arrives, and in the store when the program has taken it, so that one that was
 lost with the program can be delivered again. The memory is bounded. For room, the sender with the most entries loses
 its oldest ones, and nothing of that sender that is as old is accepted any more: one sender's flood costs that sender.
+Where all have few, the sender that came last is forgotten, and nothing as old is accepted of any sender that is not
+remembered: keys cost nothing, so a flood from many costs those who write for the first time, and no one else.
 
 Spec: specs/merk.md 8; MERK-SEEN.
 """
@@ -22,7 +24,7 @@ from waystation.protocols.merk.payload.contents import Extended, FilePart, Recei
 from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened
 from waystation.protocols.merk.refusals import Refusal
 
-__all__ = ["AHEAD_MS", "SEEN_COUNT_MAX", "SEEN_MS", "SIGNED_MS", "Seen", "SeenMessages", "SeenStore"]
+__all__ = ["AHEAD_MS", "FEW", "SEEN_COUNT_MAX", "SEEN_MS", "SIGNED_MS", "Seen", "SeenMessages", "SeenStore"]
 
 SEEN_MS: Final = 1_209_600_000
 """How long a bound message may be under way, and how long its id is remembered: 14 days."""
@@ -30,8 +32,10 @@ AHEAD_MS: Final = 86_400_000
 """How far a sender's clock may be ahead of ours: a day, as of a clock without its time zone."""
 SIGNED_MS: Final = 600_000  # specs/merk.md 8: what a client of the original has signed counts once in ten minutes
 SEEN_COUNT_MAX: Final = 65_536  # ours: two minutes of 500 frames a second, the most a relay takes of one sender
-_EVERYBODY: Final = b""
+FEW: Final = 16  # ours: so many entries a sender keeps, whoever else floods; above it the largest give first
+_NEWCOMERS: Final = b""
 _ROOM_SHARE: Final = 16  # so much of the memory is cleared at once, because finding what to forget looks at all senders
+_CLEANED_MS: Final = 3_600_000  # how often the store drops what is too old
 
 
 class Seen(NamedTuple):
@@ -49,13 +53,19 @@ class SeenStore(Protocol):
     """Where the memory outlives the program."""
 
     def load(self) -> tuple[list[Seen], dict[bytes, int]]:
-        """Return what was remembered, by ascending time, and the floor of each sender; the key of all is empty."""
+        """Return what was remembered, by ascending time, and the floor of each sender; that of newcomers is empty."""
 
     def remember(self, seen: Seen) -> None:
         """Keep a message that the program has taken."""
 
-    def forget(self, sender: bytes, floor_ms: int) -> None:
-        """Drop what a sender said up to ``floor_ms``, and keep that time as its floor; empty bytes mean everybody."""
+    def raise_floor(self, sender: bytes, floor_ms: int) -> None:
+        """Drop what a sender said up to ``floor_ms``, and keep that time as its floor; empty bytes: of newcomers."""
+
+    def forget(self, sender: bytes) -> None:
+        """Drop everything about a sender."""
+
+    def expire(self, until_ms: int) -> None:
+        """Drop everything of this time and before."""
 
 
 class SeenMessages:
@@ -69,7 +79,9 @@ class SeenMessages:
         self._senders: dict[bytes, dict[bytes, int]] = {}
         self._arrivals: deque[Seen] = deque()
         self._floors: dict[bytes, int] = {}
+        """Up to which time something of a sender was forgotten; of ``_NEWCOMERS``, of senders not remembered."""
         self._count = 0
+        self._cleaned_ms = 0
         if store is not None:
             seen, self._floors = store.load()
             for each in seen:
@@ -101,9 +113,11 @@ class SeenMessages:
         """Remember for good a message that the program has taken; of a file in parts the transfer id."""
         seen = Seen(sender, message_id, time_ms)
         if message_id not in self._senders.get(sender, {}):
-            self._put(seen)
+            self._admit(seen)
         if self._store is not None:
             self._store.remember(seen)
+            if sender in self._floors:
+                self._store.raise_floor(sender, self._floors[sender])
 
     def not_taken(self, sender: bytes, message_id: bytes) -> None:
         """Forget a message that could not be given to the program, so that it may come again."""
@@ -112,12 +126,13 @@ class SeenMessages:
             self._count -= 1
             if not of_sender:
                 del self._senders[sender]
+                if self._floors.get(sender, -1) <= self._floors.get(_NEWCOMERS, -1):
+                    self._floors.pop(sender, None)
         self._signed.pop((sender, message_id), None)
 
     def _bound_refusal(self, opened: Opened, content: Extended, wall_ms: int) -> Refusal | None:
         inner, sender, time_ms = content.content, opened.sender, content.time_ms
-        floor_ms = max(self._floors.get(sender, -1), self._floors.get(_EVERYBODY, -1), wall_ms - SEEN_MS)
-        if not floor_ms < time_ms <= wall_ms + AHEAD_MS:
+        if not max(self._floor_of(sender), wall_ms - SEEN_MS) < time_ms <= wall_ms + AHEAD_MS:
             return Refusal.STALE
         # The same receipt twice says nothing new.
         if isinstance(inner, Receipt):
@@ -126,6 +141,10 @@ class SeenMessages:
             is_over = inner.transfer_id in self._senders.get(sender, {})
             return Refusal.DUPLICATE if is_over else None
         return self._take(Seen(sender, content.message_id, time_ms), wall_ms)
+
+    def _floor_of(self, sender: bytes) -> int:
+        own_ms = self._floors.get(sender, -1)
+        return own_ms if sender in self._senders else max(own_ms, self._floors.get(_NEWCOMERS, -1))
 
     def _signed_refusal(self, opened: Opened, wall_ms: int) -> Refusal | None:
         while self._signed and next(iter(self._signed.values())) <= wall_ms - SIGNED_MS:
@@ -144,8 +163,15 @@ class SeenMessages:
         self._expire(wall_ms)
         if self._count >= self._count_max:
             self._make_room()
-        self._put(seen)
+        self._admit(seen)
         return None
+
+    def _admit(self, seen: Seen) -> None:
+        """Remember a message; what was forgotten of a newcomer stays refused once it is none any more."""
+        floor_ms = self._floor_of(seen.sender)
+        if floor_ms >= 0:
+            self._floors[seen.sender] = floor_ms
+        self._put(seen)
 
     def _put(self, seen: Seen) -> None:
         self._senders.setdefault(seen.sender, {})[seen.message_id] = seen.time_ms
@@ -158,38 +184,43 @@ class SeenMessages:
             self.not_taken(self._arrivals[0].sender, self._arrivals.popleft().message_id)
         if len(self._arrivals) > 2 * self._count_max:  # arrivals in the order of a clock that ran ahead
             self._arrivals = deque(_in_order(self._senders))
+        if wall_ms - self._cleaned_ms >= _CLEANED_MS:
+            self._cleaned_ms = wall_ms
+            self._floors = {sender: floor for sender, floor in self._floors.items() if floor > wall_ms - SEEN_MS}
+            if self._store is not None:
+                self._store.expire(wall_ms - SEEN_MS)
 
     def _make_room(self) -> None:
-        """Forget the oldest entries of whoever has the most, and accept nothing as old of them from now on."""
+        """Forget the oldest entries of whoever has the most; where all have few, whole senders, the last one first."""
         wanted = self._count - self._count_max + max(1, self._count_max // _ROOM_SHARE)
-        heap = [(-len(each), min(each.values()), sender) for sender, each in self._senders.items()]
+        heap = [(-len(each), sender) for sender, each in self._senders.items() if len(each) > FEW]
         heapq.heapify(heap)
-        raised: dict[bytes, int] = {}
-        while wanted > 0:
-            _, _, sender = heapq.heappop(heap)
+        while wanted > 0 and heap:
+            _, sender = heapq.heappop(heap)
             of_sender = self._senders[sender]
             oldest = sorted(of_sender, key=of_sender.__getitem__)[: min(wanted, (len(of_sender) + 1) // 2)]
-            floor_ms = of_sender[oldest[-1]]
+            self._raise_floor(sender, of_sender[oldest[-1]])
             for message_id in oldest:
                 del of_sender[message_id]
             self._count -= len(oldest)
             wanted -= len(oldest)
-            if of_sender:
-                raised[sender] = floor_ms
-                heapq.heappush(heap, (-len(of_sender), min(of_sender.values()), sender))
-            else:
-                # Nobody is remembered by a floor alone, so that many senders fill nothing: it becomes everybody's.
-                del self._senders[sender]
-                raised[_EVERYBODY] = max(floor_ms, raised.get(_EVERYBODY, -1))
-        self._raise_floors(raised)
-
-    def _raise_floors(self, raised: dict[bytes, int]) -> None:
-        for sender, floor_ms in raised.items():
-            self._floors[sender] = max(floor_ms, self._floors.get(sender, -1))
+            if len(of_sender) > FEW:
+                heapq.heappush(heap, (-len(of_sender), sender))
+        floor_ms = -1
+        while wanted > 0:
+            sender, of_sender = self._senders.popitem()
+            floor_ms = max(floor_ms, self._floors.pop(sender, -1), *of_sender.values())
+            self._count -= len(of_sender)
+            wanted -= len(of_sender)
             if self._store is not None:
-                self._store.forget(sender, self._floors[sender])
-        everybody = self._floors.get(_EVERYBODY, -1)
-        self._floors = {sender: floor for sender, floor in self._floors.items() if floor > everybody or not sender}
+                self._store.forget(sender)
+        self._raise_floor(_NEWCOMERS, floor_ms)
+
+    def _raise_floor(self, sender: bytes, floor_ms: int) -> None:
+        if floor_ms > self._floors.get(sender, -1):
+            self._floors[sender] = floor_ms
+            if self._store is not None:
+                self._store.raise_floor(sender, floor_ms)
 
 
 def _in_order(senders: dict[bytes, dict[bytes, int]]) -> Iterable[Seen]:

@@ -4,7 +4,8 @@
  *
  * Remembered are sender and id for fourteen days. A message whose time is proved and is older than that, or not newer than what had
  * to be forgotten of its sender for room, could be one of the forgotten and is refused. Room is taken from whoever holds most of
- * it, so that nobody's flood makes another's mail too old (MERK-SEEN).
+ * it. Where all hold few, the sender that came last is forgotten, and nothing as old is taken of senders that are not remembered:
+ * keys cost nothing, so a flood makes nobody's mail too old but that of who writes for the first time (MERK-SEEN).
  * @module
  */
 
@@ -14,8 +15,10 @@ export const REMEMBERED_MS = 14 * 86_400_000;
 /** How far a sender's clock may be ahead of ours, as on the Python side. */
 export const AHEAD_MS = 86_400_000;
 export const REMEMBERED_MAX = 16_384;
-/** Senders of whom something had to be forgotten; beyond it the lowest of their floors holds for everybody. */
-export const FLOORS_MAX = 1_024;
+/** So many a sender keeps, whoever else floods; of those who have more the one with the most gives first. */
+export const FEW = 16;
+/** So much of the room is cleared at once, because finding what to forget looks at all senders. */
+const ROOM_SHARE = 16;
 
 /** The messages that one identity has had. */
 export class SeenMessages {
@@ -26,8 +29,8 @@ export class SeenMessages {
   #held = new Set();
   /** Up to this time something of a sender is forgotten. @type {Map<string, number>} */
   #floors = new Map();
-  /** The same for everybody. */
-  #floor = -Infinity;
+  /** The same of senders that are not remembered. */
+  #newcomers = -Infinity;
   /** Called when the storage takes nothing; what was added then holds until the program ends. */
   onRefused = () => {};
 
@@ -54,10 +57,11 @@ export class SeenMessages {
     const seen = new SeenMessages(storage, owner, max);
     for (const [key, floorMs] of await storage.entries("floors")) {
       const [whose, sender] = key.split(":");
-      if (whose === owner && sender === "") seen.#floor = floorMs;
+      if (whose === owner && sender === "") seen.#newcomers = floorMs;
       else if (whose === owner) seen.#floors.set(sender, floorMs);
     }
-    for (const [key, timeMs] of await storage.entries("seen")) {
+    // By time, as they were added: who came last is forgotten first.
+    for (const [key, timeMs] of (await storage.entries("seen")).sort((one, other) => one[1] - other[1])) {
       const [whose, sender, id] = key.split(":");
       if (whose === owner) seen.#put(sender, id, timeMs);
     }
@@ -81,7 +85,7 @@ export class SeenMessages {
   judge(sender, id, timeMs, nowMs) {
     if (this.#times.get(sender)?.has(id) || this.isHeld(sender, id)) return "duplicate";
     if (timeMs === null) return null;
-    const floorMs = Math.max(this.#floor, this.#floors.get(sender) ?? -Infinity, nowMs - REMEMBERED_MS);
+    const floorMs = Math.max(this.#floorOf(sender), nowMs - REMEMBERED_MS);
     return timeMs <= floorMs || timeMs > nowMs + AHEAD_MS ? "stale" : null;
   }
 
@@ -119,9 +123,13 @@ export class SeenMessages {
    */
   async add(sender, id, timeMs) {
     this.release(sender, id);
+    const written = [];
+    if (this.#count >= this.max) written.push(...this.#makeRoom());
+    // What was forgotten of a newcomer stays refused once it is none any more.
+    const floorMs = this.#floorOf(sender);
+    if (floorMs > -Infinity) written.push(this.#raise(sender, floorMs));
     this.#put(sender, id, timeMs);
-    const written = [this.storage.put("seen", `${this.owner}:${sender}:${id}`, timeMs)];
-    if (this.#count > this.max) written.push(this.#forgetOne());
+    written.push(this.storage.put("seen", `${this.owner}:${sender}:${id}`, timeMs));
     await this.#settled(written);
   }
 
@@ -148,28 +156,44 @@ export class SeenMessages {
     await this.#settled(removed);
   }
 
-  /** Makes room at the sender who holds most. */
-  async #forgetOne() {
-    const [sender, times] = [...this.#times].reduce((most, each) => (each[1].size > most[1].size ? each : most));
-    const [id, timeMs] = [...times].reduce((oldest, each) => (each[1] < oldest[1] ? each : oldest));
-    await Promise.all([this.#raise(sender, timeMs), this.#remove(sender, id)]);
+  /** @param {string} sender */
+  #floorOf(sender) {
+    const own = this.#floors.get(sender) ?? -Infinity;
+    return this.#times.has(sender) ? own : Math.max(own, this.#newcomers);
+  }
+
+  /** Forgets the oldest of whoever holds most; where all hold few, whole senders, the last one first. */
+  #makeRoom() {
+    const written = [];
+    const left = this.max - Math.ceil(this.max / ROOM_SHARE);
+    while (this.#count > left) {
+      const [sender, times] = [...this.#times].reduce((most, each) => (each[1].size > most[1].size ? each : most));
+      if (times.size <= FEW) break;
+      const wanted = Math.min(this.#count - left, Math.ceil(times.size / 2));
+      const oldest = [...times].sort((one, other) => one[1] - other[1]).slice(0, wanted);
+      written.push(this.#raise(sender, oldest[oldest.length - 1][1]));
+      for (const [id] of oldest) written.push(this.#remove(sender, id));
+    }
+    const newest = [...this.#times.keys()];
+    while (this.#count > left) {
+      const sender = /** @type {string} */ (newest.pop());
+      const times = /** @type {Map<string, number>} */ (this.#times.get(sender));
+      this.#newcomers = Math.max(this.#newcomers, this.#floors.get(sender) ?? -Infinity, ...times.values());
+      for (const id of [...times.keys()]) written.push(this.#remove(sender, id));
+      if (this.#floors.delete(sender)) written.push(this.storage.remove("floors", `${this.owner}:${sender}`));
+    }
+    if (this.#newcomers > -Infinity) written.push(this.storage.put("floors", `${this.owner}:`, this.#newcomers));
+    return written;
   }
 
   /**
    * @param {string} sender
    * @param {number} timeMs
    */
-  async #raise(sender, timeMs) {
-    const floorMs = Math.max(timeMs, this.#floors.get(sender) ?? -Infinity);
-    this.#floors.set(sender, floorMs);
-    const written = [this.storage.put("floors", `${this.owner}:${sender}`, floorMs)];
-    if (this.#floors.size > FLOORS_MAX) {
-      const [lowest, lowestMs] = [...this.#floors].reduce((low, each) => (each[1] < low[1] ? each : low));
-      this.#floor = Math.max(this.#floor, lowestMs);
-      this.#floors.delete(lowest);
-      written.push(this.storage.put("floors", `${this.owner}:`, this.#floor), this.storage.remove("floors", `${this.owner}:${lowest}`));
-    }
-    await Promise.all(written);
+  #raise(sender, timeMs) {
+    if (timeMs <= (this.#floors.get(sender) ?? -Infinity)) return Promise.resolve();
+    this.#floors.set(sender, timeMs);
+    return this.storage.put("floors", `${this.owner}:${sender}`, timeMs);
   }
 
   /**
