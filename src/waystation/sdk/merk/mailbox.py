@@ -94,7 +94,8 @@ class Mailbox:
         """Who waits for the relay's word, and which state is no answer."""
         self._waiting: OrderedDict[tuple[bytes, bytes], list[bytes]] = OrderedDict()
         """Hashes of the frames of each message, by sender and id, that arrived and was not taken, the oldest first."""
-        self._waiting_count = 0
+        self._hashes: set[bytes] = set()
+        """All of them: whoever repeats frames must not have all that waits looked through."""
         self._taken: list[bytes] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -178,13 +179,13 @@ class Mailbox:
 
     def arrived(self, sender: bytes, message_id: bytes, frame_hash: bytes) -> None:
         """A frame of a message, or of a file by its transfer id, was given to the inbox."""
-        if not (frame_hash and self._has_mail):
+        if not (frame_hash and self._has_mail) or frame_hash in self._hashes:
             return
         self._waiting.setdefault((sender, message_id), []).append(frame_hash)
-        self._waiting_count += 1
-        while self._waiting_count > WAITING_MAX:
+        self._hashes.add(frame_hash)
+        while len(self._hashes) > WAITING_MAX:
             # It stays in the mailbox, and is dropped and taken when it comes again.
-            self._waiting_count -= len(self._waiting.popitem(last=False)[1])
+            self._hashes.difference_update(self._waiting.popitem(last=False)[1])
 
     def taken(self, sender: bytes, message_id: bytes) -> None:
         """The program has this message: the relay may delete it."""
@@ -205,8 +206,7 @@ class Mailbox:
         """A frame was turned down: unless it waits already, it need not come again."""
         if not (frame_hash and self._has_mail):
             return
-        is_waiting = refusal is Refusal.DUPLICATE and any(frame_hash in hashes for hashes in self._waiting.values())
-        if not is_waiting:
+        if refusal is not Refusal.DUPLICATE or frame_hash not in self._hashes:
             self._take(frame_hash)
 
     @property
@@ -215,7 +215,7 @@ class Mailbox:
 
     def _forget(self, sender: bytes, message_id: bytes) -> list[bytes]:
         hashes = self._waiting.pop((sender, message_id), [])
-        self._waiting_count -= len(hashes)
+        self._hashes.difference_update(hashes)
         return hashes
 
     def _open(self) -> bool:

@@ -18,4 +18,4 @@ def test_a_mailbox_takes_frames_while_its_owners_word_holds(at_ms, takes):
 def test_a_mailbox_without_its_owners_word_takes_nothing():
     """What is left of a damaged one could not be proved to other nodes."""
     assert not Mailbox(BOB.public, None, WALL_MS, HOME).takes_at(WALL_MS)
-    assert Mailbox(BOB.public, None, WALL_MS, HOME).kept_bytes == 0
+    assert Mailbox(BOB.public, None, WALL_MS, HOME).mail_bytes == 0

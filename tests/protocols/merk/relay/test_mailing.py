@@ -369,6 +369,21 @@ def test_taken_is_counted_by_the_journal_without_senders():
     assert (fact.recipient, fact.outcome, fact.carried_bytes) == (BOB.public, Outcome.OK, 2 * len(frames[0]))
 
 
+def test_an_owner_learns_that_nothing_is_left():
+    """STATE follows the TAKEN of the last frame, and no other."""
+    net, node, alice = away()
+    frames = [write(alice, number) for number in (1, 2)]
+    bob = net.client(node, BOB)
+    before = len(states(bob))
+    bob.say(MailTaken((wire.frame_hash(frames[0]),)))
+    bob.say(MailTaken((bytes(16),)))
+    between = len(states(bob))
+    bob.say(MailTaken((wire.frame_hash(frames[1]),)))
+
+    assert between == before
+    assert [(said.messages_count, said.kept_bytes) for said in states(bob)[before:]] == [(0, 0)]
+
+
 def test_nobody_takes_what_is_kept_for_another():
     """Hashes are no secret."""
     _, node, alice = away()

@@ -73,9 +73,9 @@ def clients_word(line, **change):
         lambda line: line.presence(BOB, PresenceKind.MAILBOX, node=line.node.key),
         lambda line: line.presence(BOB, node=line.node.key, issued_ms=61_000),
         lambda line: line.presence(BOB, node=line.node.key, issued_ms=-600_000),
-        lambda line: clients_word(line, signature=bytes(64)),
+        lambda line: clients_word(line, issued_ms=line.presence(BOB, node=line.node.key).issued_ms + 1),
     ],
-    ids=["other client", "other node", "mailbox", "future", "over", "unsigned"],
+    ids=["other client", "other node", "mailbox", "future", "over", "newer and not signed anew"],
 )
 def test_a_client_says_only_where_it_is(said):
     """Anything else is a strike, and what it said before stays."""
@@ -87,6 +87,18 @@ def test_a_client_says_only_where_it_is(said):
     assert node.refused(Refusal.BAD_PRESENCE) == 1
     assert bob.session.presence is held
     assert bob.closed is None
+
+
+def test_a_presence_that_is_no_newer_is_not_verified(monkeypatch):
+    """Whoever repeats one costs the node no signature check, and gets no strike."""
+    net, node, _ = world(peers=0)
+    bob = net.client(node, BOB)
+    held, checked = bob.session.presence, []
+    monkeypatch.setattr(wire, "verify", lambda *words: checked.append(words))
+    bob.say(held)
+
+    assert checked == []
+    assert (bob.session.presence, bob.session.strikes) == (held, 0)
 
 
 def test_a_presence_counts_behind_auth_only():

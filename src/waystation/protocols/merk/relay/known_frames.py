@@ -43,7 +43,7 @@ from waystation.protocols.merk.relay.handshake import Handshakes
 from waystation.protocols.merk.relay.key_frames import KeyFrames
 from waystation.protocols.merk.relay.mailing import Mailing
 from waystation.protocols.merk.relay.mesh import Mesh
-from waystation.protocols.merk.relay.presences import WallClock, is_proof_of_presence
+from waystation.protocols.merk.relay.presences import WallClock, is_presence_current
 from waystation.protocols.merk.relay.routing import CARRIED, Routing
 from waystation.protocols.merk.relay.sessions import Sessions
 from waystation.protocols.merk.session import NODES, Session, State
@@ -236,15 +236,16 @@ class KnownFrames:
             if not session.is_proved:
                 self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
                 return
-            assert session.identity is not None
-            wall_ms = self._clock.ms(now)
             # Spec 7: the session's key, this node, now; a mailbox is opened by MAIL.
+            is_here = presence.client == session.identity and presence.node == self._routing.node_key
             is_connected = presence.kind is PresenceKind.CONNECTED
-            if not is_connected or not is_proof_of_presence(
-                presence, session.identity, self._routing.node_key, wall_ms
-            ):
+            if not (is_here and is_connected and is_presence_current(presence, self._clock.ms(now))):
                 self._sessions.strike(session, Refusal.BAD_PRESENCE, now)
-            elif session.presence is None or presence.issued_ms >= session.presence.issued_ms:
+            elif session.presence is not None and presence.issued_ms <= session.presence.issued_ms:
+                return  # it says nothing new, and costs no signature check
+            elif not wire.is_presence_valid(presence):
+                self._sessions.strike(session, Refusal.BAD_PRESENCE, now)
+            else:
                 session.presence = presence
         elif self._sessions.is_peer(session, now):
             self._routing.present(session, presence, now)

@@ -44,7 +44,7 @@ class Stored:
 class Mailbox:
     """One client's mailbox."""
 
-    __slots__ = ("advert", "came_ms", "mail", "network", "owner", "presence", "senders", "sources")
+    __slots__ = ("advert", "came_ms", "mail", "mail_bytes", "network", "owner", "presence", "senders", "sources")
 
     def __init__(self, owner: bytes, presence: Presence | None, came_ms: int, network: str) -> None:
         """Start empty."""
@@ -57,13 +57,10 @@ class Mailbox:
         """The owner's agreement key as it is on disk, None where none is."""
         self.mail: dict[bytes, Stored] = {}
         """Frames on disk by their hash, the oldest first."""
+        self.mail_bytes = 0
+        """Their bytes."""
         self.senders, self.sources = Shares(), Shares()
         """What each sender, and each network and node, has in here, frames that wait for the disk included."""
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of the frames on disk and of those that wait for it."""
-        return self.senders.size
 
     def takes_at(self, wall_ms: int) -> bool:
         """Return whether the owner's word still holds."""

@@ -454,10 +454,12 @@ class Mailboxes:
 
     def _put(self, box: Mailbox, stored: Stored) -> None:
         box.mail[stored.frame_hash] = stored
+        box.mail_bytes += stored.size
         heappush(self._expiries, (stored.until_ms, stored.number, box.owner, stored.frame_hash))
 
     def _drop(self, box: Mailbox, stored: Stored) -> None:
         del box.mail[stored.frame_hash]
+        box.mail_bytes -= stored.size
         self._count(box, stored, -1)
         self._removals[MAIL, mail_key(box.owner, stored.number)] = None
 

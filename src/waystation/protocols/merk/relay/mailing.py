@@ -158,6 +158,9 @@ class Mailing:
         count = self.boxes.taken(owner, info.hashes)
         if count:
             self._fact(owner, Outcome.OK, before - self.boxes.mail_bytes, count)
+            box = self.boxes.of(owner)
+            if box is not None and not box.mail:
+                self._state(session)  # that nothing is left is news for whoever shows how much there is
 
     def on_fetch(self, session: Session, _info: MailFetch, now: Instant) -> None:
         """Send what is kept for a client, and what is kept for it while it is here."""
@@ -192,7 +195,7 @@ class Mailing:
             self._sessions.say(session, MailState(MailboxState.CLOSED, 0, 0, 0))
             return
         state = MailboxState.OPEN if box.presence is not None else MailboxState.CLOSED
-        count, size = min(len(box.mail), _COUNT_MAX), min(sum(each.size for each in box.mail.values()), _COUNT_MAX)
+        count, size = min(len(box.mail), _COUNT_MAX), min(box.mail_bytes, _COUNT_MAX)
         until_ms = box.presence.until_ms if box.presence is not None else 0
         self._sessions.say(session, MailState(state, count, size, until_ms))
 
