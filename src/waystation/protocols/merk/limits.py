@@ -156,7 +156,7 @@ class MerkLimits:
     # Spec: merk 8: 256 MiB.
     buffered_bytes: int = limit(
         268_435_456,
-        "Bytes that wait for all slow readers; beyond it one that takes nothing for 10 s is closed.",
+        "Bytes that wait for all slow readers; beyond it the one that is behind for longest, 10 s at least, is closed.",
         unit="bytes",
         at_most=4_294_967_296,
         refusal=Refusal.NOT_READING,

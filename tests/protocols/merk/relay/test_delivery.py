@@ -177,7 +177,7 @@ def test_one_sender_fills_no_more_than_its_share():
 
 
 def test_all_slow_readers_together_are_bounded():
-    """What waits here and behind us counts; beyond it frames are refused, and who takes nothing for 10 s is cut."""
+    """What waits here and behind us counts; beyond it frames are refused, and who is behind for 10 s is cut."""
     bench = Bench(buffered_bytes=900)
     carol = bench.client(3, CAROL)
     bench.deliver(sized(300))
@@ -193,6 +193,39 @@ def test_all_slow_readers_together_are_bounded():
     assert bench.outbox.doomed == []
     bench.delivery.wake(later(10_000))
     assert bench.outbox.doomed == [(carol, Refusal.NOT_READING)]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_reader_that_takes_a_little_keeps_no_memory_from_others(is_refused):
+    """While frames of others are refused for room, only who has taken everything is not behind."""
+    bench = Bench(buffered_bytes=900)
+    bench.deliver(sized(300))
+    bench.outbox.on_congested(bench.bob, START)
+    bench.deliver(sized(600))
+    if is_refused:
+        bench.deliver(sized(152, X))
+    for ms in range(1_000, 10_000, 1_000):
+        bench.outbox.on_congested(bench.bob, later(ms))
+        bench.delivery.wake(later(ms))
+    before = list(bench.outbox.doomed)
+    bench.delivery.wake(later(10_000))
+
+    assert before == []
+    assert bench.outbox.doomed == ([(bench.bob, Refusal.NOT_READING)] if is_refused else [])
+
+
+def test_a_reader_that_catches_up_is_not_behind():
+    """Its bytes begin to wait anew."""
+    bench = Bench(buffered_bytes=900)
+    bench.deliver(sized(300))
+    bench.outbox.on_congested(bench.bob, START)
+    bench.outbox.on_drained(bench.bob)
+    bench.outbox.on_congested(bench.bob, later(9_000))
+    bench.deliver(sized(600))
+    bench.deliver(sized(800, X))
+    bench.delivery.wake(later(18_999))
+
+    assert bench.outbox.doomed == []
 
 
 def test_a_burst_beyond_one_turn_waits_for_the_next():

@@ -28,7 +28,7 @@ __all__ = ["Delivery"]
 
 PROTOCOL: Final = "merk"
 NOT_READING_MS: Final = 60_000  # ours: a reader that takes nothing for so long holds memory for nobody
-PRESSED_MS: Final = 10_000  # MERK-SLOW: the same while there is no memory left for others
+PRESSED_MS: Final = 10_000  # MERK-SLOW: who has bytes waiting for so long while there is no memory left for others
 SENDER_PART: Final = 4  # MERK-SLOW: one sender may fill a quarter of what waits for a reader
 TALLY_MS: Final = 1_000  # MERK-TALLY
 _SENDER: Final = slice(24, 24 + KEY_BYTES)  # spec 1
@@ -166,12 +166,14 @@ class Delivery:
             self.release(session, now)
         for session in self._outbox.congested:
             # Spec 8: a reader that takes nothing for 60 s is cut; the table is in the order of progress.
-            if now < after_ms(session.progress_at, self._idle_ms_max):
+            if now < after_ms(session.progress_at, NOT_READING_MS):
                 break
             self._outbox.doomed.append((session, Refusal.NOT_READING))
-            if self._outbox.is_short:  # one at a time: its end may free enough
-                self._outbox.is_short = False
-                break
+        pressed_at = self._pressed_at()
+        if pressed_at is not None and pressed_at <= now and not self._outbox.doomed:
+            # One at a time: its end may free enough.
+            self._outbox.doomed.append((next(iter(self._outbox.behind)), Refusal.NOT_READING))
+            self._outbox.is_short = False
         if self._tally_at is not None and self._tally_at <= now:
             self.report_counts()
 
@@ -181,13 +183,15 @@ class Delivery:
             return Instant(0)
         due = [] if self._tally_at is None else [self._tally_at]
         if self._outbox.congested:
-            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, self._idle_ms_max))
-        return min(due, default=None)
+            due.append(after_ms(next(iter(self._outbox.congested)).progress_at, NOT_READING_MS))
+        pressed_at = self._pressed_at()
+        return min(due if pressed_at is None else [*due, pressed_at], default=None)
 
-    @property
-    def _idle_ms_max(self) -> int:
-        """How long a reader may take nothing."""
-        return PRESSED_MS if self._outbox.is_short else NOT_READING_MS
+    def _pressed_at(self) -> Instant | None:
+        """Return when the reader that is behind for longest is cut so that others have memory; None while they have."""
+        # MERK-SLOW: not by its progress, which a reader that takes a byte a second has too.
+        behind = next(iter(self._outbox.behind.values()), None)
+        return after_ms(behind, PRESSED_MS) if behind is not None and self._outbox.is_short else None
 
     def report_counts(self) -> None:
         """Report the counts gathered so far."""

@@ -2,8 +2,8 @@
 
 All parts of the relay send through it. A connection accepts frames while no bytes wait for it, and at most twice the
 largest frame per event-loop iteration. When ``buffered_bytes`` wait in total, large frames are refused, and
-``delivery`` closes the connection that has read nothing for longest, sooner than else. Our own short replies are always
-sent; a client that keeps asking without reading them is disconnected.
+``delivery`` closes the connection whose bytes have waited longest. Our own short replies are always sent; a client that
+keeps asking without reading them is disconnected.
 
 Spec: specs/merk.md 8, 10.11; MERK-SLOW.
 """
@@ -41,6 +41,8 @@ class Outbox:
         self.turn = 1
         self.congested: dict[Session, None] = {}
         """Connections whose bytes wait, the one that has taken nothing for longest first."""
+        self.behind: dict[Session, Instant] = {}
+        """The same, by when their bytes began to wait: taking a little now and then changes nothing here."""
         self.stuck_bytes = 0
         """Most bytes that can wait behind us for all of them."""
         self.waiting_bytes = 0
@@ -66,10 +68,11 @@ class Outbox:
         return self.stuck_bytes + self.waiting_bytes + self._turn_bytes
 
     def make_room(self, size: int) -> bool:
-        """Return whether ``size`` bytes more may wait; if not, ``delivery`` waits less long for who takes nothing."""
+        """Return whether ``size`` bytes more may wait; if not, ``delivery`` closes whose bytes have waited longest."""
         # Spec 8: 256 MiB wait for all connections together.
-        self.is_short = self.unread_bytes + size > self._limits.now.buffered_bytes
-        return not self.is_short
+        has_room = self.unread_bytes + size <= self._limits.now.buffered_bytes
+        self.is_short = self.is_short or not has_room
+        return has_room
 
     def would_take(self, session: Session, size: int) -> bool:
         """Return whether ``takes`` would say yes; like it, ``make_room`` for what is large."""
@@ -136,6 +139,7 @@ class Outbox:
         """Note that bytes wait, or that fewer wait than before."""
         if not session.congested:
             session.congested = True
+            self.behind[session] = now
             self.stuck_bytes += session.ahead_bytes
         session.progress_at = now
         self.congested.pop(session, None)
@@ -144,7 +148,8 @@ class Outbox:
     def on_drained(self, session: Session) -> None:
         """Note that nothing waits any more."""
         if session.congested:
-            session.congested = False
+            session.congested = self.is_short = False
+            del self.behind[session]
             self.stuck_bytes -= session.ahead_bytes
         session.ahead_bytes = 0
         session.replies_bytes = 0
