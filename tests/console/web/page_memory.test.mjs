@@ -71,6 +71,36 @@ test("history keeps its bound by letting the oldest go", async () => {
   assert.ok(!history.entries.has("2") && history.entries.has("3"));
 });
 
+test("a flood of people never answered pushes out no message of others, and no file", async () => {
+  const store = new MemoryStore();
+  const history = await opened(store);
+  const people = new People(history, ADA);
+  await people.set(BOB, { isKnown: true });
+  await history.put(entry("0", { kind: "file", size: FILES_BYTES_MAX / 2 }), new Uint8Array(FILES_BYTES_MAX / 2));
+  for (let number = 1; number < 5; number += 1) await history.put(entry(String(number)));
+  const size = FILES_BYTES_MAX / 2 - 1_000;
+  for (let number = 5; number < ENTRIES_MAX + 200; number += 1) {
+    const peer = String(number % 50).padStart(64, "0");
+    const isFile = number === 6 || number === 7;
+    await history.put(entry(String(number), { peer, ...(isFile && { kind: "file", size }) }), isFile ? new Uint8Array(size) : undefined);
+  }
+
+  assert.equal(history.entries.size, ENTRIES_MAX);
+  assert.equal((await store.entries("messages")).length, ENTRIES_MAX);
+  assert.deepEqual(history.with(BOB).map(({ at }) => at), ["0", "1", "2", "3", "4"]);
+  assert.equal((await history.file("0")).length, FILES_BYTES_MAX / 2);
+});
+
+test("who writes for the first time is kept among many messages of friends", async () => {
+  const history = await opened();
+  await new People(history, ADA).set(BOB, { isKnown: true });
+  for (let number = 0; number < ENTRIES_MAX; number += 1) await history.put(entry(String(number)));
+  await history.put(entry("new", { peer: "cc".repeat(32), ms: ENTRIES_MAX }));
+
+  assert.ok(history.isKept("new"));
+  assert.ok(!history.entries.has("0"));
+});
+
 test("bytes of the oldest files go first, their entries stay and say so", async () => {
   const history = await opened();
   const half = new Uint8Array(FILES_BYTES_MAX / 2 + 1);

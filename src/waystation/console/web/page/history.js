@@ -29,7 +29,9 @@ import { Vault } from "./vault.js";
  */
 
 export const ENTRIES_MAX = 10_000;
-/** Beyond it the bytes of the oldest files are let go; their entries stay. */
+/** Messages with people whom the user never answered: above it theirs give way first, so that no flood of them costs another's. */
+export const UNANSWERED_MAX = 1_000;
+/** Beyond it the bytes of the oldest files are let go, those of people never answered first; their entries stay. */
 export const FILES_BYTES_MAX = 134_217_728;
 const WRAPPED = "vault";
 const SETTINGS = "settings";
@@ -128,7 +130,7 @@ export class History {
     const isKept = await this.#commit(async () => {
       const changes = [await this.#change("messages", entry.at, record)];
       if (bytes !== undefined) changes.push(await this.#change("files", entry.at, bytes));
-      return [...changes, ...(await this.#makeRoom())];
+      return [...changes, ...(await this.#makeRoom(entry.at))];
     });
     if (isKept) this.#unkept.delete(entry.at);
     else this.#unkept.add(entry.at);
@@ -222,12 +224,34 @@ export class History {
     return settled;
   }
 
-  async #makeRoom() {
+  /** @param {string} peer */
+  #isAnswered(peer) {
+    return Boolean(this.people.get(peer)?.isKnown);
+  }
+
+  /** The message that gives way: the oldest of whoever has most, of people never answered first while they have many. */
+  #leastMissed() {
+    /** @type {Map<string, Entry[]>} */
+    const byPeer = new Map();
+    for (const entry of this.entries.values()) {
+      const others = byPeer.get(entry.peer);
+      if (others === undefined) byPeer.set(entry.peer, [entry]);
+      else others.push(entry);
+    }
+    const unanswered = [...byPeer.values()].filter(([{ peer }]) => !this.#isAnswered(peer));
+    const isCrowded = unanswered.reduce((sum, { length }) => sum + length, 0) > UNANSWERED_MAX;
+    return (isCrowded ? unanswered : [...byPeer.values()]).reduce((most, each) => (each.length > most.length ? each : most))[0].at;
+  }
+
+  /** @param {string} added */
+  async #makeRoom(added) {
     const changes = [];
-    while (this.entries.size > ENTRIES_MAX) changes.push(...this.#forgotten(/** @type {string} */ (this.entries.keys().next().value)));
+    while (this.entries.size > ENTRIES_MAX) changes.push(...this.#forgotten(this.#leastMissed()));
     let bytes = [...this.#files.values()].reduce((sum, size) => sum + size, 0);
-    for (const [at, size] of [...this.#files]) {
-      if (bytes <= FILES_BYTES_MAX || this.#files.size === 1) break;
+    const rank = (at) => Number(this.#isAnswered(this.entries.get(at)?.peer ?? ""));
+    for (const [at, size] of [...this.#files].sort(([one], [other]) => rank(one) - rank(other))) {
+      if (bytes <= FILES_BYTES_MAX) break;
+      if (at === added) continue;
       bytes -= size;
       this.#files.delete(at);
       const entry = { .../** @type {Entry} */ (this.entries.get(at)), hasFile: false };
