@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from waystation.cli.bhumi.pairing import DEFAULT_HOME, HomeOption, check_existing
-from waystation.cli.bhumi.show import as_document
+from waystation.cli.bhumi.show import as_document, span_text
 from waystation.cli.bhumi.ways import RelayOption, open_ways
 from waystation.cli.loop import run as run_loop
 from waystation.cli.options import CaOption, InsecureOption, JsonOption
@@ -84,7 +84,7 @@ def _print_all(state: BhumiState, *, as_json: bool) -> None:
         age_s = int(time.time() - each.created)
         working = "; a program works on it" if document["working"] else ""
         alias = visible(document["alias"])
-        typer.echo(f"{alias:<16} {document['request']}  {_KINDS[each.kind]}, {_span(age_s)} ago{working}")
+        typer.echo(f"{alias:<16} {document['request']}  {_KINDS[each.kind]}, {span_text(age_s)} ago{working}")
     if not waiting and not as_json:
         typer.echo("every request has an outcome", err=True)
 
@@ -147,10 +147,3 @@ def _name(state: BhumiState, peer: bytes) -> str:
 
 def _request_name(each: Pending) -> str:
     return sha256(each.preimage).hex()[:_NAME_CHARS]
-
-
-def _span(seconds: int) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{max(seconds, 0)} s"

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from waystation.cli.bhumi.show import span_text
 from waystation.cli.loop import run as run_loop
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.core.errors import LocalError
@@ -26,7 +27,6 @@ from waystation.transport.tls import TlsContext
 __all__ = ["Wishes", "show_relays"]
 
 _UNTRIED: Final = "untried"
-_SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Wishes(NamedTuple):
@@ -123,12 +123,6 @@ def _print_all(documents: list[dict[str, Any]], *, as_json: bool, now_s: int = 0
         )
         source += ", private" if document["private"] else ""
         expires_s = document["expires"]
-        left = "until removed" if expires_s is None else _span(expires_s - now_s)
+        left = "until removed" if expires_s is None else span_text(expires_s - now_s)
         table.add_row(document["relay"], source, f"{document['score']:.2f}", document["standing"], left)
     Console(highlight=False, markup=False).print(table)
-
-
-def _span(seconds: int) -> str:
-    """Return a time in its largest unit, rounded down."""
-    size, unit = next((each for each in _SPANS if seconds >= each[0]), _SPANS[-1])
-    return f"{max(seconds, 0) // size} {unit}"

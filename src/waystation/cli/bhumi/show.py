@@ -32,7 +32,7 @@ from waystation.sdk.bhumi import (
     Trouble,
 )
 
-__all__ = ["as_document", "document_of", "print_reply", "sentence_of", "with_hint"]
+__all__ = ["as_document", "document_of", "print_reply", "sentence_of", "span_text", "with_hint"]
 
 
 def document_of(event: DeviceEvent, id52: str) -> dict[str, Any]:
@@ -154,3 +154,12 @@ def as_document(name: str, content: bytes) -> dict[str, str]:
         return {name: content.decode("utf-8")}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(content).decode("ascii")}
+
+
+def span_text(seconds: int) -> str:
+    """Return a time in its largest unit, rounded down."""
+    size, unit = next((each for each in _SPANS if seconds >= each[0]), _SPANS[-1])
+    return f"{max(seconds, 0) // size} {unit}"
+
+
+_SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

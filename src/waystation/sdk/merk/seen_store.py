@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from waystation.protocols.merk.client.seen_messages import SEEN_COUNT_MAX, Seen
+from waystation.protocols.merk.client.seen_messages import SEEN_COUNT_MAX, SEEN_MS, Seen
 from waystation.sdk.private_database import PrivateDatabase
 
 __all__ = ["SEEN_FILE", "SeenDatabase"]
 
 SEEN_FILE: Final = "merk_seen.sqlite"
-STORED_MS: Final = 1_209_600_000
+STORED_MS: Final = SEEN_MS
 """How long a receipt of what a mailbox keeps is waited for: 14 days, after which the recipient refuses the message."""
 STORED_COUNT_MAX: Final = 16_384
 """Messages that are waited for so."""

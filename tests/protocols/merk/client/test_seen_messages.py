@@ -183,7 +183,7 @@ def test_flood_of_many_senders_is_bounded_and_opens_nothing():
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_flood_of_new_keys_from_the_future_makes_no_friend_too_old(restarts):
+def test_new_keys_make_no_friend_too_old(restarts):
     """Keys cost nothing and clocks may be a day ahead: only who writes for the first time is refused meanwhile."""
     shelf = Shelf()
     seen = SeenMessages(shelf, count_max=64)
