@@ -238,7 +238,8 @@ class Answers:
         unkept = self._take_unkept(work.tag)
         if unkept is not None:
             return self.finish(work, unkept[1], unkept[2])
-        denial = _denial(self._roles.get(peer.alias), work.request)
+        allowed = self._roles.get(peer.alias)
+        denial = "" if allowed is None else seldom("manage", "denial", allowed, work.request)
         if denial:
             return self._refuse(peer, work, denial, "%s: %s" % (name_of(peer), denial))
         self._running.append(work)
@@ -321,19 +322,6 @@ def nothing(message_id: int, again: bytes, text: str) -> Done:
     done = Done([message_id], b"", (), "trouble", text)
     done.again = again
     return done
-
-
-def _denial(allowed: object, request: Request) -> str:
-    """Return why a peer may not send a request, or empty; a role permits what it names and nothing else."""
-    if allowed is None:
-        return ""
-    name = "binary" if request.content_type == payloads.BINARY else "text"
-    if request.content_type == payloads.COMMAND:
-        try:
-            name = request.command()[0]
-        except ValueError:
-            return "this peer may send certain commands only, and this is none"
-    return "" if name in allowed else "this peer may not send '%s'" % name
 
 
 def _bytes_of(given: object) -> bytes:

@@ -93,17 +93,19 @@ def test_every_dial_uses_what_was_learnt(node, tmp_path):
         async with RunningDevice(
             tmp_path / "alice", place(node), echo, tls=client_context(Home(node.home).ca_path)
         ) as alice:
+            # Before it listens, so that the relay has the commits when it does.
+            first, second = alice.token(), alice.token()
             await alice.listening()
             async with Sender(state, place(node), tls=given, timeouts=QUICK) as bob:
                 with pytest.raises(RelayUnreachableError, match="not trusted"):
-                    await bob.accept(alice.token(), alias="alice")
+                    await bob.accept(first, alias="alice")
             RelayAuthorities(state).keep(place(node), authority(node))
             trust = HomeTrust(given, RelayAuthorities(state))
             places = ()
             while not places:
                 places = await Guide(tls=trust).where(place(node), alice.state.identity)
             async with Sender(state, place(node), tls=given, timeouts=QUICK, on_event=events.append) as bob:
-                await bob.accept(alice.token(), alias="alice")
+                await bob.accept(second, alias="alice")
                 reply = await bob.send("alice", "hi")
                 bob.watch("alice")
                 alice.task.cancel()

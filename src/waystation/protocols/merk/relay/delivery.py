@@ -172,7 +172,8 @@ class Delivery:
         pressed_at = self._pressed_at()
         if pressed_at is not None and pressed_at <= now and not self._outbox.doomed:
             # One at a time: its end may free enough.
-            self._outbox.doomed.append((next(iter(self._outbox.behind)), Refusal.NOT_READING))
+            slowest, _ = next(iter(self._outbox.behind.items()))
+            self._outbox.doomed.append((slowest, Refusal.NOT_READING))
             self._outbox.is_short = False
         if self._tally_at is not None and self._tally_at <= now:
             self.report_counts()
