@@ -153,6 +153,7 @@ def test_connection_comes_back():
             await relay.cut()
             await a_events.until(Connected, count=2)
             await b_events.until(Connected, count=2)
+            await relay.until_proved(4)
             await a.carry(B.public, a_desk.seal(B.public, b"after"))
             return await b_desk.until_taken(2), a_desk.reached_peers.count(B.public) >= 2
 

@@ -16,7 +16,7 @@ from tests.protocols.merk.build import ALICE, BOB, CAROL, NODE, OTHER_NODE, as_o
 from waystation.core.effects import Close, Commit, Peer, Send
 from waystation.core.instant import Instant
 from waystation.protocols.merk import wire
-from waystation.protocols.merk.messages import CONFIRMATION, MessageType
+from waystation.protocols.merk.messages import CONFIRMATION, InfoType, MessageType
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.sdk.merk import MerkClient
@@ -90,6 +90,7 @@ class RelayServer(_Server):
         self._timer = None
         self.frames = []
         """Every frame that came in."""
+        self._handled = asyncio.Event()
         self.hold = asyncio.Event()
         """While it is cleared, nothing is handed to the machine."""
         self.hold.set()
@@ -108,6 +109,12 @@ class RelayServer(_Server):
         """Return the frames of a type that came in."""
         return [frame for frame in self.frames if frame[2] == kind]
 
+    async def until_proved(self, count):
+        """Wait until the machine has had so many proofs of clients' keys: only then can those clients be reached."""
+        while sum(frame[120] == InfoType.AUTH for frame in self.of_kind(MessageType.NODE_INFO)) < count:
+            self._handled.clear()
+            await self._handled.wait()
+
     async def talk(self, peer, connection):
         self._queues[peer] = asyncio.Queue()
         writing = asyncio.create_task(self._write(peer, connection))
@@ -119,6 +126,7 @@ class RelayServer(_Server):
                 self.frames.append(message)
                 self.relay.receive(peer, message, self.now)
                 self._settle()
+                self._handled.set()
         finally:
             self.relay.disconnect(peer, self.now)
             self._settle()
