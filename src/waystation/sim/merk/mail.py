@@ -32,7 +32,7 @@ from waystation.protocols.merk.messages import (
     PresenceKind,
 )
 from waystation.protocols.merk.payload.contents import Text
-from waystation.protocols.merk.payload.sealing import encrypted_frame
+from waystation.protocols.merk.payload.sealing import Mode, encrypted_frame
 from waystation.protocols.merk.wire import decode_info_frame, frame_hash, make_presence, read_head
 from waystation.sim.chance import spread
 from waystation.sim.driver import Driver
@@ -167,7 +167,7 @@ class MailOwner:
                 machine.say_mail(MailFetch())
                 if not self._stays:
                     context.schedule.after(spread(self._rng, self._rng.choice(VISITS_US)), self._go)
-        elif isinstance(event, MessageArrived):
+        elif isinstance(event, MessageArrived) and event.opened.mode is not Mode.PLAIN:  # plain: meant twice, maybe
             context.observe(seen.MailRead(self.key, event.opened.frame_hash))
             if self._stays or self._rng.random() >= UNSAID_CHANCE:
                 self._take(event.opened.frame_hash)
