@@ -181,3 +181,18 @@ def test_node_that_dies_ends_everything_at_once(scene):
     assert not scene.owes(node=THERE)
     assert not scene.presences.is_linked(HERE, THERE, scene.now)
     assert scene.presences.is_known(ME)
+
+
+def test_key_is_known_where_its_connection_outlasted_the_proof(scene):
+    """A connection that ended before its proof can have come leaves a node without knowledge of the key."""
+    short, _ = scene.come(HIM, HERE)
+    short.up(Instant(scene.now + 2 * SECOND))
+    scene.wait(1)
+    short.over(scene.now)
+    scene.wait(9)
+    assert not scene.presences.proved_at(HIM, HERE, Instant(0))
+    lasting, _ = scene.come(HIM, HERE)
+    scene.wait(1)
+    lasting.over(scene.now)
+    assert scene.presences.proved_at(HIM, HERE, Instant(0))
+    assert not scene.presences.proved_at(HIM, HERE, scene.now)

@@ -90,6 +90,11 @@ class Presence:
         """Return whether some node may have believed in it at ``since`` or later."""
         return self._over_at is None or max(self._over_at, self.undisturbed_since) + GRACE_US > since
 
+    def was_up(self, since: Instant) -> bool:
+        """Return whether it became ready since then; one that ended before that may have proved nothing."""
+        up_at, over_at = self.up_at, self._over_at
+        return up_at is not None and since <= up_at <= self._schedule.now and (over_at is None or up_at <= over_at)
+
     def stood(self, since: Instant) -> bool:
         """Return whether it was ready at ``since``, stands now, and nothing happened to it in between."""
         return (
@@ -137,8 +142,7 @@ class Presences:
 
     def proved_at(self, key: bytes, node: int, since: Instant) -> bool:
         """Return whether a client with extensions has been ready at a node since then, so that the node knows it."""
-        ups = [presence.up_at for presence in self._clients.get(key, ()) if presence.node == node]
-        return any(up_at is not None and since <= up_at <= self._schedule.now for up_at in ups)
+        return any(presence.was_up(since) for presence in self._clients.get(key, ()) if presence.node == node)
 
     def was_at(self, key: bytes, node: int) -> bool:
         """Return whether a client was connected to a node in the last minutes."""
