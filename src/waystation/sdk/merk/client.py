@@ -64,7 +64,7 @@ from waystation.sdk.merk.receipts import Receipts
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
 from waystation.sdk.merk.seen_store import SeenDatabase
-from waystation.sdk.merk.sent import MessageRead, ReadWaits, SentMessage
+from waystation.sdk.merk.sent import ReadWaits, SentMessage
 from waystation.sdk.merk.servers import Servers
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.renamed import warn_renamed
@@ -140,7 +140,7 @@ class MerkClient(Client):
         self._seen = SeenMessages(seen)
         self._wants_receipts = receipts
         self._receipts = Receipts(self._send_receipt)
-        self._reads = ReadWaits()
+        self._reads = ReadWaits(seen)
         pins = recipients if recipients is not None else Recipients()
         settle = [self.servers.settle, pins.settle, *([seen.settle] if seen is not None else [])]
         disk = StoreWatch(self._report, settle)
@@ -382,8 +382,8 @@ class MerkClient(Client):
         can_be_read = found.is_ours and mode is Mode.ENCRYPTED
         reading = self._reads.add(key, message_id) if can_be_read else None
         outcome = await sending
-        if outcome is Outcome.STORED and can_be_read and self._store is not None:
-            self._store.await_read(key, message_id, int(self._clock() * 1_000))
+        if outcome is Outcome.STORED and can_be_read:
+            self._reads.stored(key, message_id, int(self._clock() * 1_000))
         return SentMessage(outcome, id=message_id, reading=reading)
 
     async def _send_file(
@@ -433,12 +433,6 @@ class MerkClient(Client):
             return
         await self._relays.deliver(self._encrypt(sender, agreement_key, self._extended(receipt)), _RECEIPT_WITHIN_S)
 
-    def _on_receipt(self, event: ReceiptArrived) -> None:
-        for message_id in event.message_ids:
-            is_kept = self._store is not None and self._store.was_read(event.sender, message_id)
-            if self._reads.settle(event.sender, message_id) or is_kept:
-                self._report(MessageRead(event.sender, message_id))
-
     # What happens
 
     def _handle(self, event: object) -> None:
@@ -447,7 +441,8 @@ class MerkClient(Client):
             self.mailbox.arrived(event.opened.sender, _name_of(event.opened), event.opened.frame_hash)
             self._inbox.take(event, self._relays.relay or "")
         elif isinstance(event, ReceiptArrived):
-            self._on_receipt(event)
+            for read in self._reads.settle(event):
+                self._report(read)
             self.mailbox.done(event.frame_hash)
         elif isinstance(event, MailboxSaid):
             self.mailbox.changed(event)
