@@ -29,7 +29,7 @@ from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MailboxSaid, MessageArrived, MessageDropped, ReceiptArrived
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature
+from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature, Info, MailTaken
 from waystation.protocols.merk.payload.contents import (
     Content,
     Extended,
@@ -164,7 +164,7 @@ class MerkClient(Client):
             is_able=self._is_able,
         )
         relays = self._relays
-        self.mailbox = Mailbox(keys.signing, relays.say_mail, relays.established, clock, self._report, wanted=mailbox)
+        self.mailbox = Mailbox(keys.signing, self._say_mail, relays.established, clock, self._report, wanted=mailbox)
         """Our mailbox at the relay that we are connected to."""
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, pins, disk)
@@ -427,7 +427,16 @@ class MerkClient(Client):
         self._seen.not_taken(sender, message_id)
         self.mailbox.not_taken(sender, message_id)
 
+    def _say_mail(self, info: Info) -> bool:
+        """Say something about the mailbox; that messages were taken only once no power cut makes them new."""
+        if isinstance(info, MailTaken) and self._store is not None:
+            self._store.sync()
+        return self._relays.say_mail(info)
+
     async def _send_receipt(self, sender: bytes, receipt: Receipt) -> None:
+        """Send a receipt; by then no power cut makes new what it names."""
+        if self._store is not None:
+            self._store.sync()
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
         if agreement_key is None:
             return
