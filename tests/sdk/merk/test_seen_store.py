@@ -156,20 +156,28 @@ for number in range(20):
     store.remember(Seen(b"a" * 32, number.to_bytes(16, "big"), number))
     if number in (9, 14):
         store.sync()
+if {closes}:
+    store.close()
 os.kill(os.getpid(), 9)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("forgotten", "is_cut", "kept"), [(0, True, 15), (1, True, 0), (0, False, 20)])
-def test_power_cut_takes_what_was_not_synced(tmp_path, forgotten, is_cut, kept):
-    """A killed program loses no name; with the power go those since the last sync, and all where syncs do nothing."""
+@pytest.mark.parametrize(
+    ("forgotten", "is_cut", "closes", "kept"),
+    [(0, True, False, 15), (1, True, False, 0), (0, False, False, 20), (0, True, True, 20)],
+)
+def test_power_cut_takes_what_was_not_synced(tmp_path, forgotten, is_cut, closes, kept):
+    """A killed program loses no name; with the power go those since the last sync, and all where syncs do nothing.
+
+    A client that was closed before loses none.
+    """
     home = tmp_path / "home"
     SeenDatabase(home / SEEN_FILE).close()
     with Shims(tmp_path / "shims", home, "io_faults", "power_cut") as shims:
         shims[Word.FSYNC_FORGOTTEN] = forgotten
         environment = {**os.environ, **shims.environment}
-        subprocess.run([sys.executable, "-c", TAKEN.format(home=home)], env=environment, check=False)
+        subprocess.run([sys.executable, "-c", TAKEN.format(home=home, closes=closes)], env=environment, check=False)
         if is_cut:
             cut_power(home, shims.synced, random.Random(1), 0.0)
     store = SeenDatabase(home / SEEN_FILE)

@@ -382,7 +382,7 @@ class MerkClient(Client):
         can_be_read = found.is_ours and mode is Mode.ENCRYPTED
         reading = self._reads.add(key, message_id) if can_be_read else None
         outcome = await sending
-        if outcome is Outcome.STORED and can_be_read:
+        if outcome is Outcome.STORED and can_be_read and self._store is not None:
             self._reads.stored(key, message_id, int(self._clock() * 1_000))
         return SentMessage(outcome, id=message_id, reading=reading)
 

@@ -93,21 +93,27 @@ class SeenDatabase:
 
     def sync(self) -> None:
         """Have all that was written survive a power cut from now on."""
-        if self._syncing is not None:
-            self._syncing.cancel()
-            self._syncing = None
+        self._cancel_sync()
         if not self._is_synced:
-            self._is_synced = True
-            self.attempt(self._database.sync)
+            self.attempt(self._sync)
 
     def settle(self) -> None:
         """Write what the disk has refused; raises HostError."""
         self._database.settle()
 
     def close(self) -> None:
-        """Release the file."""
-        self.sync()
+        """Release the file; SQLite syncs what was committed."""
+        self._cancel_sync()
         self._database.close()
+
+    def _cancel_sync(self) -> None:
+        if self._syncing is not None:
+            self._syncing.cancel()
+            self._syncing = None
+
+    def _sync(self) -> None:
+        self._database.sync()
+        self._is_synced = True
 
     def _write(self, statement: str, *values: object) -> None:
         self.attempt(lambda: self._database.change_later(lambda: self._database.run(statement, *values)))

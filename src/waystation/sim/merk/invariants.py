@@ -313,15 +313,15 @@ class ReadIsTaken(Invariant):
     name = "read-is-taken"
 
     def __init__(self) -> None:
-        self._taken: set[tuple[bytes, bytes]] = set()
+        self._read: set[tuple[bytes, bytes]] = set()
         self._reported: set[tuple[bytes, bytes]] = set()
 
     def _on_read(self, read: seen.MailRead, now: Instant) -> None:  # noqa: ARG002
-        self._taken.add((read.owner, read.frame))
+        self._read.add((read.owner, read.frame))
 
     def _on_reported(self, reported: seen.ReadReported, now: Instant) -> None:  # noqa: ARG002
         place = (reported.owner, reported.frame)
-        if place not in self._taken:
+        if place not in self._read:
             raise self.broken(f"{reported.frame.hex()} is reported as read, and no program has taken it")
         if place in self._reported:
             raise self.broken(f"{reported.frame.hex()} is reported as read twice")
