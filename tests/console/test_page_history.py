@@ -67,6 +67,75 @@ EXPORT_ALL = """async () => {
   return results;
 }"""
 
+WATCH_WRITES = """() => {
+  const { transaction } = IDBDatabase.prototype;
+  window.writes = [];
+  IDBDatabase.prototype.transaction = function (tables, mode, options) {
+    const made = transaction.call(this, tables, mode, options);
+    if (mode === "readwrite") window.writes.push([this.name, made.durability]);
+    return made;
+  };
+}"""
+"""Notes of each transaction that writes its database and how sure it is."""
+
+# Writes a hundred rows at once, one of which cannot be copied, and looks when the first is confirmed.
+MANY_WRITES = """async () => {
+  const { IndexedDbStorage } = await import("/sdk/storage.js");
+  const storage = await IndexedDbStorage.open(indexedDB, "many-writes");
+  const order = [];
+  const { transaction } = storage.database;
+  let count = 0;
+  storage.database.transaction = (tables, mode, options) => {
+    const made = transaction.call(storage.database, tables, mode, options);
+    if (mode === "readwrite") {
+      count += 1;
+      made.addEventListener("complete", () => order.push("on the disk"));
+    }
+    return made;
+  };
+  const valueOf = (index) => (index === 50 ? () => 0 : index);
+  const puts = Array.from({ length: 100 }, (_, index) => storage.put("seen", String(index), valueOf(index)));
+  puts[0].then(() => order.push("confirmed"));
+  const refused = (await Promise.allSettled(puts)).filter(({ status }) => status === "rejected").length;
+  await Promise.all([storage.remove("seen", "7"), storage.put("seen", "8", "eight")]);
+  const rows = await storage.entries("seen");
+  const [, eight] = rows.find(([key]) => key === "8");
+  storage.close();
+  const late = await storage.put("seen", "9", 9).then(() => "written", (error) => error.name);
+  return { order: order.slice(0, 2), count, refused, rows: rows.length, eight, late };
+}"""
+
+
+def test_what_is_confirmed_is_on_the_disk(room, nodes, bob):
+    """Names of messages and the history are written so that a power cut takes nothing that was confirmed to anybody."""
+    alice = room.person(nodes[0])
+    alice.ask(WATCH_WRITES)
+    alice.address(bob.key)
+    alice.write("a question of disks")
+    bob.hears_from(alice.nameless, "a question of disks")
+    bob.write("yes")
+    alice.sees("yes")
+    bob.learns("read")
+
+    assert {tuple(each) for each in alice.ask("() => window.writes")} == {
+        ("waystation-merk", "strict"),
+        ("waystation-page-default", "strict"),
+    }
+
+
+def test_many_names_need_few_writes(alice):
+    """What comes while one write is under way goes with the next, and what cannot be written keeps no other out."""
+    found = alice.ask(MANY_WRITES)
+
+    assert found == {
+        "order": ["on the disk", "confirmed"],
+        "count": 4,
+        "refused": 1,
+        "rows": 98,
+        "eight": "eight",
+        "late": "InvalidStateError",
+    }
+
 
 def said(person):
     """Return the texts of the open conversation."""

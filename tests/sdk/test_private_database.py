@@ -1,5 +1,6 @@
 """Laws of sdk.private_database: one owner, a schema that may run twice, errors that leave nothing open."""
 
+import shutil
 import sqlite3
 import stat
 import threading
@@ -36,6 +37,23 @@ def test_what_was_written_is_there_again(tmp_path, synchronous, level):
     again.close()
 
     assert (pragmas, rows) == (["wal", level], [(1,)])
+
+
+def test_sync_moves_commits_into_the_file_itself(tmp_path):
+    """What was committed without a sync stands in the -wal file alone until then, and may be lost with the power."""
+    database = PrivateDatabase(tmp_path / "a.db", SCHEMA, synchronous="NORMAL")
+    database.sync()
+    insert(database, 1)
+    found = []
+    for name in ("before", "after"):
+        shutil.copy(tmp_path / "a.db", tmp_path / name)
+        copy = sqlite3.connect(tmp_path / name)
+        found.append(copy.execute("SELECT x FROM t").fetchall())
+        copy.close()
+        database.sync()
+    database.close()
+
+    assert found == [[], [(1,)]]
 
 
 @pytest.mark.parametrize("lock", ["EXCLUSIVE", "IMMEDIATE"])

@@ -66,6 +66,18 @@ def test_bytes_go_both_ways():
     assert scene.turns == 2
 
 
+def test_injected_bytes_are_as_those_of_the_node():
+    """The machine takes them, but nothing has come over the connection; after its end it takes nothing."""
+    scene = Scene()
+
+    scene.driver.inject(b"lie")
+    scene.driver.hang_up()
+    scene.driver.inject(b"late")
+
+    assert scene.machine.heard == [b"lie", "disconnect"]
+    assert not scene.wire
+
+
 def test_machine_that_closes_ends_with_its_reason():
     """A Close effect closes the port and names the refusal; the machine hears nothing more."""
     scene = Scene()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from tests.sim.merk.build import QUIET
 from waystation.core.instant import Instant
+from waystation.protocols.merk.client.awaited_reads import AwaitedReads
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
@@ -20,7 +21,7 @@ class Pair:
 
     def __init__(self):
         self.schedule, self.observed, self.lines = Schedule(), [], []
-        context = MerkContext(self.schedule, replace(QUIET, nodes=2), self.observed.append, MerkClient)
+        context = MerkContext(self.schedule, replace(QUIET, nodes=2), self.observed.append, MerkClient, AwaitedReads)
         self.sites = []
         for node in range(2):
             settings = MerkSettings(peers=[address_of(0)] if node else [], allow_private_peers=True)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from waystation.core.errors import HostError
 from waystation.sdk.errors import LockedError
 
-__all__ = ["EXIT_STORE", "ON_LOOP_S", "WAITING_MAX", "PrivateDatabase", "private_folder"]
+__all__ = ["EXIT_STORE", "ON_LOOP_S", "WAITING_MAX", "PrivateDatabase", "on_loop", "private_folder"]
 
 EXIT_STORE: Final = 5
 WAITING_MAX: Final = 1_000
@@ -53,7 +53,7 @@ class PrivateDatabase:
         Args:
             path: The file; SQLite gives its -wal and -shm files the same mode.
             schema: Statements that make what is missing.
-            synchronous: FULL for what must survive a power cut, NORMAL for what may be lost with it.
+            synchronous: FULL for what must survive a power cut, NORMAL for what may be lost with it before ``sync``.
 
         Raises:
             HostError: The file or its folder cannot be used, or it is no database.
@@ -149,6 +149,14 @@ class PrivateDatabase:
             sentence = f"{error}; it is kept in memory and written once the disk takes writes again"
             raise type(error)(sentence, exit_code=EXIT_STORE) from error
 
+    def sync(self) -> None:
+        """Have what was committed with ``synchronous="NORMAL"`` survive a power cut from now on; raises HostError."""
+        try:
+            # SQLite syncs its -wal file before it copies from it, and the file itself behind that.
+            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
     def settle(self) -> None:
         """Make durable what waits; raises HostError."""
         if self._waiting:
@@ -157,7 +165,7 @@ class PrivateDatabase:
 
     def _settle_later(self, wait_s: float) -> None:
         """Have an event loop write what waits; without one the next transaction does."""
-        if self._settling is None and not self._is_closed and _on_loop():
+        if self._settling is None and not self._is_closed and on_loop():
             self._settling = asyncio.get_running_loop().call_later(wait_s, self._settle_again, wait_s)
 
     def _settle_again(self, waited_s: float) -> None:
@@ -232,10 +240,10 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 
 def _lock_wait_s() -> float:
-    return ON_LOOP_S if _on_loop() else _BUSY_TIMEOUT_S
+    return ON_LOOP_S if on_loop() else _BUSY_TIMEOUT_S
 
 
-def _on_loop() -> bool:
+def on_loop() -> bool:
     """Return whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()

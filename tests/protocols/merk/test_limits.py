@@ -49,6 +49,7 @@ def test_defaults_are_those_of_the_wire_reference():
         waiting_bytes_per_node=16 * MIB,
         seen_forwards=65_536,
         buffered_bytes=256 * MIB,
+        buffered_network_part=8,
         adverts=65_536,
         key_questions=1_024,
         key_questions_per_client=16,

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from waystation.sdk.merk import sent as merk_sent
+from waystation.protocols.merk.client.events import ReceiptArrived
 from waystation.sdk.merk.outcome import Outcome
-from waystation.sdk.merk.sent import ReadWaits, SentMessage
+from waystation.sdk.merk.sent import MessageRead, ReadWaits, SentMessage
 
 BOB, CAROL = b"b" * 32, b"c" * 32
 ID = b"i" * 16
@@ -16,12 +16,12 @@ def test_only_the_recipient_settles_a_message():
     async def scenario():
         waits = ReadWaits()
         sent = SentMessage(Outcome.ACCEPTED, id=ID, reading=waits.add(BOB, ID))
-        strangers = [waits.settle(CAROL, ID), waits.settle(BOB, b"j" * 16)]
+        strangers = [waits.settle(ReceiptArrived(CAROL, (ID,))), waits.settle(ReceiptArrived(BOB, (b"j" * 16,)))]
         before = await sent.read(0.0)
-        settled = [waits.settle(BOB, ID) for _ in range(2)]
+        settled = [waits.settle(ReceiptArrived(BOB, (ID,))) for _ in range(2)]
         return strangers, before, settled, await sent.read(0.0)
 
-    assert asyncio.run(scenario()) == ([False, False], False, [True, False], True)
+    assert asyncio.run(scenario()) == ([[], []], False, [[MessageRead(BOB, ID)], []], True)
 
 
 def test_message_that_cannot_be_read_says_so_at_once():
@@ -29,17 +29,16 @@ def test_message_that_cannot_be_read_says_so_at_once():
     assert asyncio.run(SentMessage(Outcome.UNKNOWN_TARGET, id=ID).read(60.0)) is False
 
 
-def test_waits_are_bounded(monkeypatch):
+def test_waits_are_bounded():
     """The oldest message is matched no more, and whoever waits for it is told that it was not read."""
-    monkeypatch.setattr(merk_sent, "READ_WAITS_MAX", 1)
 
     async def scenario():
-        waits = ReadWaits()
+        waits = ReadWaits(count_max=1)
         first = SentMessage(Outcome.ACCEPTED, id=ID, reading=waits.add(BOB, ID))
         waits.add(BOB, b"j" * 16)
-        return await first.read(60.0), waits.settle(BOB, ID)
+        return await first.read(60.0), waits.settle(ReceiptArrived(BOB, (ID,)))
 
-    assert asyncio.run(scenario()) == (False, False)
+    assert asyncio.run(scenario()) == (False, [])
 
 
 def test_close_ends_all_waiting():

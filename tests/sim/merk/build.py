@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from tests.sim.runs import Runs
 from waystation.crypto.signing import KeyPair
+from waystation.protocols.merk.client.awaited_reads import AwaitedReads
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
 from waystation.sim.merk import observations as seen
-from waystation.sim.merk.plan import ClientBehaviour, MerkFaults, MerkPlan
+from waystation.sim.merk.plan import LIES, ClientBehaviour, MerkFaults, MerkPlan
 from waystation.sim.merk.scenario import MerkScenario
 from waystation.sim.net.link import LinkSettings
 from waystation.sim.observations import Sized
@@ -77,10 +78,34 @@ STILL = replace(QUIET, nodes=1, client=ClientBehaviour(writes_to_nobody=0.3), ho
 MAILED = replace(QUIET, nodes=2, mailboxes=2, faults=MerkFaults(crashes=300.0))
 """Owners of mailboxes who are away, at nodes that crash."""
 
-WORLDS = (MAILED, QUIET, ROAMING, AGAIN, BURSTS, BROKEN, MEDDLED, RELAYED, BESET, TANGLED, NAMED, DEAF, STILL)
+LIED = replace(MAILED, lies=LIES)
+"""Owners of mailboxes, and those who write to them, whose relay lies."""
+
+RESIGNED = replace(QUIET, hostile_nodes=("resigner", "resigner"))
+"""Nodes that sign what others have written."""
+
+WORLDS = (
+    LIED,
+    RESIGNED,
+    MAILED,
+    QUIET,
+    ROAMING,
+    AGAIN,
+    BURSTS,
+    BROKEN,
+    MEDDLED,
+    RELAYED,
+    BESET,
+    TANGLED,
+    NAMED,
+    DEAF,
+    STILL,
+)
 
 
-RUNS = Runs("merk", MerkScenario, HOURS, {MerkClient: "make_client", MerkRelay: "make_relay"})
+RUNS = Runs(
+    "merk", MerkScenario, HOURS, {AwaitedReads: "make_reads", MerkClient: "make_client", MerkRelay: "make_relay"}
+)
 run_with, first_failure, lines_of = RUNS.run_with, RUNS.first_failure, RUNS.lines_of
 
 FRAME, OTHER_FRAME = bytes(16), bytes([1]) * 16

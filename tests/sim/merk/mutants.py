@@ -1,11 +1,17 @@
 """Relays and clients of MERK with one mistake each, for the tests of the simulator's laws."""
 
+from dataclasses import replace
+
 from waystation.core.effects import Dial
 from waystation.core.instant import Instant
-from waystation.protocols.merk.client.events import FrameOutcome
+from waystation.crypto.hashing import sha256
+from waystation.protocols.merk.client.awaited_reads import AwaitedReads
+from waystation.protocols.merk.client.events import FrameOutcome, KeyFound, ReceiptArrived
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.client.seen_messages import SeenMessages
-from waystation.protocols.merk.messages import DeliveryCode, KeyAdvert
+from waystation.protocols.merk.messages import KEY_BYTES, DeliveryCode, KeyAdvert, MessageType
+from waystation.protocols.merk.payload.contents import decode_content
+from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened, decrypt_package, message_id_of
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay import lookups as searches
 from waystation.protocols.merk.relay.delivery import Delivery
@@ -19,7 +25,7 @@ from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.routing import Routing
 from waystation.protocols.merk.session import Sending, State
-from waystation.protocols.merk.wire import frame_hash
+from waystation.protocols.merk.wire import decode_frame, frame_hash
 
 
 class _WithPart(MerkRelay):
@@ -373,6 +379,70 @@ class LosesOutcomes(MerkClient):
     def take_events(self):
         events = super().take_events()
         return [event for event in events if not (isinstance(event, FrameOutcome) and event.code is None)]
+
+
+class CallsEverythingBound(MerkClient):
+    """Says of what anybody may have signed anew that its sender wrote it."""
+
+    def _open(self, data):
+        return replace(super()._open(data), auth=Auth.BOUND)
+
+
+class SkipsSignatures(MerkClient):
+    """Takes a bound message whose signature does not hold."""
+
+    def _open(self, data):
+        frame = decode_frame(data)
+        package = frame.payload[KEY_BYTES:]
+        opened = (
+            decrypt_package(package, frame.sender, self._keys) if frame.kind == MessageType.ENCRYPTED_DATA else None
+        )
+        if opened is None or not opened[1]:
+            return super()._open(data)
+        content, name = decode_content(opened[0]), (frame.sender, sha256(frame.payload))
+        return Opened(
+            frame.sender, Mode.ENCRYPTED, Auth.BOUND, content, frame_hash(data), name, message_id_of(content, package)
+        )
+
+
+class BelievesAdverts(MerkClient):
+    """Takes anybody's word for an agreement key."""
+
+    def _on_key(self, answer):
+        if isinstance(answer, KeyAdvert) and answer.key in self._key_queries:
+            del self._key_queries[answer.key]
+            self._events.append(KeyFound(answer))
+        else:
+            super()._on_key(answer)
+
+
+class TakesUnboundReceipts(MerkClient):
+    """Takes a receipt in whatever form it comes."""
+
+    def _on_receipt(self, opened, receipt):
+        self._events.append(ReceiptArrived(opened.sender, receipt.message_ids, opened.frame_hash))
+
+
+class TakesReceiptsOfAnybody(AwaitedReads):
+    """Looks only at the ids that a receipt names."""
+
+    def receipt(self, event):
+        for recipient, _ in list(self._awaited):
+            super().receipt(event._replace(sender=recipient))
+
+
+class CountsNoticesAsRead(AwaitedReads):
+    """Takes for read what a mailbox keeps."""
+
+    def stored(self, recipient, message_id, now_ms):
+        self._read.append((recipient, message_id))
+
+
+class ReportsReadAgain(AwaitedReads):
+    """Forgets what was read already."""
+
+    def receipt(self, event):
+        self._read += [each for each in self._awaited if each[0] == event.sender and each[1] in event.message_ids]
 
 
 class _WithMailboxes(MerkRelay):

@@ -15,6 +15,7 @@ OWED, NOT_OWED = seen.Due(FRAME, is_owed=True), seen.Due(FRAME, is_owed=False)
 OUTCOME_OWED = seen.OutcomeDue(1, FRAME, is_owed=True)
 MAIL_READ, MAIL_STORED, MAIL_DUE = seen.MailRead(ME, FRAME), seen.MailStored(ME, FRAME), seen.MailDue(ME)
 MAIL_TAKEN, MAIL_GIVEN = seen.MailTaken(ME, FRAME, 1), seen.MailGiven(ME, FRAME, 1)
+READ_REPORTED = seen.ReadReported(ME, FRAME)
 WRITTEN, EXCUSED = seen.WrittenDue(FRAME, is_excused=False), seen.WrittenDue(FRAME, is_excused=True)
 
 
@@ -52,6 +53,10 @@ def broken(*history, step_us=0):
         ("keeps-mail", [MAIL_STORED, MAIL_DUE]),
         ("keeps-mail", [MAIL_STORED, MAIL_READ, MAIL_READ]),
         ("keeps-mail", [MAIL_STORED, MAIL_READ, MAIL_TAKEN, MAIL_GIVEN]),
+        ("read-is-taken", [READ_REPORTED, MAIL_READ]),
+        ("read-is-taken", [MAIL_READ, READ_REPORTED, READ_REPORTED]),
+        ("read-is-taken", [seen.MailRead(HIM, FRAME), READ_REPORTED]),
+        ("confidential", [seen.Exposed(FRAME)]),
         ("true-outcome", [sent(), told(), WRITTEN]),
         ("true-outcome", [sent(), told(is_target_known=False)]),
         ("true-outcome", [sent(), told(3)]),
@@ -120,6 +125,7 @@ def test_history_breaks_its_law(law, history):
         [sized(settled=True, connections=0, clients=0, addresses=3, adverts=2)],
         [seen.Meshed(0, ())],
         [MAIL_STORED, MAIL_READ, MAIL_DUE],
+        [MAIL_READ, READ_REPORTED],
         [MAIL_READ, MAIL_STORED, MAIL_DUE],
         [MAIL_STORED, seen.MailDue(HIM)],
         [MAIL_STORED, DiskLost(0, frozenset({("merk_mail", ME)})), MAIL_DUE],

@@ -47,6 +47,13 @@ SEEDS = range(1, 5)
         (mutants.GivesUpWhatItGives, "keeps-mail", build.MAILED),
         (mutants.KeepsInMemory, "keeps-mail", build.MAILED),
         (mutants.IgnoresTaken, "keeps-mail", build.MAILED),
+        (mutants.TakesReceiptsOfAnybody, "read-is-taken", build.LIED),
+        (mutants.TakesUnboundReceipts, "read-is-taken", build.LIED),
+        (mutants.CountsNoticesAsRead, "read-is-taken", build.MAILED),
+        (mutants.ReportsReadAgain, "read-is-taken", build.LIED),
+        (mutants.SkipsSignatures, "authentic", build.LIED),
+        (mutants.CallsEverythingBound, "authentic", build.RESIGNED),
+        (mutants.BelievesAdverts, "confidential", build.LIED),
     ],
 )
 def test_mistake_is_found_within_a_few_seeds(kind, law, plan):

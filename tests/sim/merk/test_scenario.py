@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.merk.build import BESET, BROKEN, QUIET, ROAMING, lines_of, run_with
+from tests.sim.merk.build import BESET, BROKEN, LIED, QUIET, ROAMING, lines_of, run_with
 
 
 @pytest.mark.parametrize("topology", ["line", "ring", "star", "random"])
@@ -62,9 +62,31 @@ def test_hostile_nodes_take_part():
     assert any(" Injected " in line for line in lines)
 
 
+def test_what_is_read_is_reported_to_its_writer():
+    """Where nothing goes wrong a writer learns what the owner's program took, but for receipts that leave with it."""
+    lines = lines_of(replace(QUIET, mailboxes=2))
+    read, reported = (
+        {line.split()[-1] for line in lines if f" {name} " in line} for name in ("MailRead", "ReadReported")
+    )
+
+    assert len(reported) > 20
+    assert len(reported) > 0.9 * len(read)
+
+
+def test_relays_lie_to_owners_and_writers():
+    """Clients drop forged, redirected and unbound frames, and those who write still learn what was read."""
+    result = run_with(None, 1, LIED)
+
+    assert result.failure is None
+    assert result.exchanges["read"] > 10
+    assert {"bad_signature", "cannot_decrypt", "bad_content", "unasked_answer", "bad_advert"} <= {
+        name.removeprefix("dropped_") for name in result.exchanges
+    }
+
+
 def test_outcomes_count_what_was_told_and_read():
     """The summary of a run says what senders were told and readers got."""
     outcomes = run_with(None, 1, QUIET).exchanges
 
-    assert set(outcomes) == {"delivered", "read", "unknown_target"}
-    assert outcomes["read"] > 100
+    assert set(outcomes) == {"delivered", "taken", "unknown_target"}
+    assert outcomes["taken"] > 100

@@ -162,6 +162,13 @@ class MerkLimits:
         refusal=Refusal.NOT_READING,
         use="unread_bytes",
     )
+    buffered_network_part: int = limit(
+        8,
+        "The readers of one network have one in so many of these bytes, nodes of the operator's excepted; beyond it "
+        "their frames are refused, and the one of them that is behind for longest, 10 s at least, is closed.",
+        at_most=64,
+        refusal=Refusal.QUEUE_FULL,
+    )
     replies_bytes: int = limit(
         8_388_608,
         "Bytes of answers for a connection that asks and does not read.",

@@ -17,6 +17,7 @@ from waystation.core.effects import Peer
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
 from waystation.core.limits import TokenBucket
+from waystation.core.networks import network_of
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import FRAME_BYTES_USUAL, Hello, Presence
 
@@ -157,6 +158,7 @@ class Session:
         "is_unnamed",
         "key_questions",
         "link",
+        "network",
         "nonce",
         "peer",
         "presence",
@@ -188,7 +190,7 @@ class Session:
         """
         self.peer = peer
         self.state = state
-        self.address = address
+        self.address, self.network = address, network_of(address)  # of an address that is none the network is ""
         self.contact = contact
         self.identity: PublicKey | None = None
         """The key it proved, or claims as an original relay; None before."""

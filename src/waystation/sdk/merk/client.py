@@ -29,7 +29,7 @@ from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MailboxSaid, MessageArrived, MessageDropped, ReceiptArrived
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature
+from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature, Info, MailTaken
 from waystation.protocols.merk.payload.contents import (
     Content,
     Extended,
@@ -64,7 +64,7 @@ from waystation.sdk.merk.receipts import Receipts
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
 from waystation.sdk.merk.seen_store import SeenDatabase
-from waystation.sdk.merk.sent import MessageRead, ReadWaits, SentMessage
+from waystation.sdk.merk.sent import ReadWaits, SentMessage
 from waystation.sdk.merk.servers import Servers
 from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.renamed import warn_renamed
@@ -140,7 +140,7 @@ class MerkClient(Client):
         self._seen = SeenMessages(seen)
         self._wants_receipts = receipts
         self._receipts = Receipts(self._send_receipt)
-        self._reads = ReadWaits()
+        self._reads = ReadWaits(seen)
         pins = recipients if recipients is not None else Recipients()
         settle = [self.servers.settle, pins.settle, *([seen.settle] if seen is not None else [])]
         disk = StoreWatch(self._report, settle)
@@ -164,7 +164,7 @@ class MerkClient(Client):
             is_able=self._is_able,
         )
         relays = self._relays
-        self.mailbox = Mailbox(keys.signing, relays.say_mail, relays.established, clock, self._report, wanted=mailbox)
+        self.mailbox = Mailbox(keys.signing, self._say_mail, relays.established, clock, self._report, wanted=mailbox)
         """Our mailbox at the relay that we are connected to."""
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, pins, disk)
@@ -383,7 +383,7 @@ class MerkClient(Client):
         reading = self._reads.add(key, message_id) if can_be_read else None
         outcome = await sending
         if outcome is Outcome.STORED and can_be_read and self._store is not None:
-            self._store.await_read(key, message_id, int(self._clock() * 1_000))
+            self._reads.stored(key, message_id, int(self._clock() * 1_000))
         return SentMessage(outcome, id=message_id, reading=reading)
 
     async def _send_file(
@@ -427,17 +427,20 @@ class MerkClient(Client):
         self._seen.not_taken(sender, message_id)
         self.mailbox.not_taken(sender, message_id)
 
+    def _say_mail(self, info: Info) -> bool:
+        """Say something about the mailbox; that messages were taken only once no power cut makes them new."""
+        if isinstance(info, MailTaken) and self._store is not None:
+            self._store.sync()
+        return self._relays.say_mail(info)
+
     async def _send_receipt(self, sender: bytes, receipt: Receipt) -> None:
+        """Send a receipt; by then no power cut makes new what it names."""
+        if self._store is not None:
+            self._store.sync()
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
         if agreement_key is None:
             return
         await self._relays.deliver(self._encrypt(sender, agreement_key, self._extended(receipt)), _RECEIPT_WITHIN_S)
-
-    def _on_receipt(self, event: ReceiptArrived) -> None:
-        for message_id in event.message_ids:
-            is_kept = self._store is not None and self._store.was_read(event.sender, message_id)
-            if self._reads.settle(event.sender, message_id) or is_kept:
-                self._report(MessageRead(event.sender, message_id))
 
     # What happens
 
@@ -447,7 +450,8 @@ class MerkClient(Client):
             self.mailbox.arrived(event.opened.sender, _name_of(event.opened), event.opened.frame_hash)
             self._inbox.take(event, self._relays.relay or "")
         elif isinstance(event, ReceiptArrived):
-            self._on_receipt(event)
+            for read in self._reads.settle(event):
+                self._report(read)
             self.mailbox.done(event.frame_hash)
         elif isinstance(event, MailboxSaid):
             self.mailbox.changed(event)

@@ -1,18 +1,23 @@
 """Keeps the names of MERK messages that a program has taken in a SQLite file, so that no restart makes a replay new.
 
-``sdk.merk.open`` makes one in the folder of an identity; ``SeenMessages`` says what to keep and what to forget. Losing
-the last rows in a power cut lets a message that was just taken come once more, so no write waits for the disk.
+``sdk.merk.open`` makes one in the folder of an identity; ``SeenMessages`` says what to keep and what to forget. A write
+survives a killed program at once, and a power cut with the next ``sync``: one for all that was taken within
+``SYNC_EVERY_S``, since one for each message would hold the event loop for most of a flood. The client has ``sync``
+carried out before it says to anybody that it has taken a message, so no power cut makes such a one new.
 """
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from waystation.protocols.merk.client.seen_messages import SEEN_COUNT_MAX, SEEN_MS, Seen
-from waystation.sdk.private_database import PrivateDatabase
+from waystation.sdk.private_database import PrivateDatabase, on_loop
 
-__all__ = ["SEEN_FILE", "SeenDatabase"]
+__all__ = ["SEEN_FILE", "SYNC_EVERY_S", "SeenDatabase"]
 
+SYNC_EVERY_S: Final = 0.2
+"""For so long at most a power cut can lose what was written."""
 SEEN_FILE: Final = "merk_seen.sqlite"
 STORED_MS: Final = SEEN_MS
 """How long a receipt of what a mailbox keeps is waited for: 14 days, after which the recipient refuses the message."""
@@ -42,6 +47,8 @@ class SeenDatabase:
         self._database = PrivateDatabase(path, _SCHEMA, synchronous="NORMAL")
         self.attempt: Callable[[Callable[[], object]], None] = _write
         """Carries out a write; the client sets one that survives a disk which refuses."""
+        self._is_synced = True
+        self._syncing: asyncio.TimerHandle | None = None
 
     def load(self) -> tuple[list[Seen], dict[bytes, int]]:
         """Return what is kept, the newest ``SEEN_COUNT_MAX`` by ascending time, and the floors."""
@@ -84,16 +91,35 @@ class SeenDatabase:
             self._write(f"DELETE {where}", recipient, message_id)
         return is_known
 
+    def sync(self) -> None:
+        """Have all that was written survive a power cut from now on."""
+        self._cancel_sync()
+        if not self._is_synced:
+            self.attempt(self._sync)
+
     def settle(self) -> None:
         """Write what the disk has refused; raises HostError."""
         self._database.settle()
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the file; SQLite syncs what was committed."""
+        self._cancel_sync()
         self._database.close()
+
+    def _cancel_sync(self) -> None:
+        if self._syncing is not None:
+            self._syncing.cancel()
+            self._syncing = None
+
+    def _sync(self) -> None:
+        self._database.sync()
+        self._is_synced = True
 
     def _write(self, statement: str, *values: object) -> None:
         self.attempt(lambda: self._database.change_later(lambda: self._database.run(statement, *values)))
+        self._is_synced = False
+        if self._syncing is None and on_loop():
+            self._syncing = asyncio.get_running_loop().call_later(SYNC_EVERY_S, self.sync)
 
 
 def _write(write: Callable[[], object]) -> None:

@@ -1,21 +1,18 @@
 """What ``MerkClient.send`` returns: the outcome, the message's id, and a way to wait until its recipient has read it.
 
-``ReadWaits`` matches signed receipts with the messages that they name. Only the recipient of a message can say that it
-was read, and only in the bound form of encryption.
+``protocols.merk.client.awaited_reads`` says which receipts count; ``ReadWaits`` ends the waiting for what was read.
 """
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from waystation.protocols.merk.client.awaited_reads import AWAITED_READS_MAX, AwaitedReads, ReadStore
+from waystation.protocols.merk.client.events import ReceiptArrived
 from waystation.sdk.merk.outcome import Outcome
 from waystation.sdk.outcome import Sent
 
-__all__ = ["READ_WAITS_MAX", "MessageRead", "ReadWaits", "SentMessage"]
-
-READ_WAITS_MAX: Final = 16_384
-"""Messages of this program whose receipt is still matched; of older ones none is."""
+__all__ = ["MessageRead", "ReadWaits", "SentMessage"]
 
 
 class MessageRead(NamedTuple):
@@ -51,27 +48,37 @@ class SentMessage(Sent[Outcome]):
 class ReadWaits:
     """Messages that may still be read."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._waits: OrderedDict[tuple[bytes, bytes], asyncio.Future[None]] = OrderedDict()
+    def __init__(self, store: ReadStore | None = None, count_max: int = AWAITED_READS_MAX) -> None:
+        """Begin as ``AwaitedReads`` does."""
+        self._reads = AwaitedReads(store, count_max)
+        self._waits: dict[tuple[bytes, bytes], asyncio.Future[None]] = {}
 
     def add(self, recipient: bytes, message_id: bytes) -> "asyncio.Future[None]":
         """Return what is done once ``recipient`` has read the message."""
         wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waits[recipient, message_id] = wait
-        if len(self._waits) > READ_WAITS_MAX:
-            self._waits.popitem(last=False)[1].cancel()
+        forgotten = self._reads.sent(recipient, message_id)
+        if forgotten is not None:
+            self._waits.pop(forgotten).cancel()
         return wait
 
-    def settle(self, recipient: bytes, message_id: bytes) -> bool:
-        """Note a receipt of ``recipient``; return whether it names a message to it that was not read before."""
-        wait = self._waits.pop((recipient, message_id), None)
-        if wait is not None and not wait.done():
-            wait.set_result(None)
-        return wait is not None
+    def stored(self, recipient: bytes, message_id: bytes, now_ms: int) -> None:
+        """Wait for it after a restart too: a mailbox keeps the message."""
+        self._reads.stored(recipient, message_id, now_ms)
+
+    def settle(self, receipt: ReceiptArrived) -> list[MessageRead]:
+        """End the waiting for what a receipt shows to be read, and return that."""
+        self._reads.receipt(receipt)
+        read = [MessageRead(*each) for each in self._reads.take()]
+        for each in read:
+            wait = self._waits.pop(each, None)
+            if wait is not None and not wait.done():
+                wait.set_result(None)
+        return read
 
     def close(self) -> None:
         """End all waiting."""
         for wait in self._waits.values():
             wait.cancel()
         self._waits.clear()
+        self._reads.clear()

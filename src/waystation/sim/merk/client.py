@@ -175,7 +175,7 @@ class Client:
             taken = seen.Taken(self.key, opened.frame_hash, opened.auth.value, is_theirs, is_plain, is_aimed)
             context.observe(taken)
             context.pending.pop((opened.frame_hash, self.key), None)
-            self.outcomes["read"] += 1
+            self.outcomes["taken"] += 1
         elif isinstance(event, MessageDropped):
             if self._last_origin == "honest" and event.refusal is not Refusal.DUPLICATE:
                 context.observe(seen.Dropped(self.key, event.refusal.value))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.hashing import sha256
+from waystation.protocols.merk.client.awaited_reads import AwaitedReads
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.messages import HASH_BYTES, HEADER_BYTES, KEY_BYTES, MessageType
 from waystation.protocols.merk.wire import frame_hash, is_frame_signed
@@ -45,11 +46,17 @@ class MerkContext(Context[MerkPlan]):
     protocol = PROTOCOL
 
     def __init__(
-        self, schedule: Schedule, plan: MerkPlan, observe: Callable[[Any], None], make_client: type[MerkClient]
+        self,
+        schedule: Schedule,
+        plan: MerkPlan,
+        observe: Callable[[Any], None],
+        make_client: type[MerkClient],
+        make_reads: type[AwaitedReads],
     ) -> None:
-        """Put it together; see ``Context``. ``make_client`` makes the clients' machines."""
+        """Put it together; see ``Context``. The last two make the clients' machines, and what matches receipts."""
         super().__init__(schedule, plan, observe)
         self.make_client = make_client
+        self.make_reads = make_reads
         self.node_keys: list[bytes] = []
         self.presences = Presences(schedule)
         self.agreement_keys: dict[bytes, bytes] = {}
@@ -70,6 +77,10 @@ class MerkContext(Context[MerkPlan]):
         """When the present life of each node began."""
         self.overheard: deque[bytes] = deque(maxlen=RECENT_FRAMES)
         """Frames of honest clients that hostile nodes have seen on the wire."""
+        self.receipts: deque[bytes] = deque(maxlen=RECENT_FRAMES)
+        """The last frames that carry a receipt, of all owners of mailboxes."""
+        self.message_ids: deque[bytes] = deque(maxlen=RECENT_FRAMES)
+        """Ids of the last messages to them."""
         self._aimed: dict[bytes, bytes] = {}
         self._made: dict[bytes, str] = {}
         self._authored: set[tuple[bytes, bytes]] = set()

@@ -29,6 +29,7 @@ __all__ = [
     "OneOutcome",
     "OwnOnly",
     "PathDelivers",
+    "ReadIsTaken",
     "Remembers",
     "TrueOutcome",
     "merk_invariants",
@@ -107,9 +108,12 @@ class Authentic(Invariant):
 
 
 class Confidential(Invariant):
-    """What was encrypted for one client is handed on by no other."""
+    """What was encrypted for one client is handed on by no other, and opened by nobody else."""
 
     name = "confidential"
+
+    def _on_exposed(self, exposed: seen.Exposed, now: Instant) -> None:  # noqa: ARG002
+        raise self.broken(f"{exposed.frame.hex()} is encrypted for who is not its target")
 
     def _on_taken(self, taken: seen.Taken, now: Instant) -> None:  # noqa: ARG002
         if not taken.is_aimed:
@@ -303,6 +307,27 @@ class KeepsMail(ExceptLost):
             raise self.broken(f"mailbox {due.owner.hex()[:8]}: {min(lost)} was called stored, and never came")
 
 
+class ReadIsTaken(Invariant):
+    """A sender's client reports a message as read once, and only after its recipient's program has taken it."""
+
+    name = "read-is-taken"
+
+    def __init__(self) -> None:
+        self._read: set[tuple[bytes, bytes]] = set()
+        self._reported: set[tuple[bytes, bytes]] = set()
+
+    def _on_read(self, read: seen.MailRead, now: Instant) -> None:  # noqa: ARG002
+        self._read.add((read.owner, read.frame))
+
+    def _on_reported(self, reported: seen.ReadReported, now: Instant) -> None:  # noqa: ARG002
+        place = (reported.owner, reported.frame)
+        if place not in self._read:
+            raise self.broken(f"{reported.frame.hex()} is reported as read, and no program has taken it")
+        if place in self._reported:
+            raise self.broken(f"{reported.frame.hex()} is reported as read twice")
+        self._reported.add(place)
+
+
 class Bounded(Invariant):
     """Nothing grows beyond its limit, and nothing is left of who has left."""
 
@@ -363,6 +388,7 @@ def merk_invariants() -> list[Invariant]:
         GuardedDials(),
         Remembers(),
         KeepsMail(),
+        ReadIsTaken(),
         Bounded(),
         Liveness(),
     ]

@@ -1,26 +1,31 @@
 """Simulated owners of mailboxes at MERK nodes: they stay away, somebody writes to them, and they come and read.
 
 ``MerkScenario`` starts them. Owner and writer are connected to the same node, so that what is kept does not depend on
-links between nodes. The owner leaves at any moment, also between a frame and its TAKEN.
+links between nodes. The owner leaves at any moment, also between a frame and its TAKEN, and its program may end before
+it takes what has arrived. What it takes it reports to the writer in a receipt, which the writer's client counts. Their
+relay lies to both as the plan has it.
 """
 
 import random
-from collections.abc import Callable
+from collections import Counter
 from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND
+from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
 from waystation.protocols.merk.client.events import (
     Event,
+    FrameOutcome,
+    KeyFound,
     MailboxSaid,
     MessageArrived,
     MessageDropped,
     Ready,
+    ReceiptArrived,
 )
-from waystation.protocols.merk.client.machine import MerkClient
-from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import (
     KEY_BYTES,
+    MESSAGE_ID_BYTES,
     Delivery,
     DeliveryCode,
     InfoType,
@@ -31,81 +36,26 @@ from waystation.protocols.merk.messages import (
     MessageType,
     PresenceKind,
 )
-from waystation.protocols.merk.payload.contents import Text
-from waystation.protocols.merk.payload.sealing import Mode, encrypted_frame
+from waystation.protocols.merk.payload.contents import Extended, Receipt, Text
+from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened, encrypted_frame
 from waystation.protocols.merk.wire import decode_info_frame, frame_hash, make_presence, read_head
-from waystation.sim.chance import spread
-from waystation.sim.driver import Driver
+from waystation.sim.chance import fork, spread
 from waystation.sim.merk import observations as seen
-from waystation.sim.merk.context import PROTOCOL, MerkContext
+from waystation.sim.merk.context import MerkContext
+from waystation.sim.merk.line import Line
+from waystation.sim.merk.lying_relay import LyingRelay
 
 __all__ = ["MailOwner"]
 
 AWAY_US: Final = 4 * MICROSECONDS_PER_SECOND
 VISITS_US: Final = (2 * MICROSECONDS_PER_SECOND, 2 * MICROSECONDS_PER_SECOND, 2_000)  # some end with mail on its way
 WRITE_US: Final = 2 * MICROSECONDS_PER_SECOND
+LIE_US: Final = 2 * MICROSECONDS_PER_SECOND
 RETRY_US: Final = MICROSECONDS_PER_SECOND // 2
 WORD_MS: Final = 86_400_000
+UNREAD_CHANCE: Final = 0.2  # of a frame that arrives, and whose program ends before it takes it
 UNSAID_CHANCE: Final = 0.3  # of a frame that is read, and whose TAKEN is not said at this visit
-_NONCE_BYTES: Final = 12
 _SUBTYPE_AT: Final = 120
-
-
-class _Line:
-    """One identity, which is connected or not."""
-
-    def __init__(
-        self,
-        context: MerkContext,
-        rng: random.Random,
-        host: str,
-        node: int,
-        on_frame: Callable[[bytes], None],
-        on_event: Callable[[Event], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        self._context, self._rng, self._host, self._node = context, rng, host, node
-        self.keys = Keys.generate(rng)
-        self._on_frame, self._on_event, self._on_end = on_frame, on_event, on_end
-        self._seen = SeenMessages()
-        self.driver: Driver[MerkClient] | None = None
-        context.agreement_keys[self.keys.signing.public] = self.keys.agreement_public
-
-    def come(self) -> None:
-        """Connect, unless it is connected."""
-        context = self._context
-        if self.driver is not None:
-            return
-        machine = context.make_client(self.keys, self._rng, seen=self._seen)
-        machine.set_wall(context.schedule.now, context.wall_ms() * 1_000)
-        self.driver = Driver(
-            context.worlds[self._node],
-            PROTOCOL,
-            self._host,
-            machine,
-            context.plan.link,
-            self._turn,
-            self._over,
-            on_frame=self._on_frame,
-            turn_slack_us=1,
-        )
-        self.driver.settle()
-
-    def go(self) -> None:
-        """End the connection, in either way."""
-        if self.driver is not None:
-            self.driver.hang_up(abort=self._rng.random() < 1 / 2)
-
-    def _turn(self) -> None:
-        if self.driver is not None and (events := self.driver.machine.take_events()):
-            for event in events:
-                self._on_event(event)
-            if self.driver is not None:
-                self.driver.settle()
-
-    def _over(self, _reason: str) -> None:
-        self.driver = None
-        self._on_end()
 
 
 class MailOwner:
@@ -115,12 +65,15 @@ class MailOwner:
         """Draw identities and a node; ``start`` lets them come from these addresses."""
         self._context, self._rng = context, rng
         self._node = rng.randrange(context.plan.nodes)
-        self._owner = _Line(context, rng, host, self._node, self._look, self._read, self._left)
-        self._writer = _Line(
-            context, rng, writer_host, self._node, self._on_report, lambda _event: None, self._writer_left
-        )
+        self._owner = Line(context, rng, host, self._node, self._look, self._read, self._left)
+        self._writer = Line(context, rng, writer_host, self._node, self._on_report, self._on_news, self._writer_left)
         self.key: bytes = self._owner.keys.signing.public
-        self._written = 0
+        self._relay = LyingRelay(context, fork(rng), self._writer.keys, self._owner.keys)
+        self._reads = context.make_reads()
+        self._agreement_key = b""
+        self._letters: dict[bytes, bytes] = {}
+        """Names of frames by message id."""
+        self.outcomes: Counter[str] = Counter()
         self._is_open = self._is_visiting = self._stays = self._is_leaving = False
 
     def start(self) -> None:
@@ -128,6 +81,7 @@ class MailOwner:
         self._owner.come()
         self._writer.come()
         self._write()
+        self._lie()
 
     def quiesce(self) -> None:
         """Come to stay, and take everything."""
@@ -167,12 +121,54 @@ class MailOwner:
                 machine.say_mail(MailFetch())
                 if not self._stays:
                     context.schedule.after(spread(self._rng, self._rng.choice(VISITS_US)), self._go)
-        elif isinstance(event, MessageArrived) and event.opened.mode is not Mode.PLAIN:  # plain: meant twice, maybe
-            context.observe(seen.MailRead(self.key, event.opened.frame_hash))
-            if self._stays or self._rng.random() >= UNSAID_CHANCE:
-                self._take(event.opened.frame_hash)
+        elif isinstance(event, MessageArrived):
+            self._on_letter(event.opened)
         elif isinstance(event, MessageDropped) and event.frame_hash:
             self._take(event.frame_hash)
+
+    def _on_letter(self, opened: Opened) -> None:
+        """Have the program take a message, unless it ends before, and report that to its sender."""
+        rng, context = self._rng, self._context
+        if not self._stays and rng.random() < UNREAD_CHANCE:
+            self._owner.seen.not_taken(opened.sender, opened.message_id)
+            return
+        if opened.mode is not Mode.PLAIN:  # the same plain words may be meant twice
+            context.observe(seen.MailRead(self.key, opened.frame_hash))
+        if opened.sender == self._writer.keys.signing.public:
+            is_theirs = opened.frame_hash in self._letters.values()
+            is_plain = opened.mode is Mode.PLAIN
+            taken = seen.Taken(self.key, opened.frame_hash, opened.auth.value, is_theirs, is_plain, is_aimed=True)
+            context.observe(taken)
+        if opened.mode is Mode.ENCRYPTED and opened.auth is Auth.BOUND:
+            self._send_receipt(opened)
+        if self._stays or rng.random() >= UNSAID_CHANCE:
+            self._take(opened.frame_hash)
+
+    def _send_receipt(self, opened: Opened) -> None:
+        context, driver, keys = self._context, self._owner.driver, self._owner.keys
+        agreement_key = context.agreement_keys.get(opened.sender)
+        if driver is None or agreement_key is None:
+            return
+        frame = self._seal(keys, opened.sender, agreement_key, Receipt((opened.message_id,)))[0]
+        context.make(frame)
+        context.receipts.append(frame)
+        context.note_sent(opened.sender, len(frame))
+        driver.machine.send_frame(frame, context.schedule.now)
+        driver.settle()
+
+    def _seal(self, keys: Keys, target: bytes, agreement_key: bytes, content: Text | Receipt) -> tuple[bytes, bytes]:
+        """Return a frame in the bound form, and its message id."""
+        rng = self._rng
+        message_id = rng.randbytes(MESSAGE_ID_BYTES)
+        frame = encrypted_frame(
+            keys.signing,
+            target,
+            agreement_key,
+            Extended(self._context.wall_ms(), message_id, content),
+            ephemeral_secret=rng.randbytes(KEY_BYTES),
+            nonce=rng.randbytes(GCM_NONCE_BYTES),
+        )
+        return frame, message_id
 
     def _take(self, name: bytes) -> None:
         driver, context = self._owner.driver, self._context
@@ -204,18 +200,44 @@ class MailOwner:
         context.schedule.after(spread(rng, WRITE_US), self._write)
         if not self._is_open or driver is None or not driver.machine.is_ready:
             return
-        self._written += 1
-        frame = encrypted_frame(
-            self._writer.keys.signing,
-            self.key,
-            self._owner.keys.agreement_public,
-            Text(f"letter {self._written}"),
-            ephemeral_secret=rng.randbytes(KEY_BYTES),
-            nonce=rng.randbytes(_NONCE_BYTES),
-        )
+        if not self._agreement_key:
+            driver.machine.ask_key(self.key, context.schedule.now)
+            driver.settle()
+            self._writer.lie(self._relay.answers())
+            return
+        letter = Text(f"letter {len(self._letters)}")
+        frame, message_id = self._seal(self._writer.keys, self.key, self._agreement_key, letter)
+        self._letters[message_id] = frame_hash(frame)
+        self._reads.sent(self.key, message_id)
+        context.message_ids.append(message_id)
         context.note_sent(self.key, len(frame))
         driver.machine.send_frame(frame, context.schedule.now)
         driver.settle()
+        self._relay.sees(frame)
+
+    def _on_news(self, event: Event) -> None:
+        """Note what the writer's machine reports."""
+        if isinstance(event, Ready):
+            self._agreement_key = b""  # asked for anew on each connection
+        elif isinstance(event, KeyFound):
+            self._agreement_key = event.advert.agreement_key
+        elif isinstance(event, FrameOutcome) and event.code is DeliveryCode.STORED:
+            ids = (message_id for message_id, name in self._letters.items() if name == event.frame_hash)
+            self._reads.stored(self.key, next(ids), self._context.wall_ms())
+        elif isinstance(event, ReceiptArrived):
+            self._reads.receipt(event)
+        elif isinstance(event, MessageDropped):
+            self.outcomes[f"dropped_{event.refusal.value}"] += 1
+        for recipient, message_id in self._reads.take():
+            self._context.observe(seen.ReadReported(recipient, self._letters[message_id]))
+            self.outcomes["read"] += 1
+
+    def _lie(self) -> None:
+        if self._is_leaving or not self._context.in_fault_phase:
+            return
+        self._context.schedule.after(spread(self._rng, LIE_US), self._lie)
+        self._writer.lie(self._relay.to_writer())
+        self._owner.lie(self._relay.to_owner())
 
     def _on_report(self, data: bytes) -> None:
         if read_head(data)[0] == MessageType.NODE_INFO and data[_SUBTYPE_AT] >= InfoType.HELLO:

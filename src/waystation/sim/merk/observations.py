@@ -11,6 +11,7 @@ __all__ = [
     "Drawn",
     "Dropped",
     "Due",
+    "Exposed",
     "Extended",
     "Forwarded",
     "Injected",
@@ -22,6 +23,7 @@ __all__ = [
     "MailTaken",
     "Meshed",
     "OutcomeDue",
+    "ReadReported",
     "Remembered",
     "Reported",
     "Sent",
@@ -199,6 +201,19 @@ class MailRead(NamedTuple):
     """The owner's program took a frame."""
 
     owner: bytes
+    frame: bytes
+
+
+class ReadReported(NamedTuple):
+    """The writer's client reports that the owner's program has taken a frame."""
+
+    owner: bytes
+    frame: bytes
+
+
+class Exposed(NamedTuple):
+    """Somebody else than its target has opened what a frame carries."""
+
     frame: bytes
 
 

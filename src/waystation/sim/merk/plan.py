@@ -26,13 +26,14 @@ from waystation.sim.plan import (
 from waystation.sim.topology import TOPOLOGIES
 from waystation.sim.world import WorldSettings
 
-__all__ = ["HOSTILE_CLIENTS", "HOSTILE_NODES", "ClientBehaviour", "MerkFaults", "MerkPlan", "draw_merk_plan"]
+__all__ = ["HOSTILE_CLIENTS", "HOSTILE_NODES", "LIES", "ClientBehaviour", "MerkFaults", "MerkPlan", "draw_merk_plan"]
 
 NODES: Final = (1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 12, 20)
 LINKS_MAX: Final = 6  # every link between nodes that is broken costs a dozen events
 WINDOWS: Final = (4_096, 16_384, 65_536)  # on which a few seconds are enough for what a burst leaves waiting
 HOSTILE_CLIENTS: Final = ("impostor", "searcher", "squatter", "garbage", "deaf", "meddler", "relayer")
 HOSTILE_NODES: Final = ("false_node", "mute", "forger", "replayer", "advertiser", "babbler", "flooder", "resigner")
+LIES: Final = ("replays", "redirected", "resigned", "own", "forged", "unbound", "notices", "adverts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,8 @@ class MerkPlan(Plan):
     """Kinds of hostile nodes, see ``merk_hostile_node``."""
     mailboxes: Annotated[int, one_of(0, 0, 1, 2)] = 0
     """Owners of mailboxes, who are away most of the time, each with somebody who writes to it."""
+    lies: Annotated[tuple[str, ...], some_of(LIES, (0, 1, 2, 4))] = ()
+    """What the relay of an owner and its writer lies about, see ``merk.lying_relay``."""
 
 
 def draw_merk_plan(rng: random.Random) -> MerkPlan:

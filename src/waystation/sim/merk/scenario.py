@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
+from waystation.protocols.merk.client.awaited_reads import AwaitedReads
 from waystation.protocols.merk.client.machine import MerkClient
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.settings import MerkSettings
@@ -48,11 +49,12 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
     draw_plan = staticmethod(draw_merk_plan)
     make_relay: type[MerkRelay] = MerkRelay
     make_client: type[MerkClient] = MerkClient
+    make_reads: type[AwaitedReads] = AwaitedReads
 
     def _build(self, rng: random.Random) -> None:
         plan = self.plan
         self._watch = Watch(merk_invariants())
-        self._context = context = MerkContext(self._schedule, plan, self._observe, self.make_client)
+        self._context = context = MerkContext(self._schedule, plan, self._observe, self.make_client, self.make_reads)
         edges = edges_of(plan.topology, plan.nodes, fork(rng))
         # A closed node accepts no connection: it must dial.
         self._edges = {(two, one) if two in plan.closed else (one, two) for one, two in edges}
@@ -133,8 +135,8 @@ class MerkScenario(Scenario[MerkPlan, MerkContext, MerkSite]):
                     connection.driver.port.stream.break_off()
             client.quiesce()
 
-    def _counting(self) -> Sequence[Client]:
-        return self._clients
+    def _counting(self) -> Sequence[Client | MailOwner]:
+        return [*self._clients, *self._owners]
 
     def _probe(self) -> None:
         for site in self._sites:

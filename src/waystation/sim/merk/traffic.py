@@ -1,4 +1,4 @@
-"""Generates unique frames for simulated MERK clients: plain, signed and encrypted, with several kinds of content.
+"""Generates unique frames for simulated MERK clients: plain, signed and encrypted, bound or not, with several contents.
 
 A simulated client asks for the next frame to a recipient. No two frames are alike, so an invariant can say which one
 arrived.
@@ -9,7 +9,7 @@ from typing import Final
 
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.messages import KEY_BYTES
-from waystation.protocols.merk.payload.contents import Json, Raw, Text
+from waystation.protocols.merk.payload.contents import Extended, Json, Raw, Text
 from waystation.protocols.merk.payload.sealing import Mode, data_frame, encrypted_frame, signed_frame
 from waystation.sim.merk.context import MerkContext
 
@@ -39,7 +39,10 @@ class FrameGenerator:
         size = 1 + int(rng.random() ** 2 * self._context.plan.text_bytes_max)
         if mode is Mode.PLAIN:
             return data_frame(sender, target, unique + bytes(size), header_signature=rng.random() < 1 / 2)
-        content = rng.choice((Text(f"{self._written} {'ä' * (size // 2)}"), Json(f"[{self._written}]"), Raw(unique)))
+        plain = rng.choice((Text(f"{self._written} {'ä' * (size // 2)}"), Json(f"[{self._written}]"), Raw(unique)))
+        # Every second as clients of ours write to each other, the others as to one of the original.
+        message_id = sender.public[:_NUMBER_BYTES] + unique
+        content = Extended(self._context.wall_ms(), message_id, plain) if self._written % 2 else plain
         if mode is Mode.SIGNED:
             return signed_frame(sender, target, content)
         assert agreement_key is not None

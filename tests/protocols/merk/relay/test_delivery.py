@@ -29,9 +29,9 @@ class Bench:
         self.bob, self.alice = self.client(1, BOB), self.client(2, ALICE)
         self.alice.wants_notices = True
 
-    def client(self, number, key):
+    def client(self, number, key, address=""):
         """Return a client."""
-        one = Session(Peer(number), State.CLIENT, START)
+        one = Session(Peer(number), State.CLIENT, START, address=address)
         one.identity = key.public
         return one
 
@@ -212,6 +212,51 @@ def test_a_reader_that_takes_a_little_keeps_no_memory_from_others(is_refused):
 
     assert before == []
     assert bench.outbox.doomed == ([(bench.bob, Refusal.NOT_READING)] if is_refused else [])
+
+
+def test_slow_readers_of_one_network_leave_room_for_others():
+    """Beyond their share frames are refused to them alone, and the one that is behind for 10 s is cut, not others."""
+    bench = Bench(buffered_bytes=1_800, buffered_network_part=2)
+    near = [bench.client(number, key_of(number), f"192.0.2.{number}") for number in (3, 4)]
+    far = bench.client(5, CAROL, "198.51.100.1")
+    for at, each in enumerate((far, *near)):
+        bench.deliver(sized(200), recipient=each)
+        bench.outbox.on_congested(each, Instant(START + at))
+    bench.arrived()
+    for sender in (X, ALICE):
+        for each in (*near, far):
+            bench.deliver(sized(250, sender), recipient=each)
+    codes = bench.arrived()[1]
+    bench.delivery.wake(Instant(later(10_000)))
+    early = list(bench.outbox.doomed)
+    bench.delivery.wake(Instant(later(10_000) + 1))
+
+    # Of X's frames both near readers have one; of Alice's neither has, and the far reader has both.
+    assert codes == [DeliveryCode.QUEUE_FULL] * 2
+    assert [each.waiting_bytes for each in (*near, far)] == [250, 250, 500]
+    assert early == []
+    assert bench.outbox.doomed == [(near[0], Refusal.NOT_READING)]
+
+
+def test_a_network_that_has_room_again_loses_no_reader():
+    """Once nothing of it waits, who falls behind later is not cut for a shortage that is over."""
+    bench = Bench(buffered_bytes=1_800, buffered_network_part=2)
+    one, two = (bench.client(number, key_of(number), f"192.0.2.{number}") for number in (3, 4))
+    bench.deliver(sized(400), recipient=one)
+    bench.outbox.on_congested(one, START)
+    bench.deliver(sized(400), recipient=one)
+    bench.deliver(sized(152), recipient=two)
+    bench.outbox.on_congested(two, START)
+    bench.deliver(sized(152), recipient=two)
+    for each in (one, two):
+        bench.outbox.on_drained(each)
+        bench.delivery.release(each, START)
+    bench.outbox.take()
+    bench.deliver(sized(152), recipient=two)
+    bench.outbox.on_congested(two, START)
+    bench.delivery.wake(later(20_000))
+
+    assert bench.outbox.doomed == []
 
 
 def test_a_reader_that_catches_up_is_not_behind():

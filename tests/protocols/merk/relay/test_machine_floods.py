@@ -19,6 +19,7 @@ from tests.protocols.merk.build_relay import (
 )
 from tests.protocols.merk.net import Net, assert_closed, assert_nothing_left, data_to, key_of
 from waystation.protocols.merk import session, wire
+from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import (
     ClientAbsent,
     DeliveryCode,
@@ -158,6 +159,23 @@ def test_who_reads_nothing_for_a_minute_is_cut():
     assert before is None
     assert_closed(bob, Refusal.NOT_READING)
     assert alice.codes() == [FULL]
+
+
+def test_many_readers_of_one_network_leave_memory_for_others():
+    """Twelve that read nothing, each with an address of its own, have an eighth; a reader elsewhere has its queue."""
+    net = Net()
+    node = net.node(rate_limits=False, limits=MerkLimits(buffered_bytes=8 * MIB))
+    alice = net.client(node, ALICE)
+    many = [net.connect(node, key_of(f"many {at}"), address=f"2001:db8:7:{at:x}::/64") for at in range(12)]
+    bob = net.connect(node, BOB, address="2001:db8:8::/64")
+    for each in (*many, bob):
+        each.answer().greet().is_here().stall()
+    for each in (*many, bob):
+        alice.write(each.key, bytes(MIB // 4))
+
+    assert alice.codes() == [FULL] * 9  # of a MiB three have a quarter, and a header each
+    bob.drain()
+    assert alice.codes() == [DELIVERED]
 
 
 def test_who_asks_and_does_not_read_is_cut():

@@ -13,9 +13,9 @@ from waystation.protocols.merk.session import Session, State
 AHEAD = 1_000
 
 
-def session(number=1):
+def session(number=1, address="", state=State.CLIENT):
     """Return a session of a client."""
-    return Session(Peer(number), State.CLIENT, START)
+    return Session(Peer(number), state, START, address=address)
 
 
 def test_effects_keep_their_order():
@@ -170,6 +170,59 @@ def test_large_frames_of_one_turn_are_bounded_over_all_connections():
 
     assert (taken, would, small) == ([True, True, True, False], False, True)
     assert outbox.takes(sessions[3], 100_000)
+
+
+NEAR, FAR = "192.0.2.", "198.51.100."
+
+
+def test_large_frames_of_one_turn_are_bounded_over_one_network():
+    """Its readers share a part of what all may have; others, and who has no network, find the rest."""
+    outbox = Outbox(1_000_000, in_force(buffered_bytes=800_000, buffered_network_part=4))
+    near = [session(number, f"{NEAR}{number}") for number in range(1, 4)]
+    taken = [outbox.takes(each, 100_000) for each in near]
+    others = [outbox.takes(each, 100_000) for each in (session(5, f"{FAR}1"), session(6))]
+    outbox.take()
+
+    assert (taken, others) == ([True, True, False], [True, True])
+    assert outbox.takes(near[2], 100_000)
+
+
+def test_one_frame_of_any_size_fits_into_the_share_of_a_network():
+    """A share that is smaller than a frame keeps no large frame from a network that has nothing waiting."""
+    outbox = Outbox(1_000_000, in_force(buffered_bytes=800_000, buffered_network_part=64))
+
+    assert outbox.takes(session(1, f"{NEAR}1"), 100_000)
+    assert not outbox.takes(session(2, f"{NEAR}2"), 100_000)
+
+
+@pytest.mark.parametrize(("is_unnamed", "is_bounded"), [(True, True), (False, False)])
+def test_share_of_a_network_is_not_for_nodes_of_the_operators(is_unnamed, is_bounded):
+    """A node that the operator has named reads for many clients; any other is a reader as clients are."""
+    outbox = Outbox(1_000_000, in_force(buffered_bytes=800_000, buffered_network_part=4))
+    outbox.takes(session(1, f"{NEAR}1"), 200_000)
+    node = session(2, f"{NEAR}2", State.PEER)
+    node.is_unnamed = is_unnamed
+
+    assert outbox.takes(node, 100_000) is not is_bounded
+
+
+def test_bytes_of_a_network_are_counted_once_and_given_back():
+    """Those that wait here, those that can wait behind us, and those of this turn."""
+    outbox, one, two = Outbox(AHEAD, in_force()), session(1, f"{NEAR}1"), session(2, f"{NEAR}2")
+    network = one.network
+    outbox.takes(one, 300)
+    outbox.takes(two, 100_000)
+    handed_over = outbox.unread_bytes_of(network)
+    outbox.take()
+    for at in range(2):
+        outbox.on_congested(one, Instant(at))
+    outbox.wait(two, 40)
+    behind = outbox.unread_bytes_of(network), list(outbox.behind_of)
+    outbox.on_drained(one)
+    outbox.wait(two, -40)
+
+    assert (handed_over, behind) == (100_000, (340, [network]))
+    assert (outbox.unread_bytes_of(network), outbox.unread_bytes, outbox.behind_of) == (0, 0, {})
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ export class MemoryStore {
   }
 }
 
-/** Tables in IndexedDB; the face is that of `MemoryStore`. */
+/** Tables in IndexedDB; the face is that of `MemoryStore`. What was changed is on the disk, since a message is confirmed then. */
 export class DatabaseStore {
   isPersistent = true;
 
@@ -58,7 +58,7 @@ export class DatabaseStore {
 
   async change(changes) {
     if (changes.length === 0) return;
-    const transaction = this.database.transaction(TABLES, "readwrite");
+    const transaction = this.database.transaction(TABLES, "readwrite", { durability: "strict" });
     for (const { table, key, value } of changes) {
       if (value === undefined) transaction.objectStore(table).delete(key);
       else transaction.objectStore(table).put(value, key);

@@ -18,6 +18,15 @@
 
 /** @typedef {"identities" | "servers" | "adverts" | "settings" | "seen" | "floors"} Table */
 
+/**
+ * One change of the browser's database.
+ * @typedef {object} Change
+ * @property {Table} table
+ * @property {(rows: IDBObjectStore) => unknown} apply
+ * @property {() => void} resolve
+ * @property {(error: unknown) => void} reject
+ */
+
 /** @type {Table[]} */
 export const TABLES = ["identities", "servers", "adverts", "settings", "seen", "floors"];
 const DATABASE = "waystation-merk";
@@ -73,10 +82,17 @@ export class MemoryStorage {
   }
 }
 
-/** @implements {Storage} */
+/**
+ * The browser's database. What is written is on the disk when its promise is fulfilled, so that no power cut takes what was confirmed
+ * since; what is written while a transaction is under way goes with the next one, so many messages need few syncs.
+ * @implements {Storage}
+ */
 export class IndexedDbStorage {
   isPersistent = true;
   takesKeys = true;
+  /** What waits for the transaction under way. @type {Change[]} */
+  #waiting = [];
+  #isWriting = false;
 
   /** @param {IDBDatabase} database */
   constructor(database) {
@@ -112,16 +128,16 @@ export class IndexedDbStorage {
    * @param {string} key
    * @param {unknown} value
    */
-  async put(table, key, value) {
-    await done(this.database.transaction(table, "readwrite").objectStore(table).put(value, key));
+  put(table, key, value) {
+    return this.#write(table, (rows) => rows.put(value, key));
   }
 
   /**
    * @param {Table} table
    * @param {string} key
    */
-  async remove(table, key) {
-    await done(this.database.transaction(table, "readwrite").objectStore(table).delete(key));
+  remove(table, key) {
+    return this.#write(table, (rows) => rows.delete(key));
   }
 
   /**
@@ -136,6 +152,43 @@ export class IndexedDbStorage {
 
   close() {
     this.database.close();
+  }
+
+  /**
+   * @param {Table} table
+   * @param {(rows: IDBObjectStore) => unknown} apply
+   * @returns {Promise<void>}
+   */
+  #write(table, apply) {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ table, apply, resolve, reject });
+      if (!this.#isWriting) this.#writeAll();
+    });
+  }
+
+  #writeAll() {
+    const changes = this.#waiting.splice(0);
+    this.#isWriting = changes.length > 0;
+    if (!this.#isWriting) return;
+    /** @param {(change: Change) => void} settle */
+    const end = (settle) => {
+      changes.forEach(settle);
+      this.#writeAll();
+    };
+    try {
+      const transaction = this.database.transaction(TABLES, "readwrite", { durability: "strict" });
+      transaction.oncomplete = () => end(({ resolve }) => resolve());
+      transaction.onabort = () => end(({ reject }) => reject(transaction.error));
+      for (const { table, apply, reject } of changes) {
+        try {
+          apply(transaction.objectStore(table));
+        } catch (error) {
+          reject(error); // a value that cannot be copied; the others are written
+        }
+      }
+    } catch (error) {
+      end(({ reject }) => reject(error)); // the database is closed
+    }
   }
 }
 

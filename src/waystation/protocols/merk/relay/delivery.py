@@ -87,14 +87,14 @@ class Delivery:
             return
         wanted = origin is not None and origin.wants_notices
         sending = Sending(origin if wanted else None, target, frame, wire.frame_hash(frame) if wanted else b"")
-        # Spec 8: 256 MiB wait for all readers together.
-        if not self._outbox.make_room(size) or not self._may_wait(recipient, frame[_SENDER], size):
+        # Spec 8: 256 MiB wait for all readers together, and a share of it for those of one network.
+        if not self._outbox.make_room(recipient, size) or not self._may_wait(recipient, frame[_SENDER], size):
             self.finish(sending, DeliveryCode.QUEUE_FULL, now)
         else:
             recipient.waiting.append(sending)
             recipient.waiting_bytes += size
             recipient.waiting_of[frame[_SENDER]] = recipient.waiting_of.get(frame[_SENDER], 0) + size
-            self._outbox.waiting_bytes += size
+            self._outbox.wait(recipient, size)
             if not recipient.congested:
                 self._ready[recipient] = None
 
@@ -142,7 +142,7 @@ class Delivery:
             session.waiting.popleft()
             session.waiting_bytes -= size
             _give_back(session.waiting_of, sending.frame[_SENDER], size)
-            self._outbox.waiting_bytes -= size
+            self._outbox.wait(session, -size)
             self._outbox.send(session, sending.frame)
             self._count(session, size, now)
             self.finish(sending, DeliveryCode.DELIVERED, now)
@@ -151,7 +151,7 @@ class Delivery:
         """Drop what waits for a connection that is over."""
         self._ready.pop(session, None)
         self._report_delivered(session)
-        self._outbox.waiting_bytes -= session.waiting_bytes
+        self._outbox.wait(session, -session.waiting_bytes)
         session.waiting_bytes = 0
         session.waiting_of.clear()
         while session.waiting:
@@ -169,12 +169,12 @@ class Delivery:
             if now < after_ms(session.progress_at, NOT_READING_MS):
                 break
             self._outbox.doomed.append((session, Refusal.NOT_READING))
-        pressed_at = self._pressed_at()
-        if pressed_at is not None and pressed_at <= now and not self._outbox.doomed:
+        pressed = self._pressed()
+        if pressed is not None and pressed[0] <= now and not self._outbox.doomed:
             # One at a time: its end may free enough.
-            slowest, _ = next(iter(self._outbox.behind.items()))
-            self._outbox.doomed.append((slowest, Refusal.NOT_READING))
+            self._outbox.doomed.append((pressed[1], Refusal.NOT_READING))
             self._outbox.is_short = False
+            self._outbox.short_networks.pop(pressed[1].network, None)
         if self._tally_at is not None and self._tally_at <= now:
             self.report_counts()
 
@@ -185,14 +185,21 @@ class Delivery:
         due = [] if self._tally_at is None else [self._tally_at]
         if self._outbox.congested:
             due.append(after_ms(next(iter(self._outbox.congested)).progress_at, NOT_READING_MS))
-        pressed_at = self._pressed_at()
-        return min(due if pressed_at is None else [*due, pressed_at], default=None)
+        pressed = self._pressed()
+        return min(due if pressed is None else [*due, pressed[0]], default=None)
 
-    def _pressed_at(self) -> Instant | None:
-        """Return when the reader that is behind for longest is cut so that others have memory; None while they have."""
+    def _pressed(self) -> tuple[Instant, Session] | None:
+        """Return when which reader is cut so that others, of its network or all, have memory; None while they have.
+
+        It is the one that is behind for longest.
+        """
         # MERK-SLOW: not by its progress, which a reader that takes a byte a second has too.
-        behind = next(iter(self._outbox.behind.values()), None)
-        return after_ms(behind, PRESSED_MS) if behind is not None and self._outbox.is_short else None
+        outbox = self._outbox
+        crowds = [outbox.behind_of.get(network, {}) for network in outbox.short_networks]
+        crowds += [outbox.behind] if outbox.is_short else []
+        slowest = [next((since, session) for session, since in crowd.items()) for crowd in crowds if crowd]
+        since, session = min(slowest, key=lambda each: each[0], default=(None, None))
+        return None if since is None or session is None else (after_ms(since, PRESSED_MS), session)
 
     def report_counts(self) -> None:
         """Report the counts gathered so far."""

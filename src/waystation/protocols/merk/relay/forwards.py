@@ -94,7 +94,7 @@ class Forwards:
             sending.until = after_ms(now, ANSWER_MS)
             node.waiting.append(sending)
             node.waiting_bytes += size
-            self._outbox.waiting_bytes += size
+            self._outbox.wait(node, size)
             self._count += 1
             self._bytes += size
             self._slow[node] = None
@@ -190,7 +190,7 @@ class Forwards:
         sending = node.waiting.popleft()
         size = len(sending.frame)
         node.waiting_bytes -= size
-        self._outbox.waiting_bytes -= size
+        self._outbox.wait(node, -size)
         self._count -= 1
         self._bytes -= size
         return sending

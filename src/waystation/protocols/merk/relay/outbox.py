@@ -1,9 +1,9 @@
 """The outbox: the relay's effects in order, with limits on the bytes that wait to be sent.
 
 All parts of the relay send through it. A connection accepts frames while no bytes wait for it, and at most twice the
-largest frame per event-loop iteration. When ``buffered_bytes`` wait in total, large frames are refused, and
-``delivery`` closes the connection whose bytes have waited longest. Our own short replies are always sent; a client that
-keeps asking without reading them is disconnected.
+largest frame per event-loop iteration. When ``buffered_bytes`` wait in total, or the share of one network for its own
+readers, large frames are refused, and ``delivery`` closes the connection whose bytes have waited longest, of all or of
+that network. Our own short replies are always sent; a client that keeps asking without reading them is disconnected.
 
 Spec: specs/merk.md 8, 10.11; MERK-SLOW.
 """
@@ -43,14 +43,22 @@ class Outbox:
         """Connections whose bytes wait, the one that has taken nothing for longest first."""
         self.behind: dict[Session, Instant] = {}
         """The same, by when their bytes began to wait: taking a little now and then changes nothing here."""
+        self.behind_of: dict[str, dict[Session, Instant]] = {}
+        """The same of each network."""
         self.stuck_bytes = 0
         """Most bytes that can wait behind us for all of them."""
         self.waiting_bytes = 0
         """Bytes of frames that wait here, for whoever takes them later."""
         self.is_short = False
         """Whether a frame found no room lately."""
+        self.short_networks: dict[str, None] = {}
+        """Networks whose readers found none in their share."""
         self._turn_bytes = 0
         """Bytes of large frames handed over in this turn."""
+        self._turn_bytes_of: dict[str, int] = {}
+        """The same of each network."""
+        self._unread_of: dict[str, int] = {}
+        """Bytes of each network that wait here, or can wait behind us."""
         self.doomed: list[tuple[Session, Refusal]] = []
         """Connections that the relay must close when it is woken, which is soon."""
 
@@ -60,6 +68,7 @@ class Outbox:
         self.add = self._effects.append
         self.turn += 1
         self._turn_bytes = 0
+        self._turn_bytes_of.clear()
         return effects
 
     @property
@@ -67,16 +76,36 @@ class Outbox:
         """Bytes that wait or may have to: here, behind us for slow readers, and large frames of this turn."""
         return self.stuck_bytes + self.waiting_bytes + self._turn_bytes
 
-    def make_room(self, size: int) -> bool:
-        """Return whether ``size`` bytes more may wait; if not, ``delivery`` closes whose bytes have waited longest."""
+    def unread_bytes_of(self, network: str) -> int:
+        """Return how much of ``unread_bytes`` is for readers of one network."""
+        return self._unread_of.get(network, 0) + self._turn_bytes_of.get(network, 0)
+
+    def make_room(self, session: Session, size: int) -> bool:
+        """Return whether ``size`` bytes more may wait for a reader.
+
+        If not, ``delivery`` closes the one whose bytes have waited longest, of all or of its network.
+        """
         # Spec 8: 256 MiB wait for all connections together.
-        has_room = self.unread_bytes + size <= self._limits.now.buffered_bytes
+        limits, network = self._limits.now, session.network
+        has_room = self.unread_bytes + size <= limits.buffered_bytes
         self.is_short = self.is_short or not has_room
-        return has_room
+        if not network or (session.state is State.PEER and not session.is_unnamed):
+            return has_room
+        # MERK-SLOW: keys and connections cost little, so those of one network leave room for others.
+        unread_bytes = self.unread_bytes_of(network)
+        has_share = not unread_bytes or unread_bytes + size <= limits.buffered_bytes // limits.buffered_network_part
+        if not has_share:
+            self.short_networks[network] = None
+        return has_room and has_share
+
+    def wait(self, session: Session, size: int) -> None:
+        """Count bytes that wait here for a reader, or, below 0, that do no more."""
+        self.waiting_bytes += size
+        self._count_unread(session, size)
 
     def would_take(self, session: Session, size: int) -> bool:
         """Return whether ``takes`` would say yes; like it, ``make_room`` for what is large."""
-        if session.congested or session.waiting or (size > SMALL_BYTES and not self.make_room(size)):
+        if session.congested or session.waiting or (size > SMALL_BYTES and not self.make_room(session, size)):
             return False
         return session.turn != self.turn or session.ahead_bytes + size <= self.ahead_bytes_max
 
@@ -88,7 +117,7 @@ class Outbox:
         if session.congested or session.waiting:
             return False
         # Small frames are not worth the look: the limit per connection bounds them.
-        if size > SMALL_BYTES and not self.make_room(size):
+        if size > SMALL_BYTES and not self.make_room(session, size):
             return False
         return self.takes_next(session, size)
 
@@ -101,6 +130,7 @@ class Outbox:
         session.turn, session.ahead_bytes = self.turn, ahead + size
         if size > SMALL_BYTES:
             self._turn_bytes += size
+            self._turn_bytes_of[session.network] = self._turn_bytes_of.get(session.network, 0) + size
         return True
 
     def send(self, session: Session, frame: bytes) -> None:
@@ -140,7 +170,9 @@ class Outbox:
         if not session.congested:
             session.congested = True
             self.behind[session] = now
+            self.behind_of.setdefault(session.network, {})[session] = now
             self.stuck_bytes += session.ahead_bytes
+            self._count_unread(session, session.ahead_bytes)
         session.progress_at = now
         self.congested.pop(session, None)
         self.congested[session] = None
@@ -150,13 +182,28 @@ class Outbox:
         if session.congested:
             session.congested = self.is_short = False
             del self.behind[session]
+            of_network = self.behind_of[session.network]
+            del of_network[session]
+            if not of_network:
+                del self.behind_of[session.network]
+            self.short_networks.pop(session.network, None)
             self.stuck_bytes -= session.ahead_bytes
+            self._count_unread(session, -session.ahead_bytes)
         session.ahead_bytes = 0
         session.replies_bytes = 0
         if session.held:
             session.held = False
             self.add(Hold(session.peer, held=False))
         self.congested.pop(session, None)
+
+    def _count_unread(self, session: Session, size: int) -> None:
+        unread_bytes = self._unread_of.get(session.network, 0) + size
+        assert unread_bytes >= 0
+        if unread_bytes:
+            self._unread_of[session.network] = unread_bytes
+        else:
+            self._unread_of.pop(session.network, None)
+            self.short_networks.pop(session.network, None)
 
     def close(self, session: Session, refusal: Refusal) -> None:
         """End a connection; the relay must forget the session."""
