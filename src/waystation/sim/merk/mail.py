@@ -32,7 +32,7 @@ from waystation.protocols.merk.messages import (
     PresenceKind,
 )
 from waystation.protocols.merk.payload.contents import Text
-from waystation.protocols.merk.payload.sealing import encrypted_frame
+from waystation.protocols.merk.payload.sealing import Mode, encrypted_frame
 from waystation.protocols.merk.wire import decode_info_frame, frame_hash, make_presence, read_head
 from waystation.sim.chance import spread
 from waystation.sim.driver import Driver
@@ -168,7 +168,9 @@ class MailOwner:
                 if not self._stays:
                     context.schedule.after(spread(self._rng, self._rng.choice(VISITS_US)), self._go)
         elif isinstance(event, MessageArrived):
-            context.observe(seen.MailRead(self.key, event.opened.frame_hash))
+            # A mailbox keeps what is encrypted; who signs plain bytes anew may say them twice.
+            if event.opened.mode is Mode.ENCRYPTED:
+                context.observe(seen.MailRead(self.key, event.opened.frame_hash))
             if self._stays or self._rng.random() >= UNSAID_CHANCE:
                 self._take(event.opened.frame_hash)
         elif isinstance(event, MessageDropped) and event.frame_hash:

@@ -13,6 +13,7 @@ __all__ = [
     "Due",
     "Extended",
     "Forwarded",
+    "Gathered",
     "Injected",
     "KeyShown",
     "MailDue",
@@ -171,6 +172,15 @@ class Forwarded(NamedTuple):
     """Whether the hostile node said, about when it was asked, that it has the recipient."""
     is_shown: bool
     """Whether the recipient is a client of the hostile node, whose presence it can show."""
+
+
+class Gathered(NamedTuple):
+    """An honest node told a hostile one of many frames at once."""
+
+    node: int
+    """Who said so."""
+    is_right: bool
+    """Whether the hostile node understands that, and every id is of a frame that it brought and had no outcome of."""
 
 
 class Injected(NamedTuple):
