@@ -233,7 +233,7 @@ class Forwarding(Invariant):
 
     def _on_gathered(self, gathered: seen.Gathered, now: Instant) -> None:  # noqa: ARG002
         if not gathered.is_right:
-            raise self.broken(f"node {gathered.node} tells of frames that nobody asks about")
+            raise self.broken(f"node {gathered.node} names frames that nobody brought")
 
     def _on_forwarded(self, forwarded: seen.Forwarded, now: Instant) -> None:  # noqa: ARG002
         if forwarded.hop != 1 or not forwarded.is_own:

@@ -175,7 +175,7 @@ class Forwarded(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """An honest node told a hostile one of many frames at once."""
+    """An honest node sent a hostile one a notice of many frames."""
 
     node: int
     """Who said so."""

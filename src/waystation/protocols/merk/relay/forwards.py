@@ -130,7 +130,7 @@ class Forwards:
         self._bytes += size
         self._count_out(node, len(frames), size)
         # Spec 7: FORWARD has the whole frame inside.
-        heads = {size: self._head(size) for size in set(map(len, frames))}
+        heads = {size: self._head(size) for size in dict.fromkeys(map(len, frames))}
         envelopes = [
             b"".join((heads[len(frame)], message_id, self._node_key, frame))
             for message_id, frame in zip(ids, frames, strict=True)

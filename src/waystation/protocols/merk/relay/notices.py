@@ -4,7 +4,7 @@ The relay passes it DELIVERY and DELIVERIES of peers. A frame that has arrived i
 recipient has left is sought elsewhere; any other outcome is reported as it is. What names no frame that this very node
 was sent, or one that is answered already, is ignored: it may be late.
 
-Spec: specs/merk.md 5, 6, 7; MERK-LIAR, MERK-NOTICES.
+Spec: specs/merk.md 5, 6, 7; MERK-NOTICES.
 """
 
 from itertools import groupby
