@@ -7,28 +7,27 @@ once, so that other load on the machine affects all of them.
 """
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
-import time
-import urllib.request
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.merk.driver import BATCH, FRAME_BYTES, Flow, connect
+from bench.merk.driver import BATCH, BINARY, FRAME_BYTES, Flow, connect, data_frame
 from bench.report import Bench, Figures, idle_kib, measured, module, percentile, served
-from tools.served import ServedProcess
+from bench.websocket import client_frame
+from tools.served import ServedProcess, free_port
 
 ROOT = Path(__file__).parents[2]
 WS_FOLDER = ROOT / "build" / "bench"
 WS_VERSION = "8.19.0"  # the one that the original pins
 LINK_TIMEOUT_S = 20.0
+ATTEMPT_S = 0.25
 LATENCY_BATCHES = 12
 
 
@@ -77,16 +76,23 @@ async def send_singly(server: ServedProcess) -> tuple[float, float]:
     return percentile(taken, 0.5) * 1e6, percentile(taken, 0.99) * 1e6
 
 
-def wait_for_link(url: str) -> None:
-    """Wait until a node has linked with another."""
-    place = f"http://{urlsplit(url).netloc}/.well-known/merk-mesh.json"
-    ends_at = time.monotonic() + LINK_TIMEOUT_S
-    while time.monotonic() < ends_at:
-        with urllib.request.urlopen(place, timeout=5) as answer:
-            if json.load(answer)["nodes"]:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"no link within {LINK_TIMEOUT_S:g} s")
+async def wait_for_way(near: ServedProcess, far: ServedProcess) -> None:
+    """Wait until frames of one node's clients reach those of another, which names it and must have found it so."""
+    (receiver,) = await connect(far.address_of("merk"), 1, 3)
+    (sender,) = await connect(near.address_of("merk"), 1, 4)
+    arrived = asyncio.Event()
+    receiver.on_bytes = lambda _data: arrived.set()
+    async with asyncio.timeout(LINK_TIMEOUT_S):
+        while not arrived.is_set():
+            sender.transport.write(client_frame(data_frame(sender.pair.public, receiver.pair.public, 0), BINARY))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(arrived.wait(), ATTEMPT_S)
+
+
+async def cross(near: ServedProcess, far: ServedProcess, count: int) -> tuple[float, float]:
+    """Send frames from one node's client to another's, once there is a way; return what ``forward`` does."""
+    await wait_for_way(near, far)
+    return await forward(near, far, count)
 
 
 def each_relay(
@@ -112,11 +118,15 @@ def notices(options: Any) -> Figures:
 
 
 def pair(options: Any) -> Figures:
-    """Measure frames between clients of two linked nodes."""
+    """Measure frames between clients of two linked nodes that name each other."""
     other_core = {1 % (os.cpu_count() or 1)}
-    with served("merk") as far, served("merk", cores=other_core, merk__peers=far.address_of("merk")) as near:
-        wait_for_link(near.address_of("merk"))
-        rate, cpu_us = uvloop.run(forward(near, far, options.frames))
+    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    urls = [f"ws://{place}/" for place in places]
+    with (
+        served("merk", merk__ws=places[0], merk__peers=urls[1]) as far,
+        served("merk", cores=other_core, merk__ws=places[1], merk__peers=urls[0]) as near,
+    ):
+        rate, cpu_us = uvloop.run(cross(near, far, options.frames))
     return {"pair frames/s": rate, "pair cpu us": cpu_us}
 
 

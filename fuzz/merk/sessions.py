@@ -28,7 +28,11 @@ _WALL_US: Final = 1_767_225_600 * MICROSECONDS_PER_SECOND
 _SETTINGS: Final = MerkSettings(max_frame_bytes=1_024, peers=["ws://upstream.example"])
 _LEFT: Final = ("addresses", "learnt_addresses", "connect_addresses", "adverts", "places", "seen_forwards")
 _RUN: Final = len(Do)
-_HOWS: Final = ("silent", "client", "introduced", "peer", "mesh", "downstream")
+_HOWS: Final = ("silent", "client", "introduced", "peer", "mesh", "downstream", "gathering")
+_GATHERING: Final = 15 | messages.Feature.DELIVERIES
+"""What a node says that gets one notice for many frames."""
+_FORWARD_IDS: Final = [random.Random(1).randbytes(8) + number.to_bytes(8, "big") for number in range(1, 9)]
+"""What the relay names its first forwards by: its source of random bytes is that of ``MerkRelayTalk``."""
 
 
 def _infos() -> list[messages.Info]:
@@ -47,6 +51,8 @@ def _infos() -> list[messages.Info]:
         messages.Hello(15, Role.NODE, keys[2], bytes(32), "ws://nodes.example"),
         messages.Auth(bytes(64)),
         messages.Delivery(1, keys[1], wire.frame_hash(frame)),
+        *(messages.Deliveries(code, (*_FORWARD_IDS, *_FORWARD_IDS)) for code in (0, 1)),
+        messages.Deliveries(6, (_FORWARD_IDS[1], bytes(16), _FORWARD_IDS[0])),
         messages.Forward(1, b"i" * 16, keys[2], frame),
         wire.make_advert(_KEYS[0], b"a" * 32, 1),
         messages.KeyQuery(keys[1]),
@@ -116,12 +122,14 @@ class MerkRelayTalk(Conversation[MerkRelay]):
         if how != "silent" and connection.sent:
             challenge = wire.decode_frame(connection.sent[0]).payload
             self.receive(connection, authentication.answer_frame(challenge, key))
-        if how in ("introduced", "peer"):
-            self._introduce(connection, key, Role.NODE if how == "peer" else Role.CLIENT)
+        if how in ("introduced", "peer", "gathering"):
+            role = Role.CLIENT if how == "introduced" else Role.NODE
+            self._introduce(connection, key, role, _GATHERING if how == "gathering" else 15)
 
-    def _introduce(self, connection: Connection, key: KeyPair, role: Role) -> None:
+    def _introduce(self, connection: Connection, key: KeyPair, role: Role, features: int) -> None:
         connection.sent.clear()
-        self.receive(connection, wire.encode_info_frame(messages.Hello(15, role, key.public, _NONCE, ""), key.public))
+        hello = messages.Hello(features, role, key.public, _NONCE, "")
+        self.receive(connection, wire.encode_info_frame(hello, key.public))
         infos = map(wire.decode_info_frame, connection.sent)
         theirs = next((info for info in infos if isinstance(info, messages.Hello)), None)
         if role is Role.NODE and theirs is not None:

@@ -28,6 +28,8 @@ MERK_INFOS: Final[tuple[Info, ...]] = (
     messages.Hello(0, Role.CLIENT, _KEY, _NODE, ""),
     messages.Auth(_SIGNATURE),
     messages.Delivery(3, _KEY, _HASH),
+    messages.Deliveries(6, (_HASH,)),
+    messages.Deliveries(0, tuple(bytes([number]) * 16 for number in range(messages.DELIVERIES_MAX))),
     messages.Forward(1, _HASH, _NODE, _CONTENT),
     messages.KeyAdvert(_KEY, _NODE, 1_700_000_000_000, _SIGNATURE),
     messages.KeyQuery(_KEY),

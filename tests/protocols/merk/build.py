@@ -112,6 +112,7 @@ INFOS: list[tuple[messages.Info, str]] = [
     (messages.Hello(0xFFFFFFFF, Role.CLIENT, KEY, KEY_2, ""), "8001ffffffff00" + KEY.hex() + KEY_2.hex() + "00"),
     (messages.Auth(SIGNATURE), "81" + SIGNATURE.hex()),
     (messages.Delivery(5, KEY, HASHED), "8205" + KEY.hex() + HASHED.hex()),
+    (messages.Deliveries(6, (HASHED, ID)), "8a06" + HASHED.hex() + ID.hex()),
     (messages.Forward(1, ID, KEY, b"f" * 120), "8301" + ID.hex() + KEY.hex() + "66" * 120),
     (
         messages.KeyAdvert(KEY, KEY_2, 2**63 + 1, SIGNATURE),
@@ -193,6 +194,7 @@ infos = st.one_of(
     ),
     st.builds(messages.Auth, signature_bytes),
     st.builds(messages.Delivery, st.integers(0, 255), key_bytes, id_bytes),
+    st.builds(messages.Deliveries, st.integers(0, 255), st.lists(id_bytes, min_size=1, max_size=240).map(tuple)),
     st.builds(messages.Forward, st.integers(0, 255), id_bytes, key_bytes, st.binary(min_size=120, max_size=200)),
     st.builds(messages.KeyAdvert, key_bytes, key_bytes, u64, signature_bytes),
     st.builds(messages.KeyQuery, key_bytes),

@@ -18,8 +18,10 @@ from waystation.protocols.merk.limits import DEFAULT_LIMITS, MerkLimits
 from waystation.protocols.merk.messages import (
     Auth,
     ClientAbsent,
+    Deliveries,
     Delivery,
     DeliveryCode,
+    Feature,
     Forward,
     Hello,
     MessageType,
@@ -35,6 +37,8 @@ from waystation.store.memory import MemoryStore
 START = Instant(1_000_000)
 WALL_MS = 1_700_000_000_000
 ALL_FEATURES = authentication.FEATURES
+GATHERING = ALL_FEATURES | Feature.DELIVERIES
+"""What a node says that gets one notice for many frames."""
 TURNS_MAX = 20_000
 LEFT_WHEN_ALL_HAVE_GONE = (
     *("addresses", "learnt_addresses", "connect_addresses"),
@@ -195,6 +199,10 @@ class Line:
         """Return and forget what came, as codes of frames by their hash."""
         return [(DeliveryCode(info.code), info.frame_hash) for info in self.told() if isinstance(info, Delivery)]
 
+    def gathered(self):
+        """Return and forget the notices of many frames that came, as codes and ids."""
+        return [tuple(info) for info in self.told() if isinstance(info, Deliveries)]
+
     def codes(self):
         """Return and forget the codes that came."""
         return [code for code, _ in self.notices()]
@@ -339,19 +347,19 @@ class Net:
         line.hear()
         return line
 
-    def peer(self, node, key, address=""):
+    def peer(self, node, key, address="", *, features=ALL_FEATURES):
         """Connect as a node that proves itself and that the operator has named."""
-        line = self.stranger(node, key, address)
+        line = self.stranger(node, key, address, features=features)
         if line.session is not None:  # there may be a better link already
             line.session.is_unnamed = False
             if line.session.frames_allowance is not None:
                 line.session.give_allowances(node.relay._limits.now, self.now)
         return line
 
-    def stranger(self, node, key, address="", *, host=""):
+    def stranger(self, node, key, address="", *, host="", features=ALL_FEATURES):
         """Connect as a node that proves itself and that nobody has named."""
         line = self.connect(node, key, host).answer()
-        line.greet(Role.NODE, address=address).prove()
+        line.greet(Role.NODE, features, address).prove()
         line.hear()
         return line
 

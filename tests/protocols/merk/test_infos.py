@@ -11,6 +11,7 @@ from waystation.core.errors import LocalError
 from waystation.protocols.merk.infos import SERVERS_MAX, decode_forward, decode_info, encode_info, info_parts
 from waystation.protocols.merk.messages import (
     AddServer,
+    Deliveries,
     Hello,
     InfoType,
     KeyQuery,
@@ -63,6 +64,8 @@ def test_info_cut_anywhere_is_never_the_same(info, payload):
             assert decode_info(payload[:count]) == KeyQuery(KEY)
         elif isinstance(info, MailTaken) and count == 2 + 16:
             assert decode_info(payload[:count]) == MailTaken(info.hashes[:1])
+        elif isinstance(info, Deliveries) and count == 2 + 16:
+            assert decode_info(payload[:count]) == Deliveries(info.code, info.message_ids[:1])
         else:
             assert is_refused(payload[:count])
 
@@ -78,7 +81,7 @@ def test_junk_behind_an_info_is_refused(info, payload):
         assert is_refused(longer)
 
 
-@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x8A, 0xFF])
+@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x8B, 0xFF])
 def test_unknown_subtype_is_ignored(subtype):
     """Later extensions do not disturb: neither alone nor with anything behind."""
     assert decode_info(bytes([subtype])) is None
@@ -143,6 +146,24 @@ def test_list_beyond_its_count_is_the_callers_mistake():
     """A u16 counts the servers."""
     with pytest.raises(LocalError, match="65535"):
         encode_info(Servers((ServerEntry(KEY, "w"),) * 65_536))
+
+
+# Notices of many frames
+
+
+@pytest.mark.parametrize(("count", "is_whole"), [(0, False), (1, True), (240, True), (241, False)])
+def test_a_notice_names_1_to_240_frames(count, is_whole):
+    """Spec 7: fewer or more are malformed, and not ours to send."""
+    ids = tuple(number.to_bytes(16, "big") for number in range(count))
+    payload = b"\x8a\x00" + b"".join(ids)
+
+    if is_whole:
+        assert decode_info(payload) == Deliveries(0, ids)
+        assert encode_info(Deliveries(0, ids)) == payload
+    else:
+        assert is_refused(payload)
+        with pytest.raises(LocalError, match=str(count)):
+            encode_info(Deliveries(0, ids))
 
 
 # Addresses

@@ -249,6 +249,20 @@ def test_info_frame_survives(info):
     assert wire.decode_info_frame(data) == wire.decode_info(wire.encode_info(info)) == info
 
 
+def test_notice_of_many_is_that_of_the_vectors():
+    """What two nodes say to each other, byte for byte; cut anywhere it is no such frame."""
+    (said,) = VECTORS["between_nodes"]
+    data = bytes.fromhex(said["hex"])
+    info = messages.Deliveries(said["code"], tuple(map(bytes.fromhex, said["ids"])))
+
+    assert wire.decode_info_frame(data) == info
+    assert wire.encode_info_frame(info, bytes.fromhex(VECTORS["clients"]["alice"]["ed_pub"])) == data
+    assert {outcome_of(wire.read_head, data[:count]) for count in range(len(data))} <= {
+        Refusal.SHORT,
+        Refusal.BAD_LENGTH,
+    }
+
+
 def test_empty_info_frame_says_nothing():
     """A NODE_INFO without a payload is no error."""
     assert wire.decode_info_frame(wire.encode_frame(3, b"")) is None

@@ -22,6 +22,7 @@ from waystation.protocols.merk.relay.lookups import Lookups
 from waystation.protocols.merk.relay.machine import MerkRelay
 from waystation.protocols.merk.relay.mail_rows import MAIL
 from waystation.protocols.merk.relay.mailboxes import Mailboxes
+from waystation.protocols.merk.relay.notices import Notices
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.routing import Routing
 from waystation.protocols.merk.session import Sending, State
@@ -49,6 +50,7 @@ class _WithPart(MerkRelay):
                 self._key_frames,
                 self._clock,
                 self._mailing,
+                Notices(routing, self._sessions),
             )
             self._frames = self.mistaken(self._settings, *others)
 
@@ -79,8 +81,8 @@ class TakesReplays(SeenIds):
 class TouchesFrames(Delivery):
     """Changes a reserved byte of the header."""
 
-    def deliver(self, recipient, origin, target, frame, now):
-        super().deliver(recipient, origin, target, frame[:8] + b"\x01" + frame[9:], now)
+    def deliver(self, recipient, origin, target, frame, now, message_id=b""):
+        super().deliver(recipient, origin, target, frame[:8] + b"\x01" + frame[9:], now, message_id)
 
 
 @_in_relay
@@ -124,10 +126,10 @@ class BelievesSenders(KnownFrames):
 class TellsEverybody(Delivery):
     """Tells outcomes to clients that have never asked for them."""
 
-    def deliver(self, recipient, origin, target, frame, now):
+    def deliver(self, recipient, origin, target, frame, now, message_id=b""):
         if origin is not None:
             origin.wants_notices = True
-        super().deliver(recipient, origin, target, frame, now)
+        super().deliver(recipient, origin, target, frame, now, message_id)
 
 
 @_in_relay
@@ -191,9 +193,9 @@ class TakesRelayedLogins(Routing):
 class TakesInventedSenders(Routing):
     """Takes frames of unnamed nodes that nobody has signed."""
 
-    def _arrived(self, node, sender, target, frame, now):
+    def _arrived(self, node, sender, target, frame, message_id, now):
         was, node.is_unnamed = node.is_unnamed, False
-        super()._arrived(node, sender, target, frame, now)
+        super()._arrived(node, sender, target, frame, message_id, now)
         node.is_unnamed = was
 
 
@@ -203,41 +205,49 @@ class ForgetsOutcomes(Delivery):
 
     counted = 0
 
-    def _notify(self, origin, code, target, frame_hash):
+    def _notify(self, origin, *said):
         self.counted += 1
         if origin.state is not State.CLIENT or self.counted % 20:
-            super()._notify(origin, code, target, frame_hash)
+            super()._notify(origin, *said)
 
 
 @_in_relay
 class TellsTwice(Delivery):
     """Tells some outcomes twice."""
 
-    def _notify(self, origin, code, target, frame_hash):
-        super()._notify(origin, code, target, frame_hash)
-        if frame_hash[0] % 16 == 0:
-            super()._notify(origin, code, target, frame_hash)
+    def _notify(self, origin, code, target, frame, *names):
+        super()._notify(origin, code, target, frame, *names)
+        if frame_hash(frame)[0] % 16 == 0 and origin.state is State.CLIENT:
+            super()._notify(origin, code, target, frame, *names)
+
+
+@_in_relay
+class TellsNodesTwice(Delivery):
+    """Names a frame twice in a notice of many."""
+
+    def gather(self, node, code, message_ids):
+        super().gather(node, code, [*message_ids, message_ids[0]])
 
 
 @_in_relay
 class CallsQueuedDelivered(Routing):
     """Says that a frame is delivered before it knows where the recipient is."""
 
-    def _seek(self, sending, owner, now, *, may_ask):
+    def seek(self, sending, owner, now, *, may_ask, without=None):
         self.delivery.finish(sending, DeliveryCode.DELIVERED, now)
         sending.session = None
-        super()._seek(sending, owner, now, may_ask=may_ask)
+        super().seek(sending, owner, now, may_ask=may_ask, without=without)
 
 
 @_in_relay
 class ForwardsOn(Routing):
     """Looks for the recipients of frames that came from other nodes."""
 
-    def _arrived(self, node, sender, target, frame, now):
+    def _arrived(self, node, sender, target, frame, message_id, now):
         if target in self.clients:
-            super()._arrived(node, sender, target, frame, now)
+            super()._arrived(node, sender, target, frame, message_id, now)
         else:
-            self._seek(Sending(node, target, frame, frame_hash(frame)), None, now, may_ask=True)
+            self.seek(Sending(node, target, frame, b"", message_id), None, now, may_ask=True)
 
 
 @_in_relay

@@ -29,6 +29,7 @@ SEEDS = range(1, 5)
         (mutants.TakesInventedSenders, "own-only", build.BESET),
         (mutants.ForgetsOutcomes, "one-outcome", build.QUIET),
         (mutants.TellsTwice, "one-outcome", build.QUIET),
+        (mutants.TellsNodesTwice, "forwarding", build.BESET),
         (mutants.CallsQueuedDelivered, "true-outcome", build.QUIET),
         (mutants.BlamesTime, "true-outcome", build.ROAMING),
         (mutants.HasNoQueue, "true-outcome", build.ROAMING),

@@ -16,6 +16,7 @@ from waystation.core.cursor import Cursor, ShortError
 from waystation.core.errors import LocalError
 from waystation.protocols.merk.messages import (
     ADDRESS_BYTES_MAX,
+    DELIVERIES_MAX,
     HASH_BYTES,
     HEADER_BYTES,
     KEY_BYTES,
@@ -27,6 +28,7 @@ from waystation.protocols.merk.messages import (
     Auth,
     ClientAbsent,
     ClientFound,
+    Deliveries,
     Delivery,
     Forward,
     Gone,
@@ -66,6 +68,7 @@ _SIZE_BYTES: Final = 4  # u32
 _HELLO: Final = struct.Struct(">BBIB")
 _HELLO_FIXED: Final = _HELLO.size + KEY_BYTES + NONCE_BYTES
 _MAIL_HEAD: Final = 2  # spec 7: subtype and verb
+_DELIVERIES_HEAD: Final = 2  # spec 7: subtype and code
 _PRESENCE_BYTES: Final = 1 + 2 * KEY_BYTES + 2 * _TIME_BYTES + SIGNATURE_BYTES  # spec 7
 _MAIL_STATE: Final = struct.Struct(">BIIQ")  # spec 7: state, messages, bytes, until
 _FORWARD_FIXED: Final = 2 + MESSAGE_ID_BYTES + KEY_BYTES
@@ -87,8 +90,8 @@ def encode_info(info: Info) -> bytes:
     """Return the payload of the NODE_INFO frame that says ``info``.
 
     Raises:
-        LocalError: An address is longer than 255 bytes, there are more than 65,535 servers, or a TAKEN names none or
-            more than 64 frames.
+        LocalError: An address is longer than 255 bytes, there are more than 65,535 servers, a TAKEN names none or
+            more than 64 frames, or a DELIVERIES none or more than 240.
     """
     return b"".join(info_parts(info))
 
@@ -120,6 +123,12 @@ def _hello_parts(info: Hello) -> tuple[bytes, ...]:
 
 def _forward_parts(info: Forward) -> tuple[bytes, ...]:
     return bytes((InfoType.FORWARD, info.hop)), info.message_id, info.origin, info.frame
+
+
+def _deliveries_parts(info: Deliveries) -> tuple[bytes, ...]:
+    if not 1 <= len(info.message_ids) <= DELIVERIES_MAX:
+        raise LocalError(f"DELIVERIES names 1 to {DELIVERIES_MAX} frames, this {len(info.message_ids)}")
+    return bytes((InfoType.DELIVERIES, info.code)), *info.message_ids
 
 
 def _advert_parts(info: KeyAdvert) -> tuple[bytes, ...]:
@@ -185,6 +194,7 @@ _ENCODERS: Final[Mapping[type, Callable[[Any], tuple[bytes, ...]]]] = {
     MailState: _mail_state_parts,
     MailTaken: _mail_taken_parts,
     MailFetch: lambda _info: _mail_parts(MailVerb.FETCH),
+    Deliveries: _deliveries_parts,
 }
 
 
@@ -321,6 +331,15 @@ def _mail_taken(payload: bytes, size: int) -> MailTaken:
     return MailTaken(tuple(payload[at : at + HASH_BYTES] for at in range(_MAIL_HEAD, len(payload), HASH_BYTES)))
 
 
+def _deliveries(payload: bytes) -> Deliveries:
+    size = len(payload) - _DELIVERIES_HEAD
+    count, rest = divmod(size, MESSAGE_ID_BYTES)
+    if rest or not 1 <= count <= DELIVERIES_MAX:
+        raise _malformed(f"DELIVERIES with {len(payload)} bytes")
+    ids = (payload[at : at + MESSAGE_ID_BYTES] for at in range(_DELIVERIES_HEAD, len(payload), MESSAGE_ID_BYTES))
+    return Deliveries(payload[1], tuple(ids))
+
+
 def _mail_open(payload: bytes) -> MailOpen:
     presence = _presence_at(payload, _MAIL_HEAD)
     if presence.kind is not PresenceKind.MAILBOX:
@@ -400,4 +419,5 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], Info | None]]] = {
     InfoType.LIMITS: lambda payload: Limits(int.from_bytes(payload[1:], "big")),
     InfoType.PRESENCE: _presence,
     InfoType.MAIL: _mail,
+    InfoType.DELIVERIES: _deliveries,
 }

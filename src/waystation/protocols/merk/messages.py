@@ -15,6 +15,7 @@ __all__ = [
     "ADDRESS_BYTES_MAX",
     "CHALLENGE_BYTES",
     "CONFIRMATION",
+    "DELIVERIES_MAX",
     "FRAME_BYTES_USUAL",
     "HASH_BYTES",
     "HEADER_BYTES",
@@ -33,6 +34,7 @@ __all__ = [
     "Auth",
     "ClientAbsent",
     "ClientFound",
+    "Deliveries",
     "Delivery",
     "DeliveryCode",
     "Feature",
@@ -77,6 +79,8 @@ HASH_BYTES: Final = 16  # spec 10.3
 """How much of a frame's SHA-256 names it in DELIVERY."""
 MAIL_TAKEN_MAX: Final = 64  # spec 7, MAIL
 """How many frames one TAKEN names at most."""
+DELIVERIES_MAX: Final = 240  # spec 7: with its header such a frame has less than 4 KiB, which is counted, not weighed
+"""How many frames one DELIVERIES names at most."""
 ADDRESS_BYTES_MAX: Final = 255  # spec 4: u8 length
 FRAME_BYTES_USUAL: Final = 8_388_608  # spec 7: a node that has not said LIMITS
 """What a node takes that has not said so (specs/merk.md 10.11)."""
@@ -114,6 +118,7 @@ class InfoType(IntEnum):
     LIMITS = 0x87  # of a node of ours
     PRESENCE = 0x88  # of a client; between nodes as an answer
     MAIL = 0x89  # between a client and the node that keeps its mail
+    DELIVERIES = 0x8A  # between nodes of ours
 
 
 class Role(IntEnum):
@@ -132,6 +137,7 @@ class Feature(IntFlag):
     MESH = 8
     PRESENCE = 16
     MAILBOX = 32
+    DELIVERIES = 64
 
 
 class DeliveryCode(IntEnum):
@@ -282,6 +288,15 @@ class Forward(NamedTuple):
     """The whole frame, header and all, as its sender sent it."""
 
 
+class Deliveries(NamedTuple):
+    """What became of many frames that were forwarded, all of them the same."""
+
+    code: int
+    """A ``DeliveryCode`` where it is a known one."""
+    message_ids: tuple[bytes, ...]
+    """1 to 240 ids of 16 bytes, each that of a ``Forward``, in any order."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyAdvert:
     """Ties an agreement key to an identity."""
@@ -400,5 +415,6 @@ Info = (
     | MailState
     | MailTaken
     | MailFetch
+    | Deliveries
 )
 """What a NODE_INFO frame says."""

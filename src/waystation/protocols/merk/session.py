@@ -103,21 +103,25 @@ class Contact(NamedTuple):
 class Sending:
     """A frame on its way, and who wants to know what becomes of it."""
 
-    __slots__ = ("denials", "frame", "frame_hash", "session", "target", "until")
+    __slots__ = ("denials", "frame", "frame_hash", "message_id", "session", "target", "until")
 
-    def __init__(self, session: "Session | None", target: bytes, frame: bytes, frame_hash: bytes) -> None:
+    def __init__(
+        self, session: "Session | None", target: bytes, frame: bytes, frame_hash: bytes, message_id: bytes = b""
+    ) -> None:
         """Note a frame.
 
         Args:
             session: The connection that it came from and that gets its outcome; None when it asked for none.
             target: The recipient's key.
             frame: All of it.
-            frame_hash: As in DELIVERY; empty when nobody asked to know.
+            frame_hash: As in DELIVERY; empty when nobody asked to know, or when it is not worked out yet.
+            message_id: Names the frame to a node that gets DELIVERIES, 16 bytes; empty for anybody else.
         """
         self.session = session
         self.target = target
         self.frame = frame
         self.frame_hash = frame_hash
+        self.message_id = message_id
         self.denials = 0
         """How many nodes have said that the recipient is not with them any more."""
         self.until = Instant(0)
@@ -150,6 +154,7 @@ class Session:
         "flights",
         "frame_bytes_max",
         "frames_allowance",
+        "gathers_notices",
         "held",
         "hello",
         "identified",
@@ -207,7 +212,8 @@ class Session:
         # A client that proved by AUTH that it speaks with this very node; a node that the operator has not named.
         self.is_proved = self.is_unnamed = False
         self.presence: Presence | None = None  # the newest that a client has signed about its being here
-        self.wants_notices = False  # whether it gets the outcome of its frames; so does every peer
+        # Whether it gets the outcome of its frames, as every peer does; and whether that is by DELIVERIES.
+        self.wants_notices = self.gathers_notices = False
         self.frames_allowance: TokenBucket | None = None  # None: nothing is counted
         self.bytes_allowance: TokenBucket | None = None
         self.strikes = 0
@@ -234,7 +240,8 @@ class Session:
         self.asked: dict[bytes, Instant] = {}
         """Clients that we asked this node about, and until when it may answer."""
         self.flights: dict[bytes, Flight] = {}
-        """Frames that left for this node and are not answered, the oldest of each hash."""
+        """Frames that left for this node and are not answered, by what it names them by: the id of the FORWARD where
+        it gathers notices, else the hash of the frame, of which the oldest is here."""
         self.twins: dict[bytes, deque[Flight]] = {}
         """Younger ones of equal frames, oldest first."""
         self.asked_by: dict[Session, None] = {}

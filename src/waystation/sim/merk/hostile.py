@@ -213,6 +213,7 @@ def draw_lie(context: MerkContext, rng: random.Random, own: bytes) -> Info:
         messages.ClientAbsent(somebody),
         messages.Gone(somebody),
         messages.Delivery(code, somebody, rng.choice(context.recent_frames())),
+        messages.Deliveries(code, tuple(rng.randbytes(16) for _ in range(rng.randint(1, messages.DELIVERIES_MAX)))),
         messages.Forward(1, rng.randbytes(16), server, b"X" * 200),
         messages.Auth(rng.randbytes(64)),
         messages.KeyUnknown(somebody),

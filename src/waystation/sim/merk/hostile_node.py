@@ -5,6 +5,7 @@ A frame that it drops is lost, and the sender may get a false outcome. All other
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -12,9 +13,9 @@ from typing import Any, Final
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant
 from waystation.crypto.signing import sign
 from waystation.protocols.merk import messages
-from waystation.protocols.merk.messages import CHALLENGE_BYTES, CONFIRMATION, Frame, Info, MessageType, Role
+from waystation.protocols.merk.messages import CHALLENGE_BYTES, CONFIRMATION, Feature, Frame, Info, MessageType, Role
 from waystation.protocols.merk.payload.sealing import data_frame
-from waystation.protocols.merk.relay.routing import DENIALS_MAX
+from waystation.protocols.merk.relay.notices import DENIALS_MAX
 from waystation.protocols.merk.wire import (
     auth_message,
     decode_frame,
@@ -45,6 +46,7 @@ ASKED_US: Final = 6 * MICROSECONDS_PER_SECOND  # a little longer than a question
 FLOOD_QUESTIONS: Final = 150
 REPLAYS: Final = 3
 NAMED_MAX: Final = 8
+GATHERED: Final = b"\x8a"  # subtype of a notice of many frames, which is read here without the code under test
 THIEVES: Final = frozenset({"false_node", "replayer"})
 """Kinds that say they have everybody."""
 PRIVATE: Final = (
@@ -85,6 +87,10 @@ class _Link(hostile.HostileLink):
         self._rng = fork(host.rng)
         self._nonce = self._rng.randbytes(messages.NONCE_BYTES)
         self._stands = False
+        # MERK-NOTICES: half of the links are with a node that knows only notices of one frame.
+        self._features = int(ALL_FEATURES) & ~int(Feature.DELIVERIES) if self._rng.random() < 1 / 2 else ALL_FEATURES
+        self._unanswered: Counter[bytes] = Counter()
+        """Ids that were forwarded and have had no outcome."""
         self._peer_key = b""
         self._asked: dict[bytes, Instant] = {}
         self._claimed: dict[bytes, Instant] = {}
@@ -115,6 +121,9 @@ class _Link(hostile.HostileLink):
         if frame.kind == MessageType.HANDSHAKE:
             self._on_handshake(frame)
             return
+        if frame.payload[:1] == GATHERED:
+            self._on_gathered(frame.payload)
+            return
         info = decode_info_frame(data)
         answer = self._answers.get(type(info))
         if answer is not None:
@@ -137,8 +146,17 @@ class _Link(hostile.HostileLink):
         else:
             self.port.write(encode_frame(MessageType.HANDSHAKE, CONFIRMATION, sender=key_pair.public))
 
+    def _on_gathered(self, payload: bytes) -> None:
+        """Note whether every id is of a frame that was brought here and has had no outcome."""
+        ids = [payload[at : at + 16] for at in range(2, len(payload), 16)]
+        is_whole = len(payload) == 2 + 16 * len(ids) and 0 < len(ids) <= messages.DELIVERIES_MAX
+        known = Counter(ids) & self._unanswered
+        self._unanswered -= known
+        is_right = is_whole and self._features == ALL_FEATURES and known.total() == len(ids)
+        self._context.observe(seen.Gathered(self._context.node_keys.index(self._peer_key), is_right=is_right))
+
     def _hello(self) -> messages.Hello:
-        return messages.Hello(ALL_FEATURES, Role.NODE, self._host.key_pair.public, self._nonce, self._host.url)
+        return messages.Hello(self._features, Role.NODE, self._host.key_pair.public, self._nonce, self._host.url)
 
     def _on_hello(self, hello: messages.Hello) -> None:
         self._peer_key = hello.key
@@ -225,11 +243,22 @@ class _Link(hostile.HostileLink):
             self._context.denied[name] += 1
             if self._context.denied[name] > DENIALS_MAX:
                 self._context.observe(seen.Stolen(name))  # a frame is tried elsewhere so often, and not for ever
-            self._say(messages.Delivery(messages.DeliveryCode.UNKNOWN_TARGET, target, name))
+            self._report(messages.DeliveryCode.UNKNOWN_TARGET, forward)
             return
         self._context.observe(seen.Stolen(name))
         if self._rng.random() < 1 / 2:
-            self._say(messages.Delivery(messages.DeliveryCode.DELIVERED, target, name))
+            self._report(messages.DeliveryCode.DELIVERED, forward)
+
+    def _report(self, code: int, forward: messages.Forward) -> None:
+        """Say what became of a frame, now and then among ids that nobody knows, or twice."""
+        if self._features != ALL_FEATURES:
+            name, target = frame_hash(forward.frame), target_of(forward.frame) or b""
+            self._say(messages.Delivery(code, target, name))
+            return
+        ids = [forward.message_id, *(self._rng.randbytes(16) for _ in range(self._rng.choice((0, 0, 1, 200))))]
+        self._say(messages.Deliveries(code, tuple(ids[::-1])))
+        if self._rng.random() < 1 / 4:
+            self._say(messages.Deliveries(code, (forward.message_id, forward.message_id)))
 
     def _is_invited(self, target: bytes) -> bool:
         """Return whether we said about when we were asked that we have a client; a lie may cross the question."""
@@ -265,7 +294,9 @@ class _Link(hostile.HostileLink):
         self._forward(frame, self._rng.randbytes(16), hop=self._rng.choice((0, 2, 255)))
 
     def _forward(self, frame: bytes, message_id: bytes = b"", hop: int = 1) -> None:
-        self._say(messages.Forward(hop, message_id or self._rng.randbytes(16), self._host.key_pair.public, frame))
+        message_id = message_id or self._rng.randbytes(16)
+        self._unanswered[message_id] += 1
+        self._say(messages.Forward(hop, message_id, self._host.key_pair.public, frame))
 
     def _resign(self) -> None:
         """Forward what was overheard as our own, or aimed at somebody else."""

@@ -228,9 +228,16 @@ class TrueOutcome(Invariant):
 
 
 class Forwarding(Invariant):
-    """A frame crosses one link: a node forwards what its own clients sent, to whom it has asked and who said yes."""
+    """A frame crosses one link: a node forwards what its own clients sent, to whom it has asked and who said yes.
+
+    Of what was forwarded to it a node says one outcome at most, to who has brought it (MERK-NOTICES).
+    """
 
     name = "forwarding"
+
+    def _on_gathered(self, gathered: seen.Gathered, now: Instant) -> None:  # noqa: ARG002
+        if not gathered.is_right:
+            raise self.broken(f"node {gathered.node} names frames that nobody brought")
 
     def _on_forwarded(self, forwarded: seen.Forwarded, now: Instant) -> None:  # noqa: ARG002
         if forwarded.hop != 1 or not forwarded.is_own:

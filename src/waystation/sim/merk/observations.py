@@ -14,6 +14,7 @@ __all__ = [
     "Exposed",
     "Extended",
     "Forwarded",
+    "Gathered",
     "Injected",
     "KeyShown",
     "MailDue",
@@ -173,6 +174,15 @@ class Forwarded(NamedTuple):
     """Whether the hostile node said, about when it was asked, that it has the recipient."""
     is_shown: bool
     """Whether the recipient is a client of the hostile node, whose presence it can show."""
+
+
+class Gathered(NamedTuple):
+    """An honest node sent a hostile one a notice of many frames."""
+
+    node: int
+    """Who said so."""
+    is_right: bool
+    """Whether the hostile node understands that, and every id is of a frame that it brought and had no outcome of."""
 
 
 class Injected(NamedTuple):

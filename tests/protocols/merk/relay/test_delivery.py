@@ -7,8 +7,8 @@ from waystation.core.effects import Peer, Send, SendMany
 from waystation.core.facts import DeliveryFinished, Outcome, Refused
 from waystation.core.instant import Instant, after_ms
 from waystation.protocols.merk import wire
+from waystation.protocols.merk.messages import Deliveries, DeliveryCode
 from waystation.protocols.merk.messages import Delivery as Notice
-from waystation.protocols.merk.messages import DeliveryCode
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay.delivery import Delivery
 from waystation.protocols.merk.relay.outbox import Outbox
@@ -46,6 +46,11 @@ class Bench:
         sends = [each for each in effects if isinstance(each, Send)]
         codes = [DeliveryCode(wire.decode_info_frame(each.data).code) for each in sends if each.peer == 2]
         return [each.data for each in sends if each.peer == 1], codes
+
+    def notices(self):
+        """Return and forget what was said to Alice."""
+        sends = [each for each in self.outbox.take() if isinstance(each, Send) and each.peer == self.alice.peer]
+        return [wire.decode_info_frame(each.data) for each in sends]
 
     def tallied(self, now):
         """Return what the journal is told at a time."""
@@ -126,6 +131,52 @@ def test_a_run_is_told_as_its_frames_would_be():
 
     notices = [Notice(0, BOB.public, wire.frame_hash(frame)) for frame in run]
     assert bench.outbox.take() == [SendMany(2, [wire.encode_info_frame(notice, NODE.public) for notice in notices])]
+
+
+def test_outcomes_of_a_node_are_gathered_until_they_are_flushed():
+    """One notice for each code, in which every id stands once; frames without an id have their own."""
+    bench = Bench()
+    ids = [bytes([number]) * 16 for number in range(4)]
+    for message_id in ids[:2]:
+        bench.delivery.deliver(bench.bob, bench.alice, BOB.public, FRAME, START, message_id)
+    bench.delivery.refuse(bench.alice, DeliveryCode.RATE, BOB.public, FRAME, START, ids[2])
+    bench.delivery.deliver(bench.bob, bench.alice, BOB.public, FRAME, START, ids[3])
+    before = bench.notices()
+    bench.delivery.flush()
+    gathered = bench.notices()
+    bench.delivery.flush()
+
+    assert before == []
+    assert gathered == [Deliveries(0, (ids[0], ids[1], ids[3])), Deliveries(DeliveryCode.RATE, (ids[2],))]
+    assert bench.notices() == []
+
+
+def test_a_notice_of_many_leaves_when_it_is_full():
+    """Nothing grows beyond what one of them holds, however long a turn is."""
+    bench = Bench()
+    ids = [number.to_bytes(16, "big") for number in range(500)]
+    bench.delivery.gather(bench.alice, DeliveryCode.DELIVERED, ids[:100])
+    bench.delivery.gather(bench.alice, DeliveryCode.DELIVERED, ids[100:])
+    full = bench.notices()
+    bench.delivery.flush()
+
+    assert full == [Deliveries(0, tuple(ids[:240])), Deliveries(0, tuple(ids[240:480]))]
+    assert bench.notices() == [Deliveries(0, tuple(ids[480:]))]
+
+
+def test_what_is_gathered_for_a_connection_that_ends_leaves_alone():
+    """Before it is closed; afterwards nothing is said to it, and others get theirs at the end of the turn."""
+    bench = Bench()
+    for each in (bench.alice, bench.bob):
+        bench.delivery.gather(each, DeliveryCode.DELIVERED, [bytes(16)])
+    bench.delivery.flush(bench.alice)
+    first = bench.outbox.take()
+    bench.delivery.gather(bench.alice, DeliveryCode.DELIVERED, [bytes(16)])
+    bench.alice.state = State.CLOSED
+    bench.delivery.flush()
+
+    assert [effect.peer for effect in first] == [bench.alice.peer]
+    assert [effect.peer for effect in bench.outbox.take()] == [bench.bob.peer]
 
 
 def test_a_slow_reader_gets_everything_in_order():

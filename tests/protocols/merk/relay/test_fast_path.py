@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from tests.protocols.merk.net import Net, assert_closed, data_to, key_of
+from tests.protocols.merk.net import ALL_FEATURES, GATHERING, Net, assert_closed, data_to, key_of
 from waystation.core.effects import SendMany
 from waystation.core.facts import Refused
 from waystation.protocols.merk import wire
-from waystation.protocols.merk.messages import Delivery, Forward, Gone, MessageType, QueryClient
+from waystation.protocols.merk.messages import Deliveries, Delivery, Forward, Gone, MessageType, QueryClient
 from waystation.protocols.merk.refusals import Refusal
 
 ALICE, BOB, CAROL, DAVE, X, Y = (key_of(name) for name in ("alice", "bob", "carol", "dave", "x", "y"))
@@ -18,12 +18,13 @@ LIMIT = 1_048_576
 class World:
     """A node with two clients and a slow one, a peer that has Dave, and another that forwards."""
 
-    def __init__(self, *, notices=True):
+    def __init__(self, *, notices=True, features=ALL_FEATURES):
         self.net = Net()
         self.node = self.net.node(max_frame_bytes=LIMIT)
         self.alice = self.net.client(self.node, ALICE, hello=notices)
         self.bob, self.carol = self.net.client(self.node, BOB), self.net.client(self.node, CAROL).stall()
-        self.x, self.y = self.net.peer(self.node, X), self.net.peer(self.node, Y)
+        self.x = self.net.peer(self.node, X)
+        self.y = self.net.peer(self.node, Y, features=features)
         sought = self.alice.write(DAVE, b"seek")
         self.x.say(self.x.presence(DAVE), Delivery(0, DAVE.public, wire.frame_hash(sought)))
         self.lines = (self.alice, self.bob, self.carol, self.x, self.y)
@@ -48,7 +49,12 @@ class World:
             content = [frame for frame in heard if frame[2] in (2, 4, 5)]
             infos = [wire.decode_info_frame(frame) for frame in heard if frame[2] == MessageType.NODE_INFO]
             forwarded = [info.frame for info in infos if isinstance(info, Forward)]
-            others = sorted(repr(info) for info in infos if not isinstance(info, Forward))
+            others = sorted(
+                repr(each)
+                for info in infos
+                if not isinstance(info, Forward)
+                for each in ([(info.code, each) for each in info[1]] if isinstance(info, Deliveries) else [info])
+            )
             told.append((content, forwarded, others, line.closed))
         refused = sorted((fact.reason, fact.times) for fact in self.node.facts if isinstance(fact, Refused))
         return told, refused, self.node.sizes
@@ -84,7 +90,8 @@ def peer_messages(rng, count):
         message_id = (number if odd > 0.05 else max(0, number - 1)).to_bytes(16, "big")
         info = Forward(2 if 0.05 < odd < 0.08 else 1, message_id, X.public if 0.08 < odd < 0.1 else Y.public, frame)
         if 0.1 < odd < 0.2:
-            info = rng.choice((QueryClient(BOB.public), Gone(BOB.public), Delivery(0, BOB.public, bytes(16))))
+            notices = (Delivery(0, BOB.public, bytes(16)), Deliveries(0, (bytes(16), bytes(16))))
+            info = rng.choice((QueryClient(BOB.public), Gone(BOB.public), *notices))
         elif 0.2 < odd < 0.23:
             info = Forward(1, message_id, Y.public, frame[:-1])
         messages.append(wire.encode_info_frame(info, Y.public))
@@ -104,13 +111,14 @@ def test_a_run_of_a_client_is_the_same_as_one_by_one(seed, notices):
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("features", [ALL_FEATURES, GATHERING])
 @pytest.mark.parametrize("seed", range(25))
-def test_a_run_of_a_peer_is_the_same_as_one_by_one(seed):
-    """Envelopes, notices and what stands between them."""
+def test_a_run_of_a_peer_is_the_same_as_one_by_one(seed, features):
+    """Envelopes, notices and what stands between them; whatever its read boundaries, each frame has one outcome."""
     messages = peer_messages(random.Random(seed), 40)
     outcomes = []
     for together in (True, False):
-        world = World()
+        world = World(features=features)
         outcomes.append(world.hand(world.y, messages, together=together).outcome())
 
     assert outcomes[0] == outcomes[1]

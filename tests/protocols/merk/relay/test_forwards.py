@@ -251,16 +251,48 @@ def test_a_link_whose_frames_wait_is_forgotten_with_it():
 def test_a_run_leaves_as_its_frames_would():
     """The same envelopes as one effect, each with a flight of its own."""
     outbox, out, peer = forwards()
-    _, alone, other = forwards()
-    frames = [data_to(BOB, ALICE, b"%d" % number) for number in range(3)]
+    alone_outbox, alone, other = forwards()
+    sendings = [sending(bytes(number)) for number in (1, 7, 1)]
+    frames = [each.frame for each in sendings]
     out.send_run(peer, None, BOB.public, frames, START)
     (together,) = outbox.take()
-    envelopes = [alone._envelope(frame) for frame in frames]
+    for each in sendings:
+        alone.send(other, each, START)
 
-    assert (together.messages, len(out)) == (envelopes, 3)
+    assert (together.messages, len(out)) == (sent(alone_outbox), 3)
+    assert (out.carried_bytes, peer.flights, peer.twins) == (alone.carried_bytes, other.flights, other.twins)
     assert (peer.link.frames_out, peer.link.bytes_out) == (3, sum(map(len, frames)))
     assert [out.answered(peer, BOB.public, wire.frame_hash(frame))[3] for frame in frames] == frames
-    assert other.flights == {}
+
+
+def test_a_node_that_gathers_notices_names_frames_by_their_ids():
+    """Equal ones too, in any order, each once; what it was not sent is left out."""
+    outbox, out, peer = forwards()
+    peer.gathers_notices = True
+    twins = [sending(), sending(), sending(b"other")]
+    out.send(peer, twins[0], START)
+    out.send_run(peer, None, BOB.public, [each.frame for each in twins[1:]], START)
+    outbox.take()
+    first, second, third = (b"bootboot" + number.to_bytes(8, "big") for number in (1, 2, 3))
+    name = wire.frame_hash(twins[0].frame)
+
+    assert out.answered_many(peer, [third, bytes(16), first, first, name]) == [flight_of(twins[2]), flight_of(twins[0])]
+    assert (len(out), out.carried_bytes) == (1, len(twins[1].frame))
+    assert out.answered_many(peer, [first, second]) == [flight_of(twins[1])]
+    assert (len(out), out.carried_bytes, out.deadline()) == (0, 0, None)
+
+
+def test_frames_of_a_run_are_late_in_their_order():
+    """Those of them that are not answered, when their time is up."""
+    _, out, peer = forwards()
+    peer.gathers_notices = True
+    frames = [data_to(BOB, ALICE, b"%d" % number) for number in range(4)]
+    out.send_run(peer, None, BOB.public, frames, START)
+    out.answered_many(peer, [b"bootboot" + number.to_bytes(8, "big") for number in (1, 3)])
+
+    assert out.deadline() == later(5_000)
+    assert late(out, later(5_000)) == [frames[1], frames[3]]
+    assert (len(out), out.deadline()) == (0, None)
 
 
 def test_a_frame_that_comes_back_is_what_it_was():

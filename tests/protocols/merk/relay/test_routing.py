@@ -26,7 +26,7 @@ from waystation.protocols.merk.messages import (
     MessageType,
     QueryClient,
 )
-from waystation.protocols.merk.relay import routing
+from waystation.protocols.merk.relay import notices
 
 # Here
 
@@ -267,7 +267,7 @@ def test_a_frame_is_tried_at_four_nodes_at_most():
                     tries += 1
                     tell(peer, UNKNOWN, frame)
 
-    assert tries == 1 + routing.DENIALS_MAX == 4
+    assert tries == 1 + notices.DENIALS_MAX == 4
     assert alice.notices() == notice(UNKNOWN, frame)
     assert node.sizes["forwards"] == node.sizes["lookups"] == 0
 

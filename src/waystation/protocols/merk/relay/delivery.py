@@ -5,9 +5,11 @@ slow reader wait here, up to twice the largest frame, and of one sender a quarte
 it is refused. Only a reader that takes nothing for a minute is cut, whatever others send it. A frame counts as
 delivered once it is written to the recipient's connection.
 
-The sender gets one notice per frame if it asked for notices. The journal gets counts per recipient and second.
+The sender gets one notice per frame if it asked for notices. A node that understands DELIVERIES gets one for many: the
+ids of the frames that ended alike are gathered until ``flush``, which the relay calls when its effects are taken. The
+journal gets counts per recipient and second.
 
-Spec: specs/merk.md 3, 6, 8, 10.3, 10.11; MERK-SLOW, MERK-TALLY.
+Spec: specs/merk.md 3, 6, 7, 8, 10.3, 10.11; MERK-SLOW, MERK-TALLY, MERK-NOTICES.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +20,14 @@ from waystation.core.instant import Instant, after_ms
 from waystation.core.settings import InForce
 from waystation.protocols.merk import wire
 from waystation.protocols.merk.limits import MerkLimits
-from waystation.protocols.merk.messages import HASH_BYTES, HEADER_BYTES, KEY_BYTES, DeliveryCode
+from waystation.protocols.merk.messages import (
+    DELIVERIES_MAX,
+    HASH_BYTES,
+    HEADER_BYTES,
+    KEY_BYTES,
+    Deliveries,
+    DeliveryCode,
+)
 from waystation.protocols.merk.messages import Delivery as Notice
 from waystation.protocols.merk.refusals import Refusal
 from waystation.protocols.merk.relay.outbox import Outbox
@@ -56,9 +65,12 @@ class Delivery:
         """
         self._outbox = outbox
         self._limits = limits
+        self._node_key = node_key
         empty = wire.encode_info_frame(Notice(0, bytes(KEY_BYTES), bytes(HASH_BYTES)), node_key)
         self._notice_heads = [empty[: HEADER_BYTES + 1] + bytes((code,)) for code in range(max(DeliveryCode) + 1)]
-        """Notices without target and hash, by code: each frame of a node of ours gets one."""
+        """Notices without target and hash, by code."""
+        self._gathered: dict[tuple[Session, DeliveryCode], list[bytes]] = {}
+        """Ids of frames that ended alike, of nodes that get one notice for many; below 240 of each."""
         self._ready: dict[Session, None] = {}
         """Sessions whose frames wait though nothing is known to wait behind us."""
         self._attempts = 0
@@ -68,7 +80,15 @@ class Delivery:
         self._failed: dict[tuple[bytes, Outcome], list[int]] = {}
         self._tally_at: Instant | None = None
 
-    def deliver(self, recipient: Session, origin: Session | None, target: bytes, frame: bytes, now: Instant) -> None:
+    def deliver(
+        self,
+        recipient: Session,
+        origin: Session | None,
+        target: bytes,
+        frame: bytes,
+        now: Instant,
+        message_id: bytes = b"",
+    ) -> None:
         """Hand a frame to a client's connection, or let it wait, or refuse it.
 
         Args:
@@ -77,16 +97,17 @@ class Delivery:
             target: The recipient's key.
             frame: Left as it is.
             now: Monotonic time.
+            message_id: As in ``Sending``.
         """
         size = len(frame)
         if self._outbox.takes(recipient, size):
             self._outbox.send(recipient, frame)
             self._count(recipient, size, now)
             if origin is not None and origin.wants_notices:
-                self._notify(origin, DeliveryCode.DELIVERED, target, wire.frame_hash(frame))
+                self._notify(origin, DeliveryCode.DELIVERED, target, frame, b"", message_id)
             return
-        wanted = origin is not None and origin.wants_notices
-        sending = Sending(origin if wanted else None, target, frame, wire.frame_hash(frame) if wanted else b"")
+        asker = origin if origin is not None and origin.wants_notices else None
+        sending = Sending(asker, target, frame, b"", message_id)
         # Spec 8: 256 MiB wait for all readers together, and a share of it for those of one network.
         if not self._outbox.make_room(recipient, size) or not self._may_wait(recipient, frame[_SENDER], size):
             self.finish(sending, DeliveryCode.QUEUE_FULL, now)
@@ -120,14 +141,16 @@ class Delivery:
     def finish(self, sending: Sending, code: DeliveryCode, now: Instant, refusal: Refusal = Refusal.QUEUE_FULL) -> None:
         """Report the outcome of a frame that was not simply delivered; ``refusal`` is why, where something was full."""
         if sending.session is not None:
-            self._notify(sending.session, code, sending.target, sending.frame_hash)
+            self._notify(sending.session, code, sending.target, sending.frame, sending.frame_hash, sending.message_id)
         if code not in _REACHED:
             self.count_failure(sending.target, code, len(sending.frame), now, refusal)
 
-    def refuse(self, origin: Session, code: DeliveryCode, target: bytes, frame: bytes, now: Instant) -> None:
-        """Turn a frame down."""
+    def refuse(
+        self, origin: Session, code: DeliveryCode, target: bytes, frame: bytes, now: Instant, message_id: bytes = b""
+    ) -> None:
+        """Turn a frame down; ``message_id`` as in ``Sending``."""
         if origin.wants_notices:
-            self._notify(origin, code, target, wire.frame_hash(frame))
+            self._notify(origin, code, target, frame, b"", message_id)
         self.count_failure(target, code, len(frame), now)
 
     def release(self, session: Session, now: Instant) -> None:
@@ -249,9 +272,38 @@ class Delivery:
     def _fact(self, recipient: bytes, outcome: Outcome, count: int, size: int) -> None:
         self._outbox.add(DeliveryFinished(PROTOCOL, self.next_attempt(), recipient, outcome, None, size, count))
 
-    def _notify(self, origin: Session, code: DeliveryCode, target: bytes, frame_hash: bytes) -> None:
-        if origin.state is not State.CLOSED:
-            self._outbox.reply(origin, self._notice_heads[code] + target + frame_hash)
+    def gather(self, node: Session, code: DeliveryCode, message_ids: Sequence[bytes]) -> None:
+        """Note that frames of a node have ended alike, for one notice of all of them."""
+        gathered = self._gathered.setdefault((node, code), [])
+        gathered += message_ids
+        while len(gathered) >= DELIVERIES_MAX:
+            self._say_gathered(node, code, gathered[:DELIVERIES_MAX])
+            del gathered[:DELIVERIES_MAX]
+
+    def flush(self, ending: Session | None = None) -> None:
+        """Send what is gathered, or what is gathered for a connection that we are about to close."""
+        gathered = self._gathered
+        if not gathered:
+            return
+        self._gathered = {} if ending is None else {at: ids for at, ids in gathered.items() if at[0] is not ending}
+        for (node, code), message_ids in gathered.items():
+            if message_ids and ending in (None, node):
+                self._say_gathered(node, code, message_ids)
+
+    def _say_gathered(self, node: Session, code: DeliveryCode, message_ids: Sequence[bytes]) -> None:
+        # Spec 7: DELIVERIES; a connection that is over gets nothing.
+        self._outbox.reply(node, wire.encode_info_frame(Deliveries(code, tuple(message_ids)), self._node_key))
+
+    def _notify(
+        self, origin: Session, code: DeliveryCode, target: bytes, frame: bytes, frame_hash: bytes, message_id: bytes
+    ) -> None:
+        """Notify the origin, or gather it; ``frame_hash`` and ``message_id`` are empty where they are not known."""
+        if origin.state is State.CLOSED:
+            return
+        if message_id:
+            self.gather(origin, code, (message_id,))
+        else:
+            self._outbox.reply(origin, self._notice_heads[code] + target + (frame_hash or wire.frame_hash(frame)))
 
 
 def _give_back(waiting_of: dict[bytes, int], sender: bytes, size: int) -> None:

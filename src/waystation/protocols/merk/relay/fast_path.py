@@ -20,10 +20,12 @@ from waystation.protocols.merk.messages import (
     MAGIC,
     MESSAGE_ID_BYTES,
     VERSION,
+    DeliveryCode,
     InfoType,
     MessageType,
 )
 from waystation.protocols.merk.relay.lookups import Location
+from waystation.protocols.merk.relay.notices import Notices
 from waystation.protocols.merk.relay.routing import CARRIED, Routing
 from waystation.protocols.merk.session import FREE_BYTES, Session, State
 
@@ -32,9 +34,12 @@ __all__ = ["Runs"]
 _MARK: Final = MAGIC << 8 | VERSION
 _CARRIED_HEAD: Final = struct.Struct(">HBxI16x32s64x32s")  # magic and version, type, length, sender, target
 _INFO_HEAD: Final = struct.Struct(">HBxI112xB")  # magic and version, type, length, subtype
-_FORWARD_AT: Final = HEADER_BYTES + 1
-_FORWARD_HEAD: Final = struct.Struct(f">B{MESSAGE_ID_BYTES}s{KEY_BYTES}s")  # hop, number, origin
-_FRAME_AT: Final = _FORWARD_AT + _FORWARD_HEAD.size
+_ENVELOPE: Final = struct.Struct(f">HBxI112xBB{MESSAGE_ID_BYTES}s{KEY_BYTES}sHBxI16x32s64x32s")
+"""FORWARD: the same, then hop, id, origin, and the head of the frame inside."""
+_FRAME_AT: Final = _ENVELOPE.size - _CARRIED_HEAD.size
+_NODE_INFO: Final = int(MessageType.NODE_INFO)
+_FORWARD: Final = int(InfoType.FORWARD)
+_DELIVERY: Final = int(InfoType.DELIVERY)
 _CODE_AT: Final = HEADER_BYTES + 1
 _TARGET_AT: Final = _CODE_AT + 1
 _HASH_AT: Final = _TARGET_AT + KEY_BYTES
@@ -44,9 +49,10 @@ _NOTICE_BYTES: Final = _HASH_AT + HASH_BYTES
 class Runs:
     """Runs of frames of clients and of peers."""
 
-    def __init__(self, routing: Routing, frame_bytes_max: int) -> None:
-        """Take frames past ``routing``; frames have at most ``frame_bytes_max`` bytes."""
+    def __init__(self, routing: Routing, notices: Notices, frame_bytes_max: int) -> None:
+        """Take frames past ``routing``, outcomes to ``notices``; frames have at most ``frame_bytes_max`` bytes."""
         self._routing = routing
+        self._notices = notices
         self._frame_bytes_max = frame_bytes_max
 
     def of_client(self, session: Session, frames: Sequence[bytes], start: int, now: Instant) -> int:
@@ -114,56 +120,56 @@ class Runs:
             How many messages were taken; the one behind them must go the slow path.
         """
         routing = self._routing
+        clients, seen, largest = routing.clients, routing.seen, _FRAME_AT + self._frame_bytes_max
         target = sender = b""
         frames: list[bytes] = []
+        ids: list[bytes] = []
         at = start
         for at in range(start, len(messages)):
             data = messages[at]
             size = len(data)
-            if size < _NOTICE_BYTES:
-                break
-            mark, kind, length, subtype = _INFO_HEAD.unpack_from(data)
-            if mark != _MARK or kind != MessageType.NODE_INFO or length != size - HEADER_BYTES:
-                break
-            # A notice of success ends a flight; any other code may have the frame sent again.
-            if subtype == InfoType.DELIVERY and size == _NOTICE_BYTES and not data[_CODE_AT]:
-                if not node.affords(size, now):
-                    break
-                routing.delivered(node, data[_TARGET_AT:_HASH_AT], data[_HASH_AT:], now)
+            if size == _NOTICE_BYTES and self._take_notice(node, data, now):
                 continue
-            aimed_at, sent_by = self._aim(node, data, size) if subtype == InfoType.FORWARD else (b"", b"")
-            number = data[_FORWARD_AT + 1 : _FRAME_AT]
-            if not aimed_at or number in routing.seen:
+            if not _ENVELOPE.size <= size <= largest:
+                break
+            mark, kind, length, subtype, hop, message_id, origin, *inner = _ENVELOPE.unpack_from(data)
+            if mark != _MARK or kind != _NODE_INFO or length != size - HEADER_BYTES or subtype != _FORWARD:
+                break
+            frame_mark, frame_kind, frame_length, sent_by, aimed_at = inner
+            if hop != 1 or origin != node.identity or frame_mark != _MARK or frame_kind not in CARRIED:
+                break
+            if frame_length != size - _FRAME_AT - HEADER_BYTES or aimed_at not in clients:
                 break
             # The ban list is asked once per run of one sender.
             if sent_by != sender and not routing.admits(PublicKey(sent_by)):
                 break
-            if not node.affords(size, now):
+            number = message_id + origin
+            if number in seen or not node.affords(size, now):
                 break
             sender = sent_by
-            routing.seen.add(number, now)
+            seen.add(number, now)
             if aimed_at != target:
-                self._deliver(node, target, frames, now)
-                target, frames = aimed_at, []
+                self._deliver(node, target, frames, ids, now)
+                target, frames, ids = aimed_at, [], []
             frames.append(data[_FRAME_AT:])
+            ids.append(message_id)
         else:
             at = len(messages)
-        self._deliver(node, target, frames, now)
+        self._deliver(node, target, frames, ids, now)
         return at - start
 
-    def _aim(self, node: Session, data: bytes, size: int) -> tuple[bytes, bytes]:
-        """Return the client of ours that a forwarded frame is for, and its sender; empty when anything is unusual."""
-        if not _FRAME_AT + _CARRIED_HEAD.size <= size <= _FRAME_AT + self._frame_bytes_max:
-            return b"", b""
-        hop, _, origin = _FORWARD_HEAD.unpack_from(data, _FORWARD_AT)
-        mark, kind, length, sender, target = _CARRIED_HEAD.unpack_from(data, _FRAME_AT)
-        if hop != 1 or origin != node.identity or mark != _MARK or kind not in CARRIED:
-            return b"", b""
-        if length != size - _FRAME_AT - HEADER_BYTES or target not in self._routing.clients:
-            return b"", b""
-        return target, sender
+    def _take_notice(self, node: Session, data: bytes, now: Instant) -> bool:
+        """Take a notice of success, which ends a flight; any other code may have the frame sent again."""
+        mark, kind, length, subtype = _INFO_HEAD.unpack_from(data)
+        if mark != _MARK or kind != _NODE_INFO or length != _NOTICE_BYTES - HEADER_BYTES or subtype != _DELIVERY:
+            return False
+        if data[_CODE_AT] or not node.affords(_NOTICE_BYTES, now):
+            return False
+        self._notices.delivered(node, data[_TARGET_AT:_HASH_AT], data[_HASH_AT:], now)
+        return True
 
-    def _deliver(self, node: Session, target: bytes, frames: list[bytes], now: Instant) -> None:
+    def _deliver(self, node: Session, target: bytes, frames: list[bytes], ids: list[bytes], now: Instant) -> None:
+        """Hand over the frames of a run, whose ids are those of their envelopes."""
         if not frames:
             return
         delivery, recipient = self._routing.delivery, self._routing.clients[target]
@@ -173,7 +179,10 @@ class Runs:
         node.link.bytes_in += size
         if self._routing.outbox.would_take(recipient, size):
             delivery.deliver_run(recipient, frames, size, now)
-            delivery.notify_run(node, target, frames)
+            if node.gathers_notices:
+                delivery.gather(node, DeliveryCode.DELIVERED, ids)
+            else:
+                delivery.notify_run(node, target, frames)
             return
-        for frame in frames:
-            delivery.deliver(recipient, node, target, frame, now)
+        for frame, message_id in zip(frames, ids, strict=True):
+            delivery.deliver(recipient, node, target, frame, now, message_id if node.gathers_notices else b"")

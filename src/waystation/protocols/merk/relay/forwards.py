@@ -1,15 +1,16 @@
 """The table of frames that were forwarded to other nodes and are not answered yet.
 
 ``routing`` adds a frame and passes the other node's answer in. A peer node gets each frame in an envelope with a unique
-number and answers with a notice. If the notice says that the client has left, the frame may be sent to another node. If
+number and answers with a notice, which names the number where the peer understands DELIVERIES, and else the hash of the
+frame. If the notice says that the client has left, the frame may be sent to another node. If
 no notice arrives in time, the frame is not sent again, as it may have arrived; the sender gets a time-out. A reference
 relay gets the bare frame and never answers.
 
-Spec: specs/merk.md 5, 7, 10.3, 10.7; MERK-FORWARD.
+Spec: specs/merk.md 5, 7, 10.3, 10.7; MERK-FORWARD, MERK-NOTICES.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from waystation.core.instant import Instant, after_ms
@@ -25,6 +26,7 @@ __all__ = ["Forwards", "SeenIds", "sending_of"]
 ANSWER_MS: Final = 5_000  # as long as a look-up
 SEEN_MS: Final = 120_000  # spec 8
 _BOOT_BYTES: Final = 8
+_NUMBER_BYTES: Final = MESSAGE_ID_BYTES - _BOOT_BYTES
 _UNTIL: Final = 0  # places in a ``Flight``
 _TARGET: Final = 2
 _FRAME: Final = 3
@@ -49,11 +51,15 @@ class Forwards:
         empty = wire.encode_info_frame(Forward(1, bytes(MESSAGE_ID_BYTES), node_key, b""), node_key)
         self._envelope_bytes = len(empty) - HEADER_BYTES
         self._before_size = empty[:LENGTH_AT]
-        self._behind_size = empty[LENGTH_AT + LENGTH_BYTES : HEADER_BYTES + 2] + boot
-        """Two halves of every envelope's beginning, up to what counts the frames of this life."""
+        self._behind_size = empty[LENGTH_AT + LENGTH_BYTES : HEADER_BYTES + 2]
+        """Two halves of every envelope's beginning, up to the id."""
+        self._boot = boot
         self._sent = 0
-        self._due: deque[tuple[Instant, Session, bytes]] = deque()
-        """When which frame of which node must have been answered, oldest first; many have been."""
+        self._due: deque[tuple[Instant, Session, list[bytes]]] = deque()
+        """When which frames of which node must have been answered, oldest first; many have been.
+
+        Frames that left together are the youngest first, so that the oldest can be taken off the end.
+        """
         self._count = 0
         self._bytes = 0
         self._slow: dict[Session, None] = {}
@@ -118,11 +124,18 @@ class Forwards:
         taken = self._outbox.takes(node, size)
         assert taken
         until = after_ms(now, ANSWER_MS)
-        for frame in frames:
-            self._fly(node, (until, session, target, frame, 0), wire.frame_hash(frame))
+        ids = self._new_ids(len(frames))
+        names = ids if node.gathers_notices else [wire.frame_hash(frame) for frame in frames]
+        self._fly(node, until, names, [(until, session, target, frame, 0) for frame in frames])
+        self._bytes += size
         self._count_out(node, len(frames), size)
         # Spec 7: FORWARD has the whole frame inside.
-        self._outbox.send_many(node, [self._envelope(frame) for frame in frames])
+        heads = {size: self._head(size) for size in dict.fromkeys(map(len, frames))}
+        envelopes = [
+            b"".join((heads[len(frame)], message_id, self._node_key, frame))
+            for message_id, frame in zip(ids, frames, strict=True)
+        ]
+        self._outbox.send_many(node, envelopes)
 
     def answered(self, node: Session, target: bytes, frame_hash: bytes) -> Flight | None:
         """Return the oldest frame that a node's notice is about, None when it has nothing of that kind."""
@@ -132,6 +145,15 @@ class Forwards:
             return None
         self._land(node, frame_hash, flight)
         return flight
+
+    def answered_many(self, node: Session, message_ids: Iterable[bytes]) -> list[Flight]:
+        """Return the frames that a notice of many is about, without those that the node does not owe an answer for."""
+        assert node.gathers_notices
+        take = node.flights.pop
+        flights = [flight for message_id in message_ids if (flight := take(message_id, None)) is not None]
+        self._count -= len(flights)
+        self._bytes -= sum(len(flight[_FRAME]) for flight in flights)
+        return flights
 
     def release(self, node: Session, now: Instant) -> None:
         """Send what waits for a link, as far as it takes it."""
@@ -153,21 +175,22 @@ class Forwards:
         self._slow.pop(node, None)
         self._ready.pop(node, None)
         while node.flights:
-            frame_hash, flight = next(iter(node.flights.items()))
-            self._land(node, frame_hash, flight)
-            sent.append(sending_of(flight, frame_hash))
+            name, flight = next(iter(node.flights.items()))
+            self._land(node, name, flight)
+            sent.append(sending_of(flight))
         return unsent, sent
 
     def wake(self, now: Instant) -> list[tuple[Session, Sending]]:
         """Send what may leave; return the frames whose time is up, each with the node that it was for."""
         late = []
         while self._due and self._due[0][0] <= now:
-            until, node, frame_hash = self._due.popleft()
-            flight = node.flights.get(frame_hash)
-            if flight is not None and flight[_UNTIL] <= until:
-                self._land(node, frame_hash, flight)
-                # Spec 6: 3: the answer took longer than 5 s, and the frame may have arrived.
-                late.append((node, sending_of(flight, frame_hash)))
+            until, node, names = self._due.popleft()
+            for name in reversed(names):
+                flight = node.flights.get(name)
+                if flight is not None and flight[_UNTIL] <= until:
+                    self._land(node, name, flight)
+                    # Spec 6: 3: the answer took longer than 5 s, and the frame may have arrived.
+                    late.append((node, sending_of(flight)))
         for node in list(self._slow):
             while node.waiting and node.waiting[0].until <= now:
                 late.append((node, self._next_waiting(node)))
@@ -179,7 +202,12 @@ class Forwards:
         """Return when ``wake`` has something to do."""
         if self._ready:
             return Instant(0)
-        while self._due and self._due[0][2] not in self._due[0][1].flights:
+        while self._due:
+            _, node, names = self._due[0]
+            while names and names[-1] not in node.flights:
+                names.pop()
+            if names:
+                break
             self._due.popleft()
         due = [node.waiting[0].until for node in self._slow if node.waiting]
         if self._due:
@@ -201,48 +229,54 @@ class Forwards:
         if node.state is not State.PEER:
             self._outbox.send(node, frame)
             return
-        frame_hash = sending.frame_hash or wire.frame_hash(frame)
         until = after_ms(now, ANSWER_MS)
-        self._fly(node, (until, sending.session, sending.target, frame, sending.denials), frame_hash)
-        self._outbox.send(node, self._envelope(frame))
+        (message_id,) = self._new_ids(1)
+        name = message_id if node.gathers_notices else sending.frame_hash or wire.frame_hash(frame)
+        self._fly(node, until, [name], [(until, sending.session, sending.target, frame, sending.denials)])
+        self._bytes += len(frame)
+        self._outbox.send(node, b"".join((self._head(len(frame)), message_id, self._node_key, frame)))
 
     def _count_out(self, node: Session, count: int, size: int) -> None:
         if node.link is not None:
             node.link.frames_out += count
             node.link.bytes_out += size
 
-    def _envelope(self, frame: bytes) -> bytes:
-        self._sent += 1
-        size = (len(frame) + self._envelope_bytes).to_bytes(LENGTH_BYTES, "big")
-        # The id of a forward is unique over restarts: a number of this life, then a count.
-        number = self._sent.to_bytes(MESSAGE_ID_BYTES - _BOOT_BYTES, "big")
-        return b"".join((self._before_size, size, self._behind_size, number, self._node_key, frame))
+    def _new_ids(self, count: int) -> list[bytes]:
+        """Return ids for so many forwards, unique over restarts: a number of this life, then a count."""
+        first, boot = self._sent + 1, self._boot
+        self._sent += count
+        return [boot + number.to_bytes(_NUMBER_BYTES, "big") for number in range(first, first + count)]
 
-    def _fly(self, node: Session, flight: Flight, frame_hash: bytes) -> None:
-        """Note that a frame leaves for a node that will answer."""
-        # The same frame may be under way twice; notices then end the older one first.
-        older = node.flights.setdefault(frame_hash, flight)
-        if older is not flight:
-            node.twins.setdefault(frame_hash, deque()).append(flight)
-        self._due.append((flight[_UNTIL], node, frame_hash))
-        self._count += 1
-        self._bytes += len(flight[_FRAME])
+    def _head(self, frame_bytes: int) -> bytes:
+        """Return the beginning of the envelope of a frame of this size, up to the id."""
+        size = (frame_bytes + self._envelope_bytes).to_bytes(LENGTH_BYTES, "big")
+        return self._before_size + size + self._behind_size
 
-    def _land(self, node: Session, frame_hash: bytes, flight: Flight) -> None:
+    def _fly(self, node: Session, until: Instant, names: list[bytes], flights: Sequence[Flight]) -> None:
+        """Note that frames leave for a node that will answer; the caller counts their bytes."""
+        for name, flight in zip(names, flights, strict=True):
+            # The same frame may be under way twice; notices by its hash then end the older one first.
+            older = node.flights.setdefault(name, flight)
+            if older is not flight:
+                node.twins.setdefault(name, deque()).append(flight)
+        self._due.append((until, node, names[::-1]))
+        self._count += len(flights)
+
+    def _land(self, node: Session, name: bytes, flight: Flight) -> None:
         """Take off the oldest flight of a frame to a node."""
-        twins = node.twins.get(frame_hash)
+        twins = node.twins.get(name)
         if twins is None:
-            del node.flights[frame_hash]
+            del node.flights[name]
         else:
-            node.flights[frame_hash] = twins.popleft()
+            node.flights[name] = twins.popleft()
             if not twins:
-                del node.twins[frame_hash]
+                del node.twins[name]
         self._count -= 1
         self._bytes -= len(flight[_FRAME])
 
 
-def sending_of(flight: Flight, frame_hash: bytes) -> Sending:
-    """Return a frame that has come back as one to be sent again or reported."""
+def sending_of(flight: Flight, frame_hash: bytes = b"") -> Sending:
+    """Return a frame that has come back as one to be sent again or reported; its hash may be empty when unknown."""
     _, session, target, frame, denials = flight
     sending = Sending(session, target, frame, frame_hash)
     sending.denials = denials

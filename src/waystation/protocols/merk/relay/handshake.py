@@ -301,6 +301,9 @@ class Handshakes:
     def _hello_frame(self, session: Session) -> bytes:
         mailbox = Feature.MAILBOX if self._settings.mailbox else Feature(0)
         features = authentication.FEATURES | mailbox
+        # MERK-NOTICES: between nodes only; to a client nothing of it is said.
+        if session.hello is None or session.hello.role is Role.NODE:
+            features |= Feature.DELIVERIES
         return authentication.hello_frame(session, self._key, self._settings.public_url, self._rng, features)
 
     def on_auth(self, session: Session, auth: Auth, now: Instant) -> None:
@@ -340,6 +343,8 @@ class Handshakes:
         session.move(Move.PROOF)
         session.proved_by = None
         session.wants_notices = True
+        # Spec 7: both ways as soon as both have said so, and ours has.
+        session.gathers_notices = session.hello is not None and bool(session.hello.features & Feature.DELIVERIES)
         session.link = Traffic(now)
         if self._rate_limits and not self._is_unlimited(session.identity):
             session.give_allowances(self._limits.now, now)

@@ -17,6 +17,7 @@ from waystation.protocols.merk.messages import (
     Auth,
     ClientAbsent,
     ClientFound,
+    Deliveries,
     Delivery,
     DeliveryCode,
     Forward,
@@ -43,6 +44,7 @@ from waystation.protocols.merk.relay.handshake import Handshakes
 from waystation.protocols.merk.relay.key_frames import KeyFrames
 from waystation.protocols.merk.relay.mailing import Mailing
 from waystation.protocols.merk.relay.mesh import Mesh
+from waystation.protocols.merk.relay.notices import Notices
 from waystation.protocols.merk.relay.presences import WallClock, is_presence_current
 from waystation.protocols.merk.relay.routing import CARRIED, Routing
 from waystation.protocols.merk.relay.sessions import Sessions
@@ -65,6 +67,7 @@ class KnownFrames:
         key_frames: KeyFrames,
         clock: WallClock,
         mailing: Mailing,
+        notices: Notices,
     ) -> None:
         """Bind the parts of one relay; see ``machine.MerkRelay``."""
         self._settings = settings
@@ -85,7 +88,8 @@ class KnownFrames:
             ClientAbsent: self._on_client_absent,
             Hello: handshakes.on_hello,
             Auth: self._on_auth,
-            Delivery: self._on_notice,
+            Delivery: notices.on_delivery,
+            Deliveries: notices.on_deliveries,
             Forward: self._on_forward,
             KeyAdvert: key_frames.on_advert,
             KeyQuery: key_frames.on_query,
@@ -207,10 +211,6 @@ class KnownFrames:
             self._routing.absent(session, info, now)
         else:
             self._sessions.strike(session, Refusal.UNASKED_ANSWER, now)
-
-    def _on_notice(self, session: Session, notice: Delivery, now: Instant) -> None:
-        if self._sessions.is_peer(session, now):
-            self._routing.noticed(session, notice, now)
 
     def _on_forward(self, session: Session, forward: Forward, now: Instant) -> None:
         if self._sessions.is_peer(session, now):

@@ -4,8 +4,9 @@
 memory; only mailboxes and the addresses of other nodes survive a restart. It never reads a frame's contents.
 
 ``session`` is one connection; ``authentication`` and ``handshake`` prove its key. ``routing`` forwards frames with
-``delivery``, ``lookups`` and ``forwards``. ``mesh`` manages the links to other nodes, ``key_directory`` the agreement
-keys. ``known_frames`` dispatches each frame of who is identified to one of them.
+``delivery``, ``lookups`` and ``forwards``; ``notices`` takes what other nodes say became of them. ``mesh`` manages the
+links to other nodes, ``key_directory`` the agreement keys. ``known_frames`` dispatches each frame of who is identified
+to one of them.
 
 Spec: seed "Protocol Details"; specs/merk.md, all of it.
 """
@@ -35,6 +36,7 @@ from waystation.protocols.merk.relay.known_frames import KnownFrames
 from waystation.protocols.merk.relay.mailboxes import Mailboxes
 from waystation.protocols.merk.relay.mailing import Mailing
 from waystation.protocols.merk.relay.mesh import Mesh
+from waystation.protocols.merk.relay.notices import Notices
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.relay.presences import WallClock
 from waystation.protocols.merk.relay.routing import SWEEP_MS, Routing
@@ -100,7 +102,9 @@ class MerkRelay:
             is_on=settings.mailbox,
             has_shares=rate_limits,
         )
-        self._runs = Runs(self._routing, settings.max_frame_bytes)
+        notices = Notices(self._routing, self._sessions)
+        self._sessions.on_close.append(self._routing.delivery.flush)
+        self._runs = Runs(self._routing, notices, settings.max_frame_bytes)
         self._key_frames = KeyFrames(self._keys, self._sessions, self._mesh, self._routing, self._clock, boxes)
         self.twins = self._mesh.twins
         self._handshakes = Handshakes(
@@ -126,6 +130,7 @@ class MerkRelay:
             self._key_frames,
             self._clock,
             self._mailing,
+            notices,
         )
         self._sweep_at: Instant | None = None
         self._commits = Commits()
@@ -275,6 +280,8 @@ class MerkRelay:
 
     def take(self) -> list[Effect]:
         """Return and forget the effects gathered since the last call, in their order."""
+        # MERK-NOTICES: all that has ended alike in this turn leaves as one notice.
+        self._routing.delivery.flush()
         # The table of nodes is durable, but no answer waits for it.
         if self._commits.may_begin and (self._mesh.has_changed or self._commits.is_refused):
             self._tickets += 1

@@ -37,6 +37,7 @@ from waystation.protocols.merk.relay.mail import (
     NotOpened,
     Opened,
     Opening,
+    Shares,
     Stored,
 )
 from waystation.protocols.merk.relay.mail_rows import (
@@ -53,7 +54,6 @@ from waystation.protocols.merk.relay.mail_rows import (
     mail_rows,
     next_number,
 )
-from waystation.protocols.merk.relay.shares import Shares
 from waystation.protocols.merk.session import Sending
 
 __all__ = ["Mailboxes"]

@@ -34,10 +34,9 @@ from waystation.protocols.merk.messages import (
     Presence,
     QueryClient,
 )
-from waystation.protocols.merk.messages import Delivery as Notice
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 from waystation.protocols.merk.relay.delivery import PROTOCOL, Delivery
-from waystation.protocols.merk.relay.forwards import Forwards, SeenIds, sending_of
+from waystation.protocols.merk.relay.forwards import Forwards, SeenIds
 from waystation.protocols.merk.relay.key_directory import KeyDirectory
 from waystation.protocols.merk.relay.lookups import Absent, Location, Lookup, Lookups
 from waystation.protocols.merk.relay.mesh import Mesh
@@ -48,11 +47,9 @@ from waystation.protocols.merk.session import ORIGINALS, Sending, Session, State
 __all__ = ["CARRIED", "Routing"]
 
 CARRIED: Final = frozenset({MessageType.DATA, MessageType.SIGNED_DATA, MessageType.ENCRYPTED_DATA})
-DENIALS_MAX: Final = 3  # nodes that may say "not here" to a frame before we believe that nobody has its target
 SWEEP_MS: Final = 10_000  # ours: places live for a minute
 _BOOT_BYTES: Final = 8
 _FORWARD: Final = bytes((InfoType.FORWARD,))
-_CODES: Final = frozenset(DeliveryCode)
 
 
 class Routing:
@@ -139,7 +136,7 @@ class Routing:
             return
         wanted = session.wants_notices
         sending = Sending(session if wanted else None, target, frame, wire.frame_hash(frame) if wanted else b"")
-        self._seek(sending, session, now, may_ask=may_ask)
+        self.seek(sending, session, now, may_ask=may_ask)
 
     def arrived(self, node: Session, forward: Forward, now: Instant) -> None:
         """Take a frame that a peer forwarded: it ends here."""
@@ -162,7 +159,8 @@ class Routing:
             self._strike(node, Refusal.REPLAYED_FORWARD, now)
             return
         self.seen.add(number, now)
-        self._arrived(node, sender, target, forward.frame, now)
+        message_id = forward.message_id if node.gathers_notices else b""
+        self._arrived(node, sender, target, forward.frame, message_id, now)
 
     def arrived_too_fast(self, node: Session, data: bytes, now: Instant) -> None:
         """Refuse a frame of a peer beyond its allowance, so that it need not wait for an answer."""
@@ -170,12 +168,13 @@ class Routing:
         if node.state is not State.PEER or data[HEADER_BYTES : HEADER_BYTES + 1] != _FORWARD:
             return
         try:
-            frame = decode_forward(data, HEADER_BYTES).frame
+            forward = decode_forward(data, HEADER_BYTES)
         except MalformedError:
             return
-        target = wire.target_of(frame)
+        target = wire.target_of(forward.frame)
         if target is not None:
-            self.delivery.refuse(node, DeliveryCode.RATE, target, frame, now)
+            message_id = forward.message_id if node.gathers_notices else b""
+            self.delivery.refuse(node, DeliveryCode.RATE, target, forward.frame, now, message_id)
 
     def arrived_bare(self, node: Session, frame: bytes, now: Instant) -> None:
         """Take a frame from an original relay: it ends here, or at an original that we dialled; no notice is sent."""
@@ -196,55 +195,26 @@ class Routing:
         elif node.state is State.DOWNSTREAM and isinstance(place, Location) and place.node.state is State.UPSTREAM:
             self._forward(place.node, Sending(None, target, frame, b""), now)
 
-    def _arrived(self, node: Session, sender: bytes, target: bytes, frame: bytes, now: Instant) -> None:
+    def _arrived(
+        self, node: Session, sender: bytes, target: bytes, frame: bytes, message_id: bytes, now: Instant
+    ) -> None:
         recipient = self.clients.get(target)
         # Spec 6: code 4, larger than this node takes.
         if len(frame) > self._frame_bytes_max:
-            self.delivery.refuse(node, DeliveryCode.TOO_LARGE, target, frame, now)
+            self.delivery.refuse(node, DeliveryCode.TOO_LARGE, target, frame, now, message_id)
         elif not self.admits(PublicKey(sender)) or (recipient is None and self.mail_word(target, now) is None):
-            self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now)
+            self.delivery.refuse(node, DeliveryCode.UNKNOWN_TARGET, target, frame, now, message_id)
         # MERK-UNNAMED: a node that nobody has named brings no senders of its own invention.
         elif node.is_unnamed and not wire.is_frame_signed(frame):
             # Not "unknown": one sender's unsigned frames must not make others believe that the recipient has left.
             self.outbox.add(Refused(PROTOCOL, node.identity, Refusal.UNSIGNED.value))
-            self.delivery.refuse(node, DeliveryCode.QUEUE_FULL, target, frame, now)
+            self.delivery.refuse(node, DeliveryCode.QUEUE_FULL, target, frame, now, message_id)
         elif recipient is None:
-            self._unreached(Sending(node, target, frame, wire.frame_hash(frame)), DeliveryCode.UNKNOWN_TARGET, now)
+            self.unreached(Sending(node, target, frame, b"", message_id), DeliveryCode.UNKNOWN_TARGET, now)
         else:
-            self.delivery.deliver(recipient, node, target, frame, now)
+            self.delivery.deliver(recipient, node, target, frame, now, message_id)
 
-    def delivered(self, node: Session, target: bytes, frame_hash: bytes, now: Instant) -> None:
-        """Take a peer's word that a frame has arrived."""
-        # Spec 5: to a peer FORWARD, answered by DELIVERY.
-        flight = self.forwards.answered(node, target, frame_hash)
-        if flight is None:
-            return
-        self.lookups.delivers(node, target)
-        if flight[1] is not None:
-            self.delivery.finish(sending_of(flight, frame_hash), DeliveryCode.DELIVERED, now)
-
-    def noticed(self, node: Session, notice: Notice, now: Instant) -> None:
-        """Take a peer's word about a frame that we forwarded to it."""
-        flight = self.forwards.answered(node, notice.target, notice.frame_hash)
-        if flight is None:
-            return  # it took longer than we waited; the sender has its outcome
-        sending = sending_of(flight, notice.frame_hash)
-        # An unknown code says only that the outcome is unknown.
-        code = DeliveryCode(notice.code) if notice.code in _CODES else DeliveryCode.LOOKUP_TIMEOUT  # nobody knows
-        if code is not DeliveryCode.UNKNOWN_TARGET:
-            if code is DeliveryCode.DELIVERED:
-                self.lookups.delivers(node, sending.target)
-            self.delivery.finish(sending, code, now)
-            return
-        self.lookups.distrust(node, sending.target, now)
-        sending.denials += 1
-        # A frame is tried at few nodes: nodes that claim a client and deny it would pass it round.
-        if sending.denials > DENIALS_MAX:
-            self._unreached(sending, code, now)
-            return
-        self._seek(sending, None, now, may_ask=True, without=node)
-
-    def _seek(
+    def seek(
         self, sending: Sending, owner: Session | None, now: Instant, *, may_ask: bool, without: Session | None = None
     ) -> None:
         """Send a frame to where its target is, or let it wait until that is known; ``without`` has just said no."""
@@ -261,7 +231,7 @@ class Routing:
         lookup = self.lookups.running(target)
         # Spec 5: that nobody has a client is remembered for 2 s.
         if lookup is None and (isinstance(place, Absent) or not may_ask or not self._mesh.has_nodes):
-            self._unreached(sending, DeliveryCode.UNKNOWN_TARGET, now)
+            self.unreached(sending, DeliveryCode.UNKNOWN_TARGET, now)
             return
         if lookup is None:
             lookup = self._begin(target, owner, [node for node in self._mesh.nodes() if node is not without], now)
@@ -272,7 +242,7 @@ class Routing:
             self.lookups.end_absent(lookup, now)
             self._ended(lookup, "absent", now)
 
-    def _unreached(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
+    def unreached(self, sending: Sending, code: DeliveryCode, now: Instant) -> None:
         """Nobody is connected: the recipient's mailbox here keeps a frame, or its sender gets ``code``."""
         if not self.delivery.keep(sending, now):
             self.delivery.finish(sending, code, now)
@@ -402,7 +372,7 @@ class Routing:
             if node is not None:
                 self._forward(node, sending, now)
             else:
-                self._unreached(sending, code, now)
+                self.unreached(sending, code, now)
 
     # Comings and goings
 
@@ -448,7 +418,7 @@ class Routing:
         for sending in sent:
             self.delivery.finish(sending, DeliveryCode.LOOKUP_TIMEOUT, now)
         for sending in unsent:
-            self._seek(sending, None, now, may_ask=True)
+            self.seek(sending, None, now, may_ask=True)
         node.asked.clear()
         node.distrusted.clear()
 

@@ -46,6 +46,8 @@ class Sessions:
         self.alarms = Alarms()
         self.on_end: list[Callable[[Session, State, Instant], None]] = []
         """Called with every connection that is over, and with the state that it was in."""
+        self.on_close: list[Callable[[Session], None]] = []
+        """Called with a connection that we are about to close, and can still write to."""
 
     def __len__(self) -> int:
         """Return how many connections there are."""
@@ -107,6 +109,8 @@ class Sessions:
             return
         if refusal not in (Refusal.SHUTDOWN, Refusal.REPLACED, Refusal.DOUBLE_LINK):
             self.note(session, refusal)
+        for on_close in self.on_close:
+            on_close(session)
         self._outbox.close(session, refusal)
         self.forget(session, refusal.value, now)
 
