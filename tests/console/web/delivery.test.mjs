@@ -200,6 +200,21 @@ test("mail that came before is dropped as a repeat, and deleted all the same", a
   assert.equal(bob.messages.length, 1);
 });
 
+test("mail that cannot be read is dropped, and deleted all the same", async () => {
+  const { relay, bob } = await pair();
+  await bob.client.openMailbox();
+  const alice = await keysOf("alice");
+  const payload = Uint8Array.from([...bytes(BOB), ...native.randomBytes(100)]);
+  const data = sdk.encodeFrame(5, payload, alice.signing.public, await alice.sign(payload));
+  relay.boxes.get(BOB).push({ hash: hex(await sdk.frameHash(native, data)), data });
+  relay.clients.get(BOB).deliver(data);
+  await until(() => bob.dropped.length === 1);
+  assert.equal(bob.dropped[0].refusal, "cannot_decrypt");
+  await batched(bob.clock);
+  await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
+  assert.deepEqual(bob.messages, []);
+});
+
 test("who cannot have a mailbox here learns why", async () => {
   const { relay, alice } = await pair();
   relay.refusesMail = true;
