@@ -215,7 +215,7 @@ PAGE = {
             "When they open the link, or point a camera at the code, the conversation begins",
             [
                 f"{_PAGE}::test_link_opened_in_a_browser_begins_the_conversation",
-                "console/test_page_qr.py::test_codes_of_every_version_are_those_of_another_encoder",
+                "console/test_page_qr.py::test_camera_reads_the_invitation",
             ],
         ),
         ("so nothing can be encrypted for them", [f"{_PAGE}::test_message_that_cannot_be_encrypted_is_not_sent"]),
@@ -256,6 +256,7 @@ PAGE = {
             "The link holds your keys. Only this passphrase opens it",
             [
                 f"{_HISTORY}::test_second_device_takes_the_identity_by_a_link",
+                "console/test_page_qr.py::test_camera_reads_the_second_devices_link",
                 f"{_MEMORY}::every changed byte of what a passphrase seals is noticed, and a hostile",
             ],
         ),
