@@ -127,6 +127,17 @@ BROWSER = [
             f"{_DELIVERY}::nobody who only signed, wrote the legacy form, or is not listened to",
         ],
     ),
+    (
+        "Only an encrypted, bound message of whom was asked, which names the question, is the answer",
+        [
+            f"{_WEB}/asks.test.mjs::an answer of another, to another message, or not bound is none",
+            f"{_WEB}/asks.test.mjs::an answer that comes late is a message that says what it answers",
+        ],
+    ),
+    (
+        "the recipient is not known to use a client of ours; nothing was sent",
+        [f"{_WEB}/asks.test.mjs::who is not known to be able is not asked"],
+    ),
     ('| `"never"` | nobody |', [f'{_DELIVERY}::with receipts "${{rule}}" nobody gets one unasked']),
     (
         "nobody but their recipient can read them",

@@ -135,6 +135,25 @@ MERK = [
         ],
     ),
     (
+        "an encrypted, bound message of the peer that was asked, which names the question, is taken for the answer",
+        [
+            "sdk/merk/test_asks.py::test_answer_of_another_is_none",
+            "sdk/merk/test_asks.py::test_answer_that_is_not_bound_to_the_question_is_none",
+            "sdk/merk/test_asks.py::test_late_answer_is_a_message_that_says_what_it_answers",
+        ],
+    ),
+    (
+        "A peer that is not known to use a client of ours is not asked (`CannotAnswerError`), a message that is not",
+        [
+            "sdk/merk/test_asks.py::test_who_cannot_answer_is_not_asked",
+            "sdk/merk/test_asks.py::test_what_has_no_answer_is_refused",
+        ],
+    ),
+    (
+        "certainly did not arrive; `UncertainError`",
+        ["sdk/merk/test_asks.py::test_question_that_was_not_delivered_ends_at_once"],
+    ),
+    (
         "A bound message is taken once, restarts included, and not when it is older than 14 days",
         [
             f"{_PROMISES}::test_replay_after_a_restart_is_dropped",
