@@ -14,7 +14,7 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.merk import messages, wire
 from waystation.protocols.merk.keys import Keys
 from waystation.protocols.merk.payload import sealing
-from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Json, Raw, Receipt, Text
+from waystation.protocols.merk.payload.contents import Answer, Extended, File, FilePart, Json, Raw, Receipt, Text
 
 WEB = Path(__file__).parent / "web"
 TESTS_AT_LEAST = 300
@@ -27,6 +27,7 @@ PART = FilePart(b"t" * 16, sha256(FILE).digest(), 1, 3, len(FILE), "büro.bin", 
 RECEIPT = Receipt((b"i" * 16, b"j" * 16))
 CONTENTS = [Raw(b"\x00\xff"), Text("héllo there"), Json('{"a":[1,2]}'), File("a.bin", b"\x01\x02"), File("", b"")]
 CONTENTS += [Extended(1_700_000_000_123, b"m" * 16, inner) for inner in (*CONTENTS, PART, RECEIPT)]
+CONTENTS += [Extended(1, b"m" * 16, Answer(b"q" * 16, inner)) for inner in CONTENTS[:3]]
 
 PRESENCE = wire.make_presence(
     ALICE.signing, messages.PresenceKind.MAILBOX, b"n" * 32, 1_700_000_000_000, 1_700_000_600_000
@@ -83,6 +84,8 @@ def said(content):
             return {"kind": "file_part", **ids, **numbers, "name": name, "data": data.hex()}
         case Receipt(ids):
             return {"kind": "receipt", "what": 1, "ids": [each.hex() for each in ids]}
+        case Answer(question_id, inner):
+            return {"kind": "answer", "to": question_id.hex(), "content": said(inner)}
     raise AssertionError(content)
 
 

@@ -252,7 +252,8 @@ def test_message_that_cannot_be_encrypted_is_not_sent(room, nodes):
     expect(alice.page.locator("#log .out .trouble")).to_contain_text("key")
 
 
-def test_what_is_written_without_a_connection_goes_out_later(room, nodes, bob):
+@pytest.mark.parametrize("way", ["Connect", "reload"])
+def test_what_is_written_without_a_connection_goes_out_later(room, nodes, bob, way):
     """A text that is written while the relay is gone waits, through a reload too, and goes out by itself."""
     alice = room.person(nodes[0])
     alice.address(bob.key)
@@ -260,12 +261,34 @@ def test_what_is_written_without_a_connection_goes_out_later(room, nodes, bob):
     alice.page.get_by_role("button", name="Disconnect").click()
     alice.page.click("#settings-back")
     alice.open(bob.nameless)
-    alice.write("into the bottle")
+    alice.write(f"into the bottle, until {way}")
     alice.learns("waiting")
-    alice.settings()
-    alice.page.get_by_role("button", name="Connect", exact=True).click()
+    if way == "reload":
+        alice.page.reload()
+    else:
+        alice.settings()
+        alice.page.get_by_role("button", name="Connect", exact=True).click()
 
-    bob.hears_from(alice.nameless, "into the bottle")
+    bob.hears_from(alice.nameless, f"into the bottle, until {way}")
+
+
+def test_nothing_that_is_written_can_be_read_on_the_way(room, nodes, bob):
+    """No word of a text, name or file stands in a frame that leaves the page, unless the user sends it plain."""
+    alice, frames = room.person(nodes[0]), []
+    alice.page.on("websocket", lambda socket: socket.on("framesent", lambda data: frames.append(bytes(data))))
+    alice.page.reload()
+    alice.connected().call_self("Ada of the sea")
+    alice.address(bob.key)
+    alice.page.set_input_files("#file", {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"under the stone"})
+    alice.write("the safe is 4711")
+    bob.hears_from("Ada of the sea", "the safe is 4711")
+    bob.sees("plan.txt")
+    alice.write("for everybody", mode="plain")
+    bob.sees("for everybody")
+
+    secrets = b"Ada of the sea", b"plan.txt", b"under the stone", b"the safe is 4711"
+    assert [secret for secret in secrets if any(secret in frame for frame in frames)] == []
+    assert any(b"for everybody" in frame for frame in frames)
 
 
 def test_mail_waits_for_who_is_away(room, nodes):

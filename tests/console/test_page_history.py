@@ -67,6 +67,14 @@ EXPORT_ALL = """async () => {
   return results;
 }"""
 
+OPEN_BACKUP = """async ([text, passphrase]) => {
+  const { openWithPassphrase } = await import("/page/vault.js");
+  const base64 = text.trim().replaceAll("-", "+").replaceAll("_", "/");
+  const sealed = Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
+  return new TextDecoder().decode(await openWithPassphrase(passphrase, sealed));
+}"""
+"""What stands in a backup, as JSON."""
+
 WATCH_WRITES = """() => {
   const { transaction } = IDBDatabase.prototype;
   window.writes = [];
@@ -203,7 +211,7 @@ def test_passphrase_keeps_the_history_from_a_thief(room, nodes):
 
 
 def test_backup_restores_a_person_in_a_fresh_profile(room, nodes, bob, tmp_path):
-    """A backup opens with its passphrase only, brings key, name and people to another browser.
+    """A backup opens with its passphrase only, brings key, name and people to another browser, and no messages.
 
     And who writes to the key reaches it there.
     """
@@ -224,7 +232,10 @@ def test_backup_restores_a_person_in_a_fresh_profile(room, nodes, bob, tmp_path)
     backup = tmp_path / download.value.suggested_filename
     download.value.save_as(backup)
     key = alice.key
+    within = alice.ask(OPEN_BACKUP, [backup.read_text(), PASSPHRASE])
     alice.page.close()
+    assert "Bob the builder" in within
+    assert "I may lose this machine" not in within
     fresh = room.person(nodes[0])
     fresh.page.set_input_files("#restore-file", backup)
     fresh.passphrase("not this one", is_new=False)
@@ -281,20 +292,25 @@ def test_locked_keys_cannot_be_taken_out(room, nodes):
 
 
 def test_key_file_of_the_original_is_taken(room, nodes, tmp_path):
-    """A key file of the original client takes the identity's place; what is none is refused with a sentence."""
+    """A key file of the original client replaces identity and messages; what is none is refused with a sentence."""
     alice = room.person(nodes[0])
     keys = Keys.generate(random.Random(5))
     wrong, right = tmp_path / "wrong.json", tmp_path / "keys.json"
     wrong.write_text(json.dumps({"publicKey": "AAAA"}))
     right.write_text(keys.export_json())
+    alice.address(alice.key)
+    alice.write("under the old key")
+    alice.sees("under the old key")
     alice.settings()
     before = alice.key
     alice.page.set_input_files("#restore-file", wrong)
     expect(alice.page.locator("#settings-error")).to_contain_text("key file")
     assert alice.key == before
     alice.page.set_input_files("#restore-file", right)
+    alice.page.click("#question-yes")
 
     expect(alice.page.locator("#key-hex")).to_have_text(keys.signing.public.hex(), timeout=PATIENCE_MS)
+    assert "under the old key" not in alice.ask(READ_ALL)
 
 
 def test_blocked_person_reaches_nobody_until_unblocked(room, nodes, bob):
@@ -355,6 +371,24 @@ def test_own_label_wins_over_what_somebody_says(room, nodes, bob):
     bob.sees("renamed")
     expect(bob.page.locator("#person-name")).to_have_text("Eve")
     expect(bob.page.locator("#person-note")).to_have_text("says: Ada the second")
+
+
+def test_deleted_messages_are_gone_and_people_stay(room, nodes, bob):
+    """After "Delete all messages" no text and no file is in the database, and the list still has everybody."""
+    alice = room.person(nodes[0])
+    alice.address(bob.key)
+    alice.page.set_input_files("#file", {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"under the stone"})
+    alice.write("the safe is 4711")
+    alice.learns(*ARRIVED)
+    expect(alice.page.locator("#log .out")).to_have_count(2)
+    alice.settings()
+    alice.page.click("#clear-history")
+    alice.page.click("#question-yes")
+    expect(alice.page.locator(".conversation")).to_contain_text("Nothing written yet")
+
+    stored = alice.ask(READ_ALL)
+    assert [secret for secret in ("the safe is 4711", "under the stone", "plan.txt") if secret in stored] == []
+    assert bob.key in stored
 
 
 def test_deleted_conversation_is_gone(room, nodes, bob):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.merk_promises import MERK
+from tests.docs.merk_browser_promises import BROWSER, BROWSER_NO_PROMISE, PAGE
+from tests.docs.merk_promises import CANNOT, MERK, NO_PROMISE, README
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +45,7 @@ PROMISES = {
                 "sdk/bhumi/pairing/test_hostile.py::test_relay_cannot_use_an_invite_that_passes_through",
             ],
         ),
+        *README,
         ("One seed, one run.", ["sim/test_run.py::test_one_seed_has_one_trace"]),
         (
             "An LPRP packet that was accepted is kept",
@@ -310,7 +312,9 @@ PROMISES = {
             ["protocols/lprp/relay/test_machine_work.py::test_closed_leases_are_renewed_only"],
         ),
     ],
-    "docs/merk.md": MERK,
+    "docs/merk.md": [*MERK, *CANNOT.items()],
+    "docs/merk_browser.md": BROWSER,
+    **{f"src/waystation/console/web/page/{name}": promises for name, promises in PAGE.items()},
     "docs/operating.md": [
         (
             "Who is refused at a web port of several protocols before the path is known counts as `web`",
@@ -432,9 +436,34 @@ PROMISES = {
 """By document: a sentence, and the tests that show it, under tests/."""
 
 
+WORDS = re.compile(r"\b(never|always|only|kept|cannot|each|every|nobody|nothing)\b", re.IGNORECASE)
+"""What a sentence that promises something often says."""
+
+
 def words(text):
     """Return a text with one blank between words, so that a sentence is found over the ends of lines."""
     return re.sub(r"\s+", " ", text)
+
+
+def unlisted(document, known):
+    """Return the sentences and cells of a page, that say such a word and overlap nothing of ``known``."""
+    prose = words(re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.DOTALL))
+    spans = [(prose.find(one), prose.find(one) + len(one)) for one in known if one in prose]
+    said = re.finditer(r"(?:[^.;:|]|[.;:](?=\S))+", prose)
+    return [
+        each[0].strip()
+        for each in said
+        if WORDS.search(each[0]) and not any(start < each.end() and each.start() < end for start, end in spans)
+    ]
+
+
+def is_shown(place):
+    """Return whether a test is there: a function of a Python file, or how a title of the browser SDK's tests begins."""
+    file, _, name = place.partition("::")
+    text = (ROOT / "tests" / file).read_text()
+    if file.endswith(".py"):
+        return f"def {name}(" in text
+    return any(f"test({quote}{name}" in text for quote in "\"'`")
 
 
 @pytest.mark.parametrize(
@@ -448,6 +477,23 @@ def words(text):
 def test_promise_has_a_test(document, sentence, tests):
     """The sentence stands in the document as it is here, and each test that shows it exists."""
     assert sentence in words((ROOT / document).read_text())
-    for place in tests:
-        file, _, name = place.partition("::")
-        assert f"def {name}(" in (ROOT / "tests" / file).read_text(), place
+    assert tests
+    assert [place for place in tests if not is_shown(place)] == []
+
+
+@pytest.mark.parametrize(
+    ("document", "no_promise"), [("docs/merk.md", NO_PROMISE), ("docs/merk_browser.md", BROWSER_NO_PROMISE)]
+)
+def test_every_sentence_that_promises_is_listed(document, no_promise):
+    """A new sentence with such a word needs a test, or is listed as no promise."""
+    assert unlisted(document, [*no_promise, *(sentence for sentence, _ in PROMISES[document])]) == []
+
+
+def test_every_line_of_the_table_of_merk_names_its_tests():
+    """What nobody can, as "Who can do what" has it, is what ``CANNOT`` has tests for, item by item."""
+    _, _, table = (ROOT / "docs/merk.md").read_text().partition("| who | can | cannot |\n|---|---|---|\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    said = [item.strip() for row in rows for item in row.split(" | ")[2].rstrip(" |").split(";")]
+
+    assert len(rows) == 5
+    assert said == list(CANNOT)

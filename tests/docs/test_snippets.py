@@ -124,7 +124,7 @@ def test_lprp(tmp_path, node):
 
 def test_merk(tmp_path, node):
     """The program thanks for what it is sent."""
-    (text,) = snippets_of("merk.md")
+    text, _ = snippets_of("merk.md")
     with Program(tmp_path, node, text) as thanking:
         key = thanking.line().removeprefix("I am ")
         command = ["merk", "send", key, "hello", "--relay", node.url("merk"), "--home", "me"]
@@ -135,6 +135,16 @@ def test_merk(tmp_path, node):
 
     assert sent.stdout.startswith("accepted")
     assert heard.endswith("encrypted bound hello")
+
+
+def test_merk_ask(tmp_path, node):
+    """The thermometer answers who asks it."""
+    _, text = snippets_of("merk.md")
+    with Program(tmp_path, node, text) as thermometer:
+        key = thermometer.line().removeprefix("ask ")
+        asks = text.replace("asyncio.run(thermometer())", f'asyncio.run(ask("{key}"))')
+        with Program(tmp_path, node, asks) as asking:
+            assert asking.output() == "21 °C"
 
 
 def test_strata(tmp_path, node):

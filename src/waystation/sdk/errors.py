@@ -26,6 +26,7 @@ A call raises when its action was not attempted or is impossible. The result of 
     │   ├── LeaseRefusedError    the LPRP host grants no lease, so it stores no messages for us
     │   ├── WhitelistFailedError the LPRP host does not have the whitelist that we want
     │   ├── KeyUnknownError      the recipient's agreement key is unknown: nothing was sent (MERK)
+    │   ├── CannotAnswerError    the recipient's client is not known to answer questions: nothing was sent (MERK)
     │   ├── KeyChangedError      the recipient's agreement key differs from the pinned one: nothing was sent (MERK)
     │   │   └── KeyDiffersError  the given agreement key is not the recipient's own: nothing was sent (MERK)
     │   ├── RequestRefusedError  the Strata relay refused; has its code
@@ -50,6 +51,7 @@ from waystation.core.errors import ConfigError, HostError, LocalError, RemoteErr
 __all__ = [
     "AnswerError",
     "BoxRefusedError",
+    "CannotAnswerError",
     "ClosedError",
     "ConfigError",
     "FileTooLargeError",
@@ -186,6 +188,21 @@ class KeyUnknownError(RemoteError):
             f"nobody knows the agreement key of {target.hex()}, so nothing can be encrypted for it: it is there once "
             "its owner has connected to this mesh with a client of waystation; else ask for it and give it with --key "
             "(agreement_key=), or send without encryption, with --mode signed"
+        )
+        self.target = target
+
+
+class CannotAnswerError(RemoteError):
+    """Nothing says that a recipient's client can answer a question.
+
+    Attributes:
+        target: The recipient, 32 bytes.
+    """
+
+    def __init__(self, target: bytes) -> None:
+        super().__init__(
+            f"{target.hex()} is not known to use a client of waystation, and others cannot say which message they "
+            "answer; nothing was sent. Use send, and take what comes from messages()"
         )
         self.target = target
 

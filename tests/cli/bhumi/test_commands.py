@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.camera import codes_of_terminal
 from tests.cli.build import caller, in_a_thread
 from tests.sdk.build import LoopbackRelay
 from waystation.core.ids import decode_id52
@@ -161,7 +162,7 @@ def test_invite_prints_only_the_token(run):
     assert (code, invite.identity, state.grant_of(invite.preimage).peer) == (0, state.identity, None)
     assert invite.relays == ("tls://relay.example:8443",)
     assert f"waystation bhumi accept {out.strip()}\n" in err
-    assert "█" in err
+    assert codes_of_terminal(err, is_dark=True) == [out.strip()]
     state.close()
 
 

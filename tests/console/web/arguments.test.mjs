@@ -77,10 +77,18 @@ test("wrong types throw at once, whatever the connection does, and nothing is se
   await assert.rejects(client.sendText(BOB, "\ud800", { mode: "signed" }), sdk.LocalError);
 });
 
-test("a nick is kept with its identity", async () => {
-  const environment = environmentOf(await TestRelay.make());
+test("a nick is kept with its identity, and said to nobody", async () => {
+  const relay = await TestRelay.make();
+  const environment = environmentOf(relay);
   const client = await sdk.MerkClient.open({ environment });
   assert.equal(client.getNick(), "");
+  await client.setNick("Ada of the sea");
+  const messages = collect(client, "message");
+  await client.connect(ADDRESS);
+  await client.sendText(client.id, "by Bob", { mode: "signed" });
+  await until(() => messages.length === 1);
+  const said = relay.heard.map(({ data }) => Buffer.from(data).toString("latin1")).join("");
+  assert.deepEqual([said.includes("by Bob"), said.includes("Ada")], [true, false]);
   await client.setNick("Ada");
   assert.equal((await sdk.MerkClient.open({ environment })).getNick(), "Ada");
   assert.equal((await sdk.MerkClient.open({ environment, identity: "second" })).getNick(), "");

@@ -126,6 +126,18 @@ test("a forged advert is not taken", async () => {
   assert.equal(await asking, null);
 });
 
+test("a key of the directory is asked for again after ten minutes, and a newer one is taken unasked", async () => {
+  const { relay, alice, bob } = await pair();
+  const { timeMs } = await alice.client.findKey(BOB);
+  const keys = await keysOf("bob");
+  const next = await sdk.Keys.generate(native);
+  relay.adverts.set(BOB, await sdk.makeAdvert({ signing: keys.signing, agreement: next.agreement, sign: (message) => keys.sign(message) }, timeMs + 1));
+  alice.clock.ms += 599_000;
+  assert.equal((await alice.client.findKey(BOB)).agreementKey, bob.client.agreementKey);
+  alice.clock.ms += 2_000;
+  assert.deepEqual(await alice.client.findKey(BOB), { key: BOB, agreementKey: hex(next.agreement.public), timeMs: timeMs + 1 });
+});
+
 test("an older advert does not replace a newer one", async () => {
   const { relay, alice, bob } = await pair();
   const { timeMs } = await alice.client.findKey(BOB);

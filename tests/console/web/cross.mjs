@@ -13,7 +13,7 @@ const plain = (value) => JSON.parse(JSON.stringify(value, (_, part) => (part ins
 /** Reads what `plain` wrote. */
 function content(value) {
   const read = { ...value };
-  for (const name of ["data", "messageId", "transferId", "digest"]) if (name in read) read[name] = bytes(read[name]);
+  for (const name of ["data", "messageId", "transferId", "digest", "to"]) if (name in read) read[name] = bytes(read[name]);
   if ("ids" in read) read.ids = read.ids.map(bytes);
   if ("content" in read) read.content = content(read.content);
   return read;

@@ -20,6 +20,12 @@ async function pair(prepare = () => {}) {
   return { relay, alice, bob };
 }
 
+/** Turns the clock on by a second whenever something is gathered for one, until Bob's mailbox is empty. */
+const emptied = (relay, clock) => until(() => {
+  if (clock.waits[0] <= 1_000) clock.advance(1_000);
+  return relay.boxes.get(BOB).length === 0;
+}, "TAKEN");
+
 /** Content frames that somebody sent. */
 const sentBy = (relay, id) => relay.heard.filter(({ frame: { kind, sender } }) => kind === 5 && hex(sender) === id);
 
@@ -175,9 +181,7 @@ test("mail waits where its owner chose, comes once, and is deleted when the prog
   await again.connect(ADDRESS);
   await until(() => messages.length === 2, "mail");
   await until(async () => (await environment.storage.entries("seen")).length === 2, "both taken");
-  await quiet();
-  environment.clock.advance(1_000);
-  await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
+  await emptied(relay, environment.clock);
   assert.deepEqual(messages.map(({ id }) => id), sent.map(({ id }) => id));
   assert.deepEqual(await Promise.all(sent.map(({ read }) => read)), [true, true]);
   await until(() => mailbox.at(-1)?.messages === 0);
@@ -195,9 +199,22 @@ test("mail that came before is dropped as a repeat, and deleted all the same", a
   relay.boxes.get(BOB).push({ hash: hex(await sdk.frameHash(native, data)), data });
   relay.clients.get(BOB).deliver(data);
   await until(() => bob.dropped.length === 1);
-  bob.clock.advance(1_000);
-  await until(() => relay.boxes.get(BOB).length === 0);
+  await emptied(relay, bob.clock);
   assert.equal(bob.messages.length, 1);
+});
+
+test("mail that cannot be read is dropped, and deleted all the same", async () => {
+  const { relay, bob } = await pair();
+  await bob.client.openMailbox();
+  const alice = await keysOf("alice");
+  const payload = Uint8Array.from([...bytes(BOB), ...native.randomBytes(100)]);
+  const data = sdk.encodeFrame(5, payload, alice.signing.public, await alice.sign(payload));
+  relay.boxes.get(BOB).push({ hash: hex(await sdk.frameHash(native, data)), data });
+  relay.clients.get(BOB).deliver(data);
+  await until(() => bob.dropped.length === 1);
+  assert.equal(bob.dropped[0].refusal, "cannot_decrypt");
+  await emptied(relay, bob.clock);
+  assert.deepEqual(bob.messages, []);
 });
 
 test("who cannot have a mailbox here learns why", async () => {
@@ -258,12 +275,6 @@ async function away(send) {
   return { relay, alice, sent, comes, storage: bob.environment.storage };
 }
 
-/** Waits until something is gathered for a second, and turns the clock on by it. */
-async function batched(clock) {
-  await until(() => clock.waits[0] <= 1_000, "a batch");
-  clock.advance(1_000);
-}
-
 const WAYS = { text: (client) => client.sendText(BOB, "x"), "file in parts": (client) => client.sendFile(BOB, new Uint8Array(100_000), { name: "a" }) };
 for (const [what, send] of Object.entries(WAYS)) {
   test(`a ${what} that a program has not taken yet stays in the mailbox, is given once, and gets no receipt until then`, async () => {
@@ -280,8 +291,7 @@ for (const [what, send] of Object.entries(WAYS)) {
     const second = await comes();
     await until(() => second.handed.length === 1, "the message again");
     second.handed[0].take();
-    await batched(second.clock);
-    await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
+    await emptied(relay, second.clock);
     assert.equal(await sent.read, true);
     await second.client.close();
     const third = await comes();
@@ -306,8 +316,7 @@ for (const [what, send] of Object.entries(WAYS)) {
     bob.clock.advance(1_000);
     await until(() => bob.handed.length === 2, "the message again");
     bob.handed[1].take();
-    await batched(bob.clock);
-    await until(() => relay.boxes.get(BOB).length === 0, "TAKEN");
+    await emptied(relay, bob.clock);
     assert.equal(bob.handed[1].message.id, sent.id);
   });
 }

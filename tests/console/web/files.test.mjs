@@ -40,3 +40,8 @@ test("files are checked by types, short, and free of what a strict CSP forbids",
     assert.doesNotMatch(text.replace(/\/\*[\s\S]*?\*\//g, ""), /\beval\(|new Function|innerHTML|@ts-(?:ignore|nocheck)|console\./, name);
   }
 });
+
+test("Math.random serves waiting times alone", () => {
+  const drawing = own.filter((name) => /\brandom\(\)|Math\.random/.test(readFileSync(join(SDK, name), "utf8").replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, "")));
+  assert.deepEqual(drawing.sort(), ["backoff.js", "environment.js"]);
+});

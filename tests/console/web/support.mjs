@@ -185,7 +185,7 @@ export class TestRelay {
   }
 
   async onInfo(socket, info) {
-    if (info.type === "auth") socket.isProved = await this.isProof(socket, info.signature);
+    if (info.type === "auth") socket.isProved = this.isProof(socket, info.signature);
     if (info.type === "presence") this.presences.push(info);
     if (info.type.startsWith("mail_")) await this.onMail(socket, info);
     if (info.type === "hello" && this.saysHello) await this.onHello(socket, info);
@@ -202,7 +202,8 @@ export class TestRelay {
   /** Keeps frames of who is away, until their owner says that it took them. */
   async onMail(socket, info) {
     const key = socket.client;
-    if (info.type === "mail_open" && socket.isProved) this.boxes.set(key, this.boxes.get(key) ?? []);
+    const isProved = await socket.isProved; // whatever it is about, it comes behind the proof, and in its order
+    if (info.type === "mail_open" && isProved) this.boxes.set(key, this.boxes.get(key) ?? []);
     if (info.type === "mail_close") this.boxes.delete(key);
     if (info.type === "mail_taken") this.boxes.set(key, this.boxes.get(key).filter(({ hash }) => !info.hashes.some((taken) => hex(taken) === hash)));
     if (info.type === "mail_fetch") for (const { data } of this.boxes.get(key) ?? []) socket.deliver(data);

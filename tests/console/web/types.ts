@@ -21,6 +21,11 @@ async function main(key: string): Promise<void> {
   const { name, accepted } = await outcome;
   const isRead: boolean = await read;
   if (name === "stored" || accepted) console.log(id, isRead, client.mailbox.state);
+  const reply = await client.ask(key, { json: { n: 1 } }, { timeoutMs: 5_000 });
+  const answers: string | undefined = reply.answers;
+  console.log(answers, (await client.answer(reply, "thanks")).id);
+  // @ts-expect-error A number is no content.
+  await client.ask(key, 7);
   await client.sendBytes(key, new Uint8Array(3));
   await client.sendBytes(key, new ArrayBuffer(3));
   await client.sendFile(key, new Blob(["x"]), { name: "x.txt", onProgress: ({ bytesDone }) => console.log(bytesDone) });

@@ -26,11 +26,13 @@ from waystation.protocols.merk.messages import MailboxState
 from waystation.protocols.merk.payload.contents import Json, Raw, Text
 from waystation.protocols.merk.payload.sealing import Auth, Mode
 from waystation.sdk.errors import (
+    CannotAnswerError,
     FileTooLargeError,
     HostileRelayError,
     KeyChangedError,
     KeyDiffersError,
     KeyUnknownError,
+    UncertainError,
 )
 from waystation.sdk.home_lock import hold
 from waystation.sdk.life import Opening
@@ -58,6 +60,7 @@ __all__ = [
     "SEEN_FILE",
     "SERVERS_FILE",
     "Auth",
+    "CannotAnswerError",
     "Connected",
     "Disconnected",
     "FileFailed",
@@ -91,6 +94,7 @@ __all__ = [
     "StoreFailed",
     "StoreRecovered",
     "Text",
+    "UncertainError",
     "create_keys",
     "import_keys",
     "load_keys",

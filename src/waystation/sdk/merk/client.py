@@ -23,37 +23,18 @@ from typing import IO, Any, Final
 
 from waystation.core.errors import LocalError
 from waystation.core.ids import PublicKey
-from waystation.crypto.aead_gcm import GCM_NONCE_BYTES
-from waystation.crypto.agreement import SECRET_BYTES
 from waystation.protocols.merk.client.addresses import check_address
 from waystation.protocols.merk.client.events import MailboxSaid, MessageArrived, MessageDropped, ReceiptArrived
 from waystation.protocols.merk.client.seen_messages import SeenMessages
 from waystation.protocols.merk.keys import Keys
-from waystation.protocols.merk.messages import HEADER_BYTES, KEY_BYTES, MESSAGE_ID_BYTES, Feature, Info, MailTaken
-from waystation.protocols.merk.payload.contents import (
-    Content,
-    Extended,
-    FilePart,
-    Json,
-    Plain,
-    Raw,
-    Receipt,
-    Text,
-    is_signable,
-)
-from waystation.protocols.merk.payload.sealing import (
-    Auth,
-    Mode,
-    Opened,
-    data_frame,
-    encrypted_frame,
-    message_id_of,
-    signed_frame,
-)
+from waystation.protocols.merk.messages import MESSAGE_ID_BYTES, Feature, Info, MailTaken
+from waystation.protocols.merk.payload.contents import Answer, Extended, FilePart, Json, Raw, Receipt, Text
+from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened
 from waystation.protocols.merk.payload.transfers import OutgoingTransfer
 from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
-from waystation.sdk.errors import KeyUnknownError
+from waystation.sdk.errors import CannotAnswerError, KeyUnknownError, UncertainError
 from waystation.sdk.life import Client, Life, Reading
+from waystation.sdk.merk.asks import Asks, end_early
 from waystation.sdk.merk.directory import Directory, Found
 from waystation.sdk.merk.files import FileToSend, send_parts
 from waystation.sdk.merk.inbox import Inbox
@@ -63,6 +44,7 @@ from waystation.sdk.merk.outcome import Outcome, outcome_of
 from waystation.sdk.merk.receipts import Receipts
 from waystation.sdk.merk.recipients import Recipients
 from waystation.sdk.merk.relays import MerkRelays
+from waystation.sdk.merk.sealer import Sealer
 from waystation.sdk.merk.seen_store import SeenDatabase
 from waystation.sdk.merk.sent import ReadWaits, SentMessage
 from waystation.sdk.merk.servers import Servers
@@ -135,7 +117,9 @@ class MerkClient(Client):
         self._report = on_event if on_event is not None else lambda _event: None
         self._rng = rng if rng is not None else random.SystemRandom()
         self._clock = clock
-        self._inbox = Inbox(self._report, clock, downloads, self._on_taken, self._on_lost)
+        self._sealer = Sealer(keys, self._rng, clock)
+        self._asks = Asks()
+        self._inbox = Inbox(self._report, clock, downloads, self._on_taken, self._on_lost, self._asks.settle)
         self._store = seen
         self._seen = SeenMessages(seen)
         self._wants_receipts = receipts
@@ -202,6 +186,7 @@ class MerkClient(Client):
         await self._relays.aclose()
         await self._inbox.aclose()
         self._reads.close()
+        self._asks.close()
         if self._store is not None:
             store, self._store = self._store, None
             store.close()
@@ -305,9 +290,66 @@ class MerkClient(Client):
                 progress = on_progress or (lambda _accepted, _total: None)
                 return await self._send_file(file, key, mode, found, timeout_s, progress)
         assert isinstance(content, str | bytes | Text | Raw | Json)
-        plain = Text(content) if isinstance(content, str) else Raw(content) if isinstance(content, bytes) else content
-        frame, message_id = self._seal(key, mode, found, plain)
+        frame, message_id = self._sealer.seal(key, mode, found, _plain(content))
         return await self._settle(key, mode, found, message_id, self._deliver(frame, timeout_s))
+
+    async def ask(
+        self, target: str | bytes, content: str | bytes | Text | Raw | Json, *, timeout_s: float = 30.0
+    ) -> Message:
+        """Send a text, bytes or JSON encrypted, and return the message with which the recipient answers it.
+
+        That is an encrypted, bound one of this recipient that names the id of ours; ``messages()`` does not give it,
+        but gives answers that come later, with ``answers`` set. Several may be asked at once.
+
+        Raises:
+            LocalError: ``target`` is no key, the content cannot be sent, or ``asks.ASKS_MAX`` questions wait already.
+            CannotAnswerError: The recipient is not known to use a client of ours; nothing was sent.
+            KeyUnknownError, KeyChangedError, RelayUnreachableError: As ``send``; nothing was sent.
+            NotTakenError: It was certainly not delivered; the sentence is the outcome's.
+            UncertainError: No answer came within ``timeout_s``; the recipient may have read it.
+        """
+        self._life.check()
+        if _is_file(content, None):
+            raise LocalError("a question is text, bytes or JSON; send a file with send")
+        key = PublicKey.parse(target)
+        found = await self._found(key, Mode.ENCRYPTED, None, timeout_s)
+        if not found.is_ours:
+            raise CannotAnswerError(key)
+        frame, message_id = self._sealer.seal(key, Mode.ENCRYPTED, found, _plain(content))
+        with self._asks.expect(key, message_id) as answer:
+            delivery = self._deliver(frame, timeout_s)
+            sending = asyncio.create_task(self._settle(key, Mode.ENCRYPTED, found, message_id, delivery))
+            sending.add_done_callback(partial(end_early, answer))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await answer
+            except TimeoutError:
+                raise UncertainError(
+                    f"{key.id52} has not answered within {timeout_s:g} s, and may have read it"
+                ) from None
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+
+    async def answer(
+        self, message: Message, content: str | bytes | Text | Raw | Json, *, timeout_s: float = 30.0
+    ) -> SentMessage:
+        """Send a text, bytes or JSON encrypted to the sender of a message, as the answer to it; returns as ``send``.
+
+        Raises:
+            LocalError: The message is not an encrypted, bound one, so that its sender waits for no answer.
+            KeyUnknownError, KeyChangedError, RelayUnreachableError: As ``ask``; nothing was sent.
+        """
+        self._life.check()
+        if message.auth is not Auth.BOUND or message.mode is not Mode.ENCRYPTED or _is_file(content, None):
+            raise LocalError(
+                "only an encrypted, bound message has an answer, and that is text, bytes or JSON; use send"
+            )
+        found = await self._found(message.sender, Mode.ENCRYPTED, None, timeout_s)
+        ours = Found(found.agreement_key, is_ours=True)  # it wrote in the bound form
+        frame, message_id = self._sealer.seal(message.sender, Mode.ENCRYPTED, ours, Answer(message.id, _plain(content)))
+        sending = self._deliver(frame, timeout_s)
+        return await self._settle(message.sender, Mode.ENCRYPTED, ours, message_id, sending)
 
     async def send_text(self, target: str | bytes, text: str, **options: Any) -> Outcome:
         """Send a text; the old name of ``send``."""
@@ -336,42 +378,6 @@ class MerkClient(Client):
         await self._relays.established(timeout_s)
         return await self._directory.look_up(key, timeout_s, needed=mode is Mode.ENCRYPTED, given=given)
 
-    def _seal(self, target: bytes, mode: Mode, found: Found, content: Plain | FilePart) -> tuple[bytes, bytes]:
-        """Return a frame for the recipient, with time and id where the recipient's client reads them, and its id."""
-        signing, wrapped = self.keys.signing, self._wrapped(mode, found, content)
-        if mode is Mode.PLAIN:
-            assert isinstance(wrapped, Raw)
-            frame = data_frame(signing, target, wrapped.data, header_signature=True)
-        elif mode is Mode.SIGNED:
-            frame = signed_frame(signing, target, wrapped)
-        else:
-            assert found.agreement_key is not None
-            frame = self._encrypt(target, found.agreement_key, wrapped)
-        return frame, message_id_of(wrapped, frame[HEADER_BYTES + KEY_BYTES :])
-
-    def _wrapped(self, mode: Mode, found: Found, content: Plain | FilePart) -> Content:
-        if mode is Mode.PLAIN:
-            assert isinstance(content, Raw | Text | Json)
-            return content if isinstance(content, Raw) else Raw(content.text.encode())
-        if found.is_ours:
-            return self._extended(content)
-        assert not isinstance(content, FilePart)
-        # MERK-RAW: an original would take them for something else, and altered bytes are not what was sent.
-        if mode is Mode.SIGNED and isinstance(content, Raw) and not is_signable(content.data):
-            raise LocalError(
-                "a client of the original would take these signed bytes for something else (32 bytes, or a beginning "
-                "of 01, 02, 03, 10 or merk-), and nothing says that the recipient has another one; send them "
-                "encrypted, as text, or as a file"
-            )
-        return content
-
-    def _encrypt(self, target: bytes, agreement_key: bytes, content: Content) -> bytes:
-        secret, nonce = self._rng.randbytes(SECRET_BYTES), self._rng.randbytes(GCM_NONCE_BYTES)
-        return encrypted_frame(self.keys.signing, target, agreement_key, content, ephemeral_secret=secret, nonce=nonce)
-
-    def _extended(self, content: Plain | FilePart | Receipt) -> Extended:
-        return Extended(int(self._clock() * 1_000), self._rng.randbytes(MESSAGE_ID_BYTES), content)
-
     async def _deliver(self, frame: bytes, timeout_s: float) -> Outcome:
         return outcome_of(await self._relays.deliver(frame, timeout_s))
 
@@ -397,7 +403,7 @@ class MerkClient(Client):
     ) -> SentMessage:
         size = file.size_bytes
         if file.parts_count == 1 or not found.is_ours or Feature.DELIVERY_NOTICES not in self._relays.features:
-            frame, message_id = self._seal(key, mode, found, file.whole())
+            frame, message_id = self._sealer.seal(key, mode, found, file.whole())
             sent = await self._settle(key, mode, found, message_id, self._deliver(frame, timeout_s))
             if sent.ok:
                 on_progress(size, size)
@@ -405,7 +411,7 @@ class MerkClient(Client):
         transfer_id, digest = self._rng.randbytes(MESSAGE_ID_BYTES), await file.digest()
         sending = send_parts(
             OutgoingTransfer(file.parts_count, self._rng),
-            lambda index: self._seal(key, mode, found, file.part(index, transfer_id, digest))[0],
+            lambda index: self._sealer.seal(key, mode, found, file.part(index, transfer_id, digest))[0],
             partial(self._relays.deliver, timeout_s=timeout_s),
             lambda accepted_count: on_progress(min(size, accepted_count * file.part_bytes), size),
         )
@@ -440,7 +446,9 @@ class MerkClient(Client):
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
         if agreement_key is None:
             return
-        await self._relays.deliver(self._encrypt(sender, agreement_key, self._extended(receipt)), _RECEIPT_WITHIN_S)
+        found = Found(agreement_key, is_ours=True)
+        frame, _ = self._sealer.seal(sender, Mode.ENCRYPTED, found, receipt)
+        await self._relays.deliver(frame, _RECEIPT_WITHIN_S)
 
     # What happens
 
@@ -472,6 +480,10 @@ def _name_of(opened: Opened) -> bytes:
     """Return the id under which the program takes what a frame brings: of a part of a file its transfer id."""
     content = opened.content.content if isinstance(opened.content, Extended) else opened.content
     return content.transfer_id if isinstance(content, FilePart) else opened.message_id
+
+
+def _plain(content: str | bytes | Text | Raw | Json) -> Text | Raw | Json:
+    return Text(content) if isinstance(content, str) else Raw(content) if isinstance(content, bytes) else content
 
 
 def _is_file(content: object, name: str | None) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from waystation.protocols.merk.client.events import MessageArrived, MessageDropped
-from waystation.protocols.merk.payload.contents import Extended, File, FilePart, Plain, Receipt
-from waystation.protocols.merk.payload.sealing import Auth, Opened
+from waystation.protocols.merk.payload.contents import Answer, Extended, File, FilePart, Plain, Receipt
+from waystation.protocols.merk.payload.sealing import Auth, Mode, Opened
 from waystation.protocols.merk.refusals import Refusal
 from waystation.sdk.connection import now
 from waystation.sdk.merk.download_buffer import DownloadBuffer, Downloaded, FileFailed
@@ -36,6 +36,7 @@ class Inbox:
         downloads: Path | None,
         on_taken: Callable[[Message], None] = lambda _message: None,
         on_lost: Callable[[bytes, bytes], None] = lambda _sender, _message_id: None,
+        is_awaited: Callable[[Message], bool] = lambda _message: False,
     ) -> None:
         """Start empty.
 
@@ -45,11 +46,13 @@ class Inbox:
             downloads: Folder for parts of files, or None.
             on_taken: Gets each message that the program takes.
             on_lost: Gets sender and id of each for which there was no room.
+            is_awaited: Takes an answer that the program waits for, and returns whether a message is one.
         """
         self._report = report
         self._clock = clock
         self._on_taken = on_taken
         self._on_lost = on_lost
+        self._is_awaited = is_awaited
         self._downloads = DownloadBuffer(downloads)
         self._waiting: deque[tuple[Message, int]] = deque()
         self._waiting_bytes = 0
@@ -118,20 +121,39 @@ class Inbox:
             self._put(opened, file, downloaded.auth, relay, 0, downloaded.key.transfer_id)
 
     def _put(
-        self, opened: Opened, content: Plain | ReceivedFile, auth: Auth, relay: str, size: int, message_id: bytes
+        self,
+        opened: Opened,
+        content: Plain | Answer | ReceivedFile,
+        auth: Auth,
+        relay: str,
+        size: int,
+        message_id: bytes,
     ) -> None:
+        message = self._message(opened, content, auth, relay, message_id)
+        if self._is_awaited(message):
+            self._on_taken(message)
+            return
         crowded = self._waiting_bytes + size > INBOX_BYTES_MAX and self._waiting
         if crowded or len(self._waiting) >= INBOX_COUNT_MAX:
-            if isinstance(content, ReceivedFile):
-                content.discard()
+            if isinstance(message.content, ReceivedFile):
+                message.content.discard()
             self._on_lost(opened.sender, message_id)
             self._report(MessageDropped(Refusal.QUEUE_FULL, opened.sender))
             return
+        self._waiting.append((message, size))
+        self._waiting_bytes += size
+        self._changed.set()
+
+    def _message(
+        self, opened: Opened, content: Plain | Answer | ReceivedFile, auth: Auth, relay: str, message_id: bytes
+    ) -> Message:
+        answers = None
+        if isinstance(content, Answer):
+            is_proved = auth is Auth.BOUND and opened.mode is Mode.ENCRYPTED
+            answers = content.message_id if is_proved else None
+            content = content.content
         if isinstance(content, File):
             content = ReceivedFile(content.name, len(content.data), data=content.data)
         time_ms = opened.content.time_ms if isinstance(opened.content, Extended) else None
         late = time_ms is not None and abs(self._clock() - time_ms / 1_000) > LATE_S
-        message = Message(opened.sender, opened.mode, auth, content, time_ms, message_id, late, relay)
-        self._waiting.append((message, size))
-        self._waiting_bytes += size
-        self._changed.set()
+        return Message(opened.sender, opened.mode, auth, content, time_ms, message_id, late, relay, answers)

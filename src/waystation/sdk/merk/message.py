@@ -103,6 +103,9 @@ class Message(NamedTuple):
     """Whether ``time_ms`` is more than ten minutes away from our clock: it may be a replay."""
     relay: str
     """Address of the relay that delivered it."""
+    answers: bytes | None = None
+    """Id of the message of ours that its sender answers with it (``MerkClient.answer``), proved as the message is; None
+    where it answers none, and always unless ``auth`` is BOUND and ``mode`` ENCRYPTED."""
 
     @property
     def id(self) -> bytes:

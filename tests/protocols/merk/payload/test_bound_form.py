@@ -12,10 +12,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.protocols.merk.build import ALICE, BOB, CAROL, EPHEMERAL_SECRET, NONCE, outcome_of
 from waystation.core.errors import LocalError
+from waystation.crypto.aead_gcm import open_gcm
+from waystation.crypto.agreement import agree
+from waystation.crypto.hashing import sha256
+from waystation.crypto.signing import sign
 from waystation.protocols.merk.payload.contents import Extended, Receipt, Text, decode_content, encode_content
-from waystation.protocols.merk.payload.sealing import Auth, Mode, encrypted_frame, open_frame
+from waystation.protocols.merk.payload.sealing import Auth, Mode, decrypt_package, encrypted_frame, open_frame
 from waystation.protocols.merk.refusals import Refusal
-from waystation.protocols.merk.wire import decode_frame
+from waystation.protocols.merk.wire import decode_frame, encode_frame
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "merk_bound.json").read_text())
 FRAMES = {each["name"]: each for each in VECTORS["frames"]}
@@ -98,6 +102,27 @@ def test_nobody_can_pass_a_bound_message_off_as_his_own():
 
     assert open_frame(frame, BOB).auth is Auth.BOUND
     assert outcome_of(open_frame, stolen, BOB) is Refusal.CANNOT_DECRYPT
+
+
+def test_thief_of_a_home_reads_what_was_recorded_for_it_and_not_what_it_sent():
+    """Bob's keys open whatever was encrypted to Bob; the secrets of what he sent are gone since he sent it."""
+    content = Extended(TIME_MS, ID, Text("PIN of the safe: 4711"))
+    to_bob, from_bob = sealed(content), sealed(content, sender=BOB, to=ALICE)
+    package = decode_frame(from_bob).payload[32:]
+    associated = b"merk-bound/1" + BOB.signing.public + ALICE.signing.public
+    reachable = [agree(BOB.agreement_secret, other) for other in (package[:32], ALICE.agreement_public)]
+
+    assert open_frame(to_bob, BOB).content == content
+    assert decrypt_package(package, BOB.signing.public, BOB) is None
+    assert [open_gcm(sha256(each), package[32:44], package[44:], associated) for each in reachable] == [None, None]
+
+
+def test_thief_of_a_home_signs_in_no_other_name():
+    """Who has Bob's keys can encrypt to Bob as if from Alice; what Alice has not signed Bob refuses all the same."""
+    payload = decode_frame(sealed(Extended(TIME_MS, ID, Text("send the money")))).payload
+    forged = encode_frame(5, payload, sender=ALICE.signing.public, signature=sign(BOB.signing, payload))
+
+    assert outcome_of(open_frame, forged, BOB) is Refusal.BAD_SIGNATURE
 
 
 def test_bound_message_has_one_id_on_both_sides():

@@ -88,9 +88,9 @@ def test_unknown_type_is_refused(kind):
     assert outcome_of(decode_content, bytes([kind]) + body) is Refusal.BAD_CONTENT
 
 
-@pytest.mark.parametrize("kind", [5, 0x10, 0xFF])
+@pytest.mark.parametrize("kind", [5, 6, 7, 0x10, 0xFF])
 def test_unknown_kind_inside_extended_is_refused(kind):
-    """An extended content holds one of five kinds, and never another extended one."""
+    """An extended content holds one of seven kinds, whole, and never another extended one."""
     data = encode_content(extended(Text("x")))
 
     assert outcome_of(decode_content, data[:25] + bytes([kind]) + data[26:]) is Refusal.BAD_CONTENT

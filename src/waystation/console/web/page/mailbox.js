@@ -67,7 +67,7 @@ class MailboxView {
     const { state, messages, bytes } = this.client.mailbox;
     byId("keep-mail").checked = this.isWanted;
     byId("mailbox-note").textContent = this.#problem || (state === "open" && this.isWanted
-      ? `Your relay keeps encrypted messages while you are away, for 30 days after your last visit${messages ? `; ${messages} (${size(bytes)}) wait for you` : ""}.`
+      ? `Your relay keeps encrypted messages while you are away, each usually for a week, and none when you stay away for 30 days${messages ? `; ${messages} (${size(bytes)}) wait for you` : ""}.`
       : "Whoever writes to you while you are away has to send it again.");
   }
 }

@@ -74,7 +74,7 @@ export class Settings {
     byId("can-leave").hidden = !canLeave;
     byId("cannot-leave").hidden = canLeave;
     byId("keys-note").textContent = !client.isPersistent ? "This browser stores nothing for this page: keys and messages are gone when it is closed."
-      : canLeave ? "Your keys are in this browser only. When it loses them, nobody can bring them back: save a backup."
+      : canLeave ? "Your keys are in this browser. When it loses them, only a backup brings them back."
         : "The keys of this identity are locked into this browser: no script can take them out, and there is no backup of them.";
     byId("protect").textContent = history.isSealed ? "Change the passphrase …" : "Protect with a passphrase …";
     byId("unprotect").hidden = !history.isSealed;

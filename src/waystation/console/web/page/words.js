@@ -41,7 +41,7 @@ export const MEANINGS = {
   waiting: "There is no connection right now. It goes out by itself when there is one.",
   sent: "Sent. This relay is an original one, which says nothing about what becomes of a message.",
   accepted: "The other side's relay has passed it to their connection. Nothing says yet that their program has it.",
-  stored: "They are away. A relay of their choice keeps the message, encrypted, until they come back.",
+  stored: "They are away. A relay of their choice keeps the message, encrypted, usually for a week, until they come back.",
   read: "Their program has it: its receipt is signed with their key.",
   unknown: "The connection ended before anything was said about it, so it may or may not have arrived.",
   failed: "It did not arrive.",

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { bytesOf, demandOptions, demandText, fileOf, jsonOf } from "./arguments.js";
+import { bytesOf, contentOf, demandOptions, demandText, fileOf, jsonOf } from "./arguments.js";
 import { toHex } from "./bytes.js";
 import { Handover } from "./delivery/handover.js";
 import { Mailbox } from "./delivery/mailbox.js";
@@ -24,6 +24,7 @@ import { makeAdvert } from "./proofs.js";
 import { normalAddress, ServerBook } from "./servers.js";
 import { SharedLink } from "./shared_link.js";
 import { Turns } from "./turns.js";
+import { Waits } from "./waits.js";
 
 /** @typedef {import("./environment.js").Environment} Environment */
 /** @typedef {import("./outbox.js").SendOptions} SendOptions */
@@ -69,9 +70,7 @@ export class MerkClient extends Owner {
   #expiry;
   /** @type {Set<(servers: ServerRecord[]) => void>} */
   #askers = new Set();
-  /** Ends what waits for a connection. @type {Set<() => void>} */
-  #waiters = new Set();
-  #isClosed = false;
+  #waits;
 
   /**
    * Use `open`.
@@ -91,6 +90,7 @@ export class MerkClient extends Owner {
     this.#mailbox = new Mailbox({ keys, environment, link: this.#link });
     this.#inbox = new Inbox({ keys, clock: environment.clock, seen, isAble: (sender) => this.#directory.isAble(sender) });
     this.#seen = seen;
+    this.#waits = new Waits(environment.clock, this);
     this.#handover = new Handover({
       seen,
       mailbox: this.#mailbox,
@@ -177,20 +177,19 @@ export class MerkClient extends Owner {
    * @returns {Promise<State>}
    */
   async whenReady(timeoutMs = READY_WITHIN_MS) {
-    await this.#settled(timeoutMs, ({ phase }) => phase === "ready");
+    await this.#waits.settled(timeoutMs, ({ phase }) => phase === "ready");
     if (this.state.phase !== "ready") throw new LocalError(this.state.sentence);
     return this.state;
   }
 
   /** Lets go of everything in this tab. */
   async close() {
-    this.#isClosed = true;
     this.#environment.clock.clearTimeout(this.#expiry);
     this.#owed.flush();
     this.#mailbox.flush();
     this.#outbox.close();
     this.#link.close();
-    for (const finish of [...this.#waiters]) finish();
+    this.#waits.close();
   }
 
   /**
@@ -236,6 +235,26 @@ export class MerkClient extends Owner {
     demandOptions(options);
     const { data, name } = await fileOf(file, options.name);
     return this.#outbox.sendFile(to, data, name, options);
+  }
+
+  /**
+   * Asks somebody and waits for the answer, which is no `message` event then.
+   * @param {string | Uint8Array} to
+   * @param {string | import("./arguments.js").BytesLike | { json: unknown }} content
+   * @param {{ timeoutMs?: number }} [options]
+   * @throws {LocalError} As `sendText`, or there is no answer (`NoAnswerError`).
+   */
+  async ask(to, content, { timeoutMs = READY_WITHIN_MS } = {}) {
+    return this.#outbox.ask(to, contentOf(content), timeoutMs);
+  }
+
+  /**
+   * Answers an encrypted, bound message.
+   * @param {import("./inbox.js").Message} message
+   * @param {string | import("./arguments.js").BytesLike | { json: unknown }} content
+   */
+  async answer(message, content) {
+    return this.#outbox.answer(message, contentOf(content));
   }
 
   /**
@@ -326,30 +345,8 @@ export class MerkClient extends Owner {
    * @returns {Promise<boolean>} Whether there is one.
    */
   async #isReady() {
-    await this.#settled(READY_WITHIN_MS, ({ phase }) => phase === "ready" || phase === "idle" || phase === "refused");
-    return this.state.phase === "ready" && !this.#isClosed;
-  }
-
-  /**
-   * Waits until the state is a certain one, or the time is over, or the client is closed.
-   * @param {number} withinMs
-   * @param {(state: State) => boolean} holds
-   * @returns {Promise<void>}
-   */
-  async #settled(withinMs, holds) {
-    if (this.#isClosed || holds(this.state)) return undefined;
-    const { clock } = this.#environment;
-    return new Promise((resolve) => {
-      const timer = clock.setTimeout(() => finish(), withinMs);
-      const off = this.on("state", (state) => holds(state) && finish());
-      const finish = () => {
-        off();
-        clock.clearTimeout(timer);
-        this.#waiters.delete(finish);
-        resolve(undefined);
-      };
-      this.#waiters.add(finish);
-    });
+    await this.#waits.settled(READY_WITHIN_MS, ({ phase }) => phase === "ready" || phase === "idle" || phase === "refused");
+    return this.state.phase === "ready" && !this.#waits.isClosed;
   }
 
   async #begin() {
@@ -403,6 +400,7 @@ export class MerkClient extends Owner {
   /** @param {import("./inbox.js").Message} message */
   #give(message) {
     if (message.auth === "bound" && message.timeMs !== null) this.#directory.markAble(message.sender);
+    if (this.#outbox.asks.settle(message)) return [];
     const answers = this.emit("message", message);
     return this.#isHeard ? answers : null;
   }

@@ -2,7 +2,7 @@
 /**
  * What a client says to another: bytes, text, JSON, a file, and type 0x10, which adds time, id and parts of files.
  * Spec: specs/merk.md 3 and 8. Layout of 0x10 (ours): 10 | u64 ms | id[16] | u8 kind | body; kind 4 is a part of a file,
- * kind 5 a receipt: u8 what | 1 to 64 ids[16].
+ * kind 5 a receipt: u8 what | 1 to 64 ids[16]; kind 6 an answer: id[16] of the message that it answers | u8 kind 0 to 2 | body.
  * @module
  */
 
@@ -23,6 +23,7 @@ const DIGEST_BYTES = 32;
 const STATEMENT = utf8("merk-");
 const PART = 4;
 const RECEIPT = 5;
+const ANSWER = 6;
 /** What a receipt says: the recipient's program has taken the messages. */
 export const TAKEN = 1;
 /** How many messages one receipt names at most. */
@@ -44,8 +45,9 @@ const PARTS_MAX = 2 ** 32 - 1;
  * @property {string} name At most 255 bytes of UTF-8.
  * @property {Bytes} data
  * @typedef {{ kind: "receipt", what: number, ids: Bytes[] }} Receipt
+ * @typedef {{ kind: "answer", to: Bytes, content: Raw | Text | Json }} Answer `to`: id of the message that it answers, 16 bytes.
  * @typedef {Raw | Text | Json | FileContent} Simple
- * @typedef {Simple | FilePart | Receipt} Inner What an extended content can hold.
+ * @typedef {Simple | FilePart | Receipt | Answer} Inner What an extended content can hold.
  * @typedef {{ kind: "extended", timeMs: number, messageId: Bytes, content: Inner }} Extended
  * @typedef {Simple | Extended} Content
  */
@@ -119,10 +121,11 @@ export function decodeSignedContent(bytes) {
 }
 
 /** @type {Readonly<Record<Inner["kind"], number>>} */
-const TYPE_OF = Object.freeze({ raw: 0, text: 1, json: 2, file: 3, file_part: PART, receipt: RECEIPT });
+const TYPE_OF = Object.freeze({ raw: 0, text: 1, json: 2, file: 3, file_part: PART, receipt: RECEIPT, answer: ANSWER });
 
-/** Contents that stand inside an extended one only. @type {ReadonlyMap<number, (cursor: Cursor) => FilePart | Receipt>} */
-const EXTENDED_READERS = new Map(/** @type {[number, (cursor: Cursor) => FilePart | Receipt][]} */ ([[PART, readPart], [RECEIPT, readReceipt]]));
+/** @typedef {(cursor: Cursor) => FilePart | Receipt | Answer} Reader */
+/** Contents that stand inside an extended one only. @type {ReadonlyMap<number, Reader>} */
+const EXTENDED_READERS = new Map(/** @type {[number, Reader][]} */ ([[PART, readPart], [RECEIPT, readReceipt], [ANSWER, readAnswer]]));
 
 /** @param {number | undefined} byte */
 function isTypeByte(byte) {
@@ -158,6 +161,8 @@ function bodyOf(content) {
     case "receipt":
       if (content.ids.length < 1 || content.ids.length > RECEIPT_IDS_MAX) throw new LocalError(`A receipt names 1 to ${RECEIPT_IDS_MAX} messages.`);
       return concat(Uint8Array.of(content.what), ...content.ids);
+    case "answer":
+      return concat(content.to, Uint8Array.of(TYPE_OF[content.content.kind]), bodyOf(content.content));
   }
 }
 
@@ -237,6 +242,17 @@ function readReceipt(cursor) {
   const count = cursor.left / MESSAGE_ID_BYTES;
   if (!Number.isInteger(count) || count < 1 || count > RECEIPT_IDS_MAX) throw cursor.fail(`a receipt of ${cursor.left} bytes`);
   return { kind: "receipt", what, ids: Array.from({ length: count }, () => cursor.take(MESSAGE_ID_BYTES)) };
+}
+
+/**
+ * @param {Cursor} cursor
+ * @returns {Answer}
+ */
+function readAnswer(cursor) {
+  const to = cursor.take(MESSAGE_ID_BYTES);
+  const content = readSimple(cursor, cursor.uint(1));
+  if (content.kind === "file") throw cursor.fail("an answer that is a file");
+  return { kind: "answer", to, content };
 }
 
 /**

@@ -37,6 +37,27 @@ export class NoCryptoError extends LocalError {
   }
 }
 
+/** @type {Readonly<Record<"not_able" | "not_delivered" | "no_answer", string>>} */
+const NO_ANSWER = Object.freeze({
+  not_able: "This recipient is not known to use a client that can say which message it answers, so nothing was asked.",
+  not_delivered: "The question did not arrive",
+  no_answer: "No answer came in time; the question may have been read.",
+});
+
+/** A question got no answer. */
+export class NoAnswerError extends LocalError {
+  /**
+   * @param {"not_able" | "not_delivered" | "no_answer"} reason Whether it was not sent, certainly did not arrive, or may have been read.
+   * @param {string} [detail]
+   */
+  constructor(reason, detail) {
+    super(NO_ANSWER[reason] + (detail === undefined ? "" : `: ${detail}`));
+    this.name = "NoAnswerError";
+    /** @type {"not_able" | "not_delivered" | "no_answer"} */
+    this.reason = reason;
+  }
+}
+
 /**
  * Why bytes of the other side are refused; the same words as on the node (protocols/merk/refusals.py).
  * @typedef {"short" | "bad_magic" | "bad_version" | "bad_length" | "too_big" | "malformed_info" | "hostile_challenge"

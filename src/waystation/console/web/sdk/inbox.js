@@ -28,6 +28,7 @@ import { IncomingTransfers, NO_ROOM } from "./delivery/transfers.js";
  * @property {number} receivedMs
  * @property {string} id Hex, the same that the sender's `send…` gave.
  * @property {number} bytes Size of the content.
+ * @property {string} [answers] Id of the message of ours that its sender answers with it; only of encrypted, bound ones.
  */
 
 /**
@@ -110,7 +111,8 @@ export class Inbox {
     const refusal = mode === "plain" ? null : this.seen.judge(sender, id, auth === "bound" ? timeMs : null, receivedMs);
     if (refusal !== null) return { dropped: { refusal, sender }, isKept: this.seen.isHeld(sender, id) };
     if (inner.kind === "file_part") return this.#onPart(inner, { mode, auth }, sender, timeMs ?? receivedMs);
-    const message = { sender, mode, auth, timeMs, receivedMs, id, ...bodyOf(inner) };
+    const message = { sender, mode, auth, timeMs, receivedMs, id, ...bodyOf(inner.kind === "answer" ? inner.content : inner) };
+    if (inner.kind === "answer" && mode === "encrypted" && auth === "bound") Object.assign(message, { answers: toHex(inner.to) });
     if (mode === "plain") return { message };
     this.seen.hold(sender, id);
     return { message, of: `${sender}:${id}` };

@@ -18,7 +18,7 @@ export { fromHex, shortKey, toHex } from "./bytes.js";
 export { MerkClient } from "./client.js";
 export { ContentType, decodeContent, decodeSignedContent, encodeContent, encodeSignedContent } from "./contents.js";
 export { loadCrypto } from "./crypto/web_crypto.js";
-export { LocalError, MalformedError, NoCryptoError } from "./errors.js";
+export { LocalError, MalformedError, NoAnswerError, NoCryptoError } from "./errors.js";
 export { decodeFrame, encodeFrame, frameHash, MessageType } from "./frames.js";
 export { decodeInfo, encodeInfo, encodeInfoFrame, Feature, InfoType, MailboxState, PresenceKind, Role } from "./info.js";
 export { Keys } from "./keys.js";

@@ -6,8 +6,9 @@
 
 import { fromHex, toHex, utf8 } from "./bytes.js";
 import { MESSAGE_ID_BYTES, TAKEN } from "./contents.js";
-import { LocalError } from "./errors.js";
+import { LocalError, NoAnswerError } from "./errors.js";
 import { HEADER_BYTES } from "./frames.js";
+import { Asks } from "./delivery/asks.js";
 import { outcomeOf } from "./delivery/outcomes.js";
 import { AwaitedReceipts } from "./delivery/receipts.js";
 import { dataFrame, encryptedFrame, messageIdOf, signedFrame } from "./sealing.js";
@@ -39,6 +40,8 @@ import { cut, PART_BYTES, sendParts } from "./delivery/transfers.js";
 
 /** What the largest headers and signatures take of a frame, rounded up. */
 const OVERHEAD_BYTES = 1_024;
+/** Outcomes of what certainly has not arrived. @type {readonly import("./delivery/outcomes.js").OutcomeName[]} */
+const NOT_ARRIVED = ["unknown_target", "queue_full", "too_large", "rate", "not_connected"];
 const NOT_CONNECTED_NO_KEY = "Not connected: the recipient's encryption key is not known here, and there is no server to ask for it.";
 const WOULD_BE_WEAKER = "This recipient is known to speak the bound form, so a message in the original's format is not sent to it.";
 
@@ -66,6 +69,7 @@ export class Outbox {
     this.send = send;
     this.frameBytesMax = frameBytesMax;
     this.onTransfer = onTransfer;
+    this.asks = new Asks(clock);
   }
 
   /**
@@ -79,6 +83,35 @@ export class Outbox {
   /** Nobody waits for receipts any more. */
   close() {
     this.#awaited.close();
+    this.asks.close();
+  }
+
+  /**
+   * Asks somebody, and waits for the answer.
+   * @param {string | Uint8Array} to
+   * @param {Simple} content
+   * @param {number} timeoutMs
+   */
+  async ask(to, content, timeoutMs) {
+    const way = await this.#wayTo(to, {});
+    if (!way.isExtended) throw new NoAnswerError("not_able");
+    const made = await this.#inOrder(way.to, this.#frame(way, content));
+    const answer = this.asks.expect(way.to, made.id, timeoutMs);
+    const { outcome } = await this.#sendFrame(way, made);
+    outcome.then(({ name, sentence }) => NOT_ARRIVED.includes(name) && this.asks.fail(way.to, made.id, new NoAnswerError("not_delivered", sentence)));
+    return answer;
+  }
+
+  /**
+   * Answers a message.
+   * @param {Pick<import("./inbox.js").Message, "sender" | "id" | "mode" | "auth">} message
+   * @param {import("./contents.js").Raw | import("./contents.js").Text | import("./contents.js").Json} content
+   * @returns {Promise<Sent>}
+   */
+  async answer({ sender, id, mode, auth }, content) {
+    if (mode !== "encrypted" || auth !== "bound") throw new LocalError("Only an encrypted, bound message has an answer.");
+    const way = await this.#wayTo(sender, { format: "extended" });
+    return this.#sendFrame(way, await this.#inOrder(way.to, this.#frame(way, { kind: "answer", to: fromHex(id, MESSAGE_ID_BYTES), content })));
   }
 
   /**
@@ -290,6 +323,6 @@ export function keyOf(key) {
  * @returns {Bytes}
  */
 function plainBytes(content) {
-  if (content.kind === "receipt") throw new LocalError("A receipt is not sent in plain.");
+  if (content.kind === "receipt" || content.kind === "answer") throw new LocalError("A receipt or an answer is not sent in plain.");
   return content.kind === "text" || content.kind === "json" ? utf8(content.text) : content.data;
 }

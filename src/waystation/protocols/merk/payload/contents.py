@@ -10,7 +10,7 @@ are not signed unchanged (MERK-RAW).
 
 Layout of 0x10: ``10 | u64 ms | id[16] | u8 kind | body``; kinds 0 to 3 have the bodies of those types, kind 4 is a file
 part: ``transfer[16] | digest[32] | u32 index | u32 count | u64 total | u8 name_len | name | data``; kind 5 is a
-receipt: ``u8 what | n x id[16]``, 1 <= n <= 64.
+receipt: ``u8 what | n x id[16]``, 1 <= n <= 64; kind 6 is an answer: ``id[16] | u8 kind | body`` of a kind 0 to 2.
 
 Spec: specs/merk.md 3, 7.
 """
@@ -31,6 +31,7 @@ __all__ = [
     "FILE_NAME_BYTES_MAX",
     "RECEIPT_IDS_MAX",
     "TRANSFER_ID_BYTES",
+    "Answer",
     "Content",
     "ContentType",
     "Extended",
@@ -144,6 +145,15 @@ class Receipt:
     """16 bytes each, 1 to ``RECEIPT_IDS_MAX`` of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A content that answers a message; it counts as its answer only in the bound form of encryption (MERK-ANSWER)."""
+
+    message_id: bytes
+    """16 bytes: the id of the message that it answers, which the sender of the answer was sent."""
+    content: Raw | Text | Json
+
+
 Plain = Raw | Text | Json | File
 """Contents that clients of the original know."""
 
@@ -156,7 +166,7 @@ class Extended:
     """When it was said, Unix milliseconds by the sender's clock; u64."""
     message_id: bytes
     """16 bytes, never used twice by the sender."""
-    content: Plain | FilePart | Receipt
+    content: Plain | FilePart | Receipt | Answer
 
 
 Content = Plain | Extended
@@ -236,12 +246,21 @@ def _parts(content: Content) -> tuple[bytes, ...]:
     if not 0 <= content.time_ms <= _U64_MAX:
         raise LocalError(f"no time in milliseconds: {content.time_ms}")
     inner = content.content
-    # Spec 3: kinds 4 and 5 exist only inside EXTENDED, whose id marks a repetition.
-    if isinstance(inner, FilePart):
-        parts = _file_part_parts(inner)
-    else:
-        parts = _receipt_parts(inner) if isinstance(inner, Receipt) else _plain_parts(inner)
-    return _EXTENDED.pack(ContentType.EXTENDED, content.time_ms, content.message_id), *parts
+    return _EXTENDED.pack(ContentType.EXTENDED, content.time_ms, content.message_id), *_inner_parts(inner)
+
+
+def _inner_parts(inner: Plain | FilePart | Receipt | Answer) -> tuple[bytes, ...]:
+    # Spec 3: kinds 4 to 6 exist only inside EXTENDED, whose id marks a repetition.
+    match inner:
+        case FilePart():
+            return _file_part_parts(inner)
+        case Receipt():
+            return _receipt_parts(inner)
+        case Answer(message_id, content):
+            assert len(message_id) == MESSAGE_ID_BYTES
+            return bytes((_ANSWER,)), message_id, *_plain_parts(content)
+        case _:
+            return _plain_parts(inner)
 
 
 def _plain_parts(content: Plain) -> tuple[bytes, ...]:
@@ -286,6 +305,8 @@ def _extended(data: bytes) -> Extended:
         return Extended(time_ms, message_id, _file_part(data))
     if kind == _RECEIPT:
         return Extended(time_ms, message_id, _receipt(data, _EXTENDED.size + 1))
+    if kind == _ANSWER:
+        return Extended(time_ms, message_id, _answer(data, _EXTENDED.size + 1))
     return Extended(time_ms, message_id, _plain(kind, data, _EXTENDED.size + 1))
 
 
@@ -325,6 +346,16 @@ def _receipt(data: bytes, at: int) -> Receipt:
     if data[at : at + 1] != bytes((_TAKEN,)) or rest or not 1 <= count <= RECEIPT_IDS_MAX:
         raise _bad(f"receipt of {len(body)} bytes")
     return Receipt(tuple(body[first : first + MESSAGE_ID_BYTES] for first in range(0, len(body), MESSAGE_ID_BYTES)))
+
+
+def _answer(data: bytes, at: int) -> Answer:
+    kind_at = at + MESSAGE_ID_BYTES
+    if len(data) <= kind_at:
+        raise _bad(f"answer of {len(data)} bytes")
+    content = _plain(data[kind_at], data, kind_at + 1)
+    if isinstance(content, File):
+        raise _bad("an answer is no file")
+    return Answer(data[at:kind_at], content)
 
 
 def _is_sensible(part: FilePart) -> bool:
@@ -382,6 +413,8 @@ _FILE_PART: Final = 4  # spec 3, EXTENDED
 """Kind of a file part; only inside ``Extended``."""
 _RECEIPT: Final = 5  # spec 3, EXTENDED
 """Kind of a receipt; only inside ``Extended``."""
+_ANSWER: Final = 6  # spec 3, EXTENDED
+"""Kind of an answer; only inside ``Extended``."""
 _TAKEN: Final = 1  # spec 3, what a receipt says of its messages
 _TYPED: Final = frozenset(bytes((kind,)) for kind in (1, 2, 3, ContentType.EXTENDED))
 _CONTEXTS: Final = b"merk-"  # of every other statement that these keys sign: specs/merk.md 7

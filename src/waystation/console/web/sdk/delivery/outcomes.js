@@ -28,7 +28,7 @@ export const NOT_CONNECTED = "There is no connection to a server.";
 /** @type {Readonly<Record<OutcomeName, string>>} */
 const SENTENCES = Object.freeze({
   accepted: "Accepted by the recipient's server, which wrote it to the recipient's connection.",
-  stored: "Kept by the recipient's mailbox until the recipient comes.",
+  stored: "Kept by the recipient's mailbox, usually for a week, until the recipient comes.",
   unknown_target: "Not sent on: no node linked with yours has the recipient.",
   queue_full: "The server has too much waiting for this recipient; try again in a moment.",
   lookup_timeout: "A part of the mesh did not answer in time, so it may or may not have arrived.",
