@@ -47,6 +47,20 @@ class StrataLimits:
     subscribe_per_minute_replicating: int = limit(
         60, "Subscriptions of one relay that may replicate.", unit=_MINUTE, at_most=100_000, refusal=_RATE
     )
+    # Key events are never dropped, so their allowance is small.
+    key_events_per_minute_anonymous: int = limit(
+        6, "Key events published by the anonymous clients of one address.", unit=_MINUTE, at_most=100_000, refusal=_RATE
+    )
+    key_events_per_minute: int = limit(
+        12,
+        "Key events published by one identity, and by all identities of one address.",
+        unit=_MINUTE,
+        at_most=100_000,
+        refusal=_RATE,
+    )
+    key_events_per_minute_replicating: int = limit(
+        600, "Key events published by one relay that may replicate.", unit=_MINUTE, at_most=100_000, refusal=_RATE
+    )
     auth_per_minute: int = limit(20, "AUTH messages of one address.", unit=_MINUTE, at_most=100_000, refusal=_RATE)
     bytes_per_minute_anonymous: int = limit(
         8 * _MIB,
@@ -135,6 +149,12 @@ class StrataLimits:
         at_least=2_048,
         at_most=131_072,
         refusal=Code.PACKET_TOO_LARGE,
+    )
+    key_events_unpublished: int = limit(
+        8,
+        "Key events of an author of whom no other packet is stored, those of recovery keys not counted in.",
+        at_most=128,
+        refusal=Code.INVALID_SCHEMA,
     )
     trust_edges_strong: int = limit(
         20, "Trust edges above 0.5 of one author in 24 hours (RFC-0005 5.2).", at_most=320, refusal=_RATE

@@ -30,6 +30,7 @@ __all__ = [
     "parse_signature",
     "read_packet",
     "sign_body",
+    "type_of",
 ]
 
 PACKET_ID_BYTES: Final = 32
@@ -106,6 +107,13 @@ def read_packet(body: object, bytes_max: int) -> Packet:
         raise RefusedError(Refusal(Code.PACKET_TOO_LARGE, "canonical_size", extra=(("max_bytes", bytes_max),)))
     assert isinstance(plain, dict)
     return _check_packet(plain, canonical, _write_parsed if plain is body else canonicalise_plain)
+
+
+def type_of(body: object) -> str:
+    """Return the content type that a parsed value claims, "" when it is no packet; nothing is checked."""
+    content = body.get("content") if isinstance(body, dict) else None
+    kind = content.get("type") if isinstance(content, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 def make_packet(

@@ -66,6 +66,13 @@ class StrataSettings:
     retention_mib: int = setting(
         10_240, "Most space of packets; the oldest go first.", unit="MiB", at_least=1, at_most=16_777_216
     )
+    key_events_mib: int = setting(
+        1_024,
+        "Most space of key events, which are never dropped; half of it for authors without other packets.",
+        unit="MiB",
+        at_least=1,
+        at_most=1_048_576,
+    )
     trust_edge_budget: bool = setting(
         default=True, help="Hold authors to 20 strong and 100 weak trust edges in 24 hours (RFC-0005 5.2)."
     )

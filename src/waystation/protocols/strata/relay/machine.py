@@ -23,12 +23,12 @@ from waystation.core.records import Store
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
-from waystation.protocols.strata.cursor import decode_cursor, filter_hash
 from waystation.protocols.strata.limits import DEFAULT_LIMITS, StrataLimits
 from waystation.protocols.strata.messages import Auth, Publish, Subscribe, Unsubscribe
+from waystation.protocols.strata.packet import type_of
 from waystation.protocols.strata.refusals import Code, End, Refusal, RefusedError
 from waystation.protocols.strata.relay.authorization import Authorizer
-from waystation.protocols.strata.relay.authors import Authors
+from waystation.protocols.strata.relay.authors import KEY_EVENT_TYPES, Authors
 from waystation.protocols.strata.relay.chores import Chores
 from waystation.protocols.strata.relay.delivery import Delivery
 from waystation.protocols.strata.relay.descriptor import Announcer
@@ -43,7 +43,7 @@ from waystation.protocols.strata.relay.policy import Policy, Throttle, Waits, ne
 from waystation.protocols.strata.relay.replication import Place, Replication
 from waystation.protocols.strata.relay.replies import left_fact, refused_fact, verdict_answer
 from waystation.protocols.strata.relay.retention import Retention
-from waystation.protocols.strata.relay.subscription import Subscription
+from waystation.protocols.strata.relay.subscription import Subscription, read_cursor
 from waystation.protocols.strata.relay.upstream_score import UpstreamView
 from waystation.protocols.strata.session import PUBLISH, REPLICATE, SUBSCRIBE, Move, Session, State
 from waystation.protocols.strata.settings import StrataSettings, read_roots, read_upstreams
@@ -156,7 +156,7 @@ class StrataRelay:
             if self._replication.handles(peer) and not self._retiring:
                 self._replication.receive(peer, data, now, wall_s)
             return
-        over = self._limits.take_bytes(session.payers, now, len(data))
+        over = self._limits.take_of_all(session.payers, Kind.BYTES, now, len(data))
         if over is not None and len(data) > READ_UNPAID_BYTES_MAX:
             self._deny(session, over, None, None, now)
             return
@@ -344,6 +344,8 @@ class StrataRelay:
             return
         refusal = over or self._why_not(session, PUBLISH, Kind.PUBLISH, now)
         refusal = refusal or self._throttle.refuses(session.identity, now)
+        if refusal is None and type_of(message.packet) in KEY_EVENT_TYPES:
+            refusal = self._limits.take_of_all(session.payers, Kind.KEY_EVENTS, now)
         if refusal is not None:
             self._deny(session, refusal, message.client_msg_id, None, now)
             return
@@ -369,17 +371,12 @@ class StrataRelay:
             self._deny(session, refusal, message.client_msg_id, message.subscription_id, now)
             return
         session.limits_ignored = 0
-        filters, cursor = message.filters, None
-        if message.cursor is not None:
-            try:
-                digest = filter_hash(filters)
-                cursor = decode_cursor(message.cursor, self._epoch, digest, descending=filters.descending)
-                if max(cursor.h, cursor.s) > self._delivery.newest:  # this store was put back to an earlier time
-                    raise RefusedError(Refusal(Code.INVALID_CURSOR, "other_store"))
-            except RefusedError as error:
-                self._refuse(session, error.refusal, message.client_msg_id, message.subscription_id)
-                return
-        continued = old if cursor is not None and old is not None and old.filters == filters else None
+        try:
+            cursor = read_cursor(message, self._epoch, self._delivery.newest)
+        except RefusedError as error:
+            self._refuse(session, error.refusal, message.client_msg_id, message.subscription_id)
+            return
+        continued = old if cursor is not None and old is not None and old.filters == message.filters else None
         subscription = Subscription(message, cursor, self._epoch, self._delivery.newest, now, continued)
         if old is not None:
             self._end_subscription(session, old.id, now)
