@@ -86,6 +86,25 @@ class StrataLimits:
         at_most=65_536 * _MIB,
         refusal=_RATE,
     )
+    # A search looks at some four thousand packets and fills no page; beyond the allowance the reader waits.
+    searches_per_minute_anonymous: int = limit(
+        120,
+        "Pages looked through in vain for the anonymous clients of one address; then they wait.",
+        unit=_MINUTE,
+        at_most=1_000_000,
+    )
+    searches_per_minute: int = limit(
+        600,
+        "Pages looked through in vain for one identity, and for all identities of one address; then they wait.",
+        unit=_MINUTE,
+        at_most=1_000_000,
+    )
+    searches_per_minute_replicating: int = limit(
+        6_000,
+        "Pages looked through in vain for one relay that may replicate; then it waits.",
+        unit=_MINUTE,
+        at_most=1_000_000,
+    )
     http_per_minute: int = limit(600, "Plain GETs of one address.", unit=_MINUTE, at_most=1_000_000, refusal=_RATE)
     # Buckets of the longest silent scope are forgotten for the next one.
     scopes: int = limit(

@@ -369,7 +369,8 @@ def _check_binding(content_type: str, content: _Body, author_id: str) -> None:
         optional = content_type == "RECOVERY_APPROVAL" and key_id is None
         bound = optional or (isinstance(key_id, str) and key_id.partition("#")[0] == author_id)
     else:
-        bound = content.get(rule) == author_id
+        # Spec 5: a CONSENSUS_METRIC may leave its source out.
+        bound = content.get(rule) == author_id or (content_type == "CONSENSUS_METRIC" and content.get(rule) is None)
     # Spec 5: a TRUST_EDGE needs its strength, a TRUST_REVOCATION may lack it.
     if content_type in _STRENGTH_REQUIRED:
         bound = bound and _is_strength(content.get("strength"), required=_STRENGTH_REQUIRED[content_type])
@@ -404,6 +405,7 @@ _BOUND: Final[Mapping[str, str | Mapping[str, str]]] = {
     "CLIENT_MANIFEST": "client_id",
     "RELAY_DESCRIPTOR": "relay_id",
     "CONFIG": _CONFIGS,
+    "CONSENSUS_METRIC": "source_id",
     "TRUST_EDGE": "from",
     "TRUST_REVOCATION": "from",
 }

@@ -31,6 +31,7 @@ class Kind(Enum):
     BYTES = "bytes"
     HTTP = "http"
     KEY_EVENTS = "key_events"
+    SEARCHES = "searches"
 
 
 class Rank(Enum):
@@ -53,7 +54,7 @@ _NAMES: Final = {
     **{
         (rank, kind): f"{kind.value}_per_minute{suffix}"
         for rank, suffix in _SUFFIXES.items()
-        for kind in (Kind.PUBLISH, Kind.SUBSCRIBE, Kind.BYTES, Kind.KEY_EVENTS)
+        for kind in (Kind.PUBLISH, Kind.SUBSCRIBE, Kind.BYTES, Kind.KEY_EVENTS, Kind.SEARCHES)
     },
     (Rank.ANONYMOUS, Kind.AUTH): "auth_per_minute",
     (Rank.ANONYMOUS, Kind.HTTP): "http_per_minute",
@@ -112,6 +113,11 @@ class Limits:
             if refusal is not None:
                 return refusal
         return None
+
+    def wait_s(self, payers: Sequence[Scope], kind: Kind, now: Instant) -> int:
+        """Spend one of every payer and return 0, or return in how many seconds to ask again."""
+        refusal = self.take_of_all(payers, kind, now)
+        return 0 if refusal is None else int(dict(refusal.extra)["retry_after"])
 
     def charge_bytes(self, payers: Sequence[Scope], now: Instant, count: int) -> None:
         """Spend ``count`` bytes of every payer for something that was already done, or as many as it has left."""

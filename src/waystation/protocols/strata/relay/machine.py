@@ -25,10 +25,10 @@ from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
 from waystation.protocols.strata.limits import DEFAULT_LIMITS, StrataLimits
 from waystation.protocols.strata.messages import Auth, Publish, Subscribe, Unsubscribe
-from waystation.protocols.strata.packet import type_of
 from waystation.protocols.strata.refusals import Code, End, Refusal, RefusedError
+from waystation.protocols.strata.relay.allowances import READ_UNPAID_BYTES_MAX, Allowances
 from waystation.protocols.strata.relay.authorization import Authorizer
-from waystation.protocols.strata.relay.authors import KEY_EVENT_TYPES, Authors
+from waystation.protocols.strata.relay.authors import Authors
 from waystation.protocols.strata.relay.chores import Chores
 from waystation.protocols.strata.relay.delivery import Delivery
 from waystation.protocols.strata.relay.descriptor import Announcer
@@ -60,8 +60,6 @@ from waystation.protocols.strata.wire import (
 __all__ = ["StrataRelay"]
 
 PROTOCOL: Final = "strata"
-READ_UNPAID_BYTES_MAX: Final = 4_096  # a longer frame is not even parsed once the allowance of bytes is spent
-SLOW_CHARGE: Final = 32  # how much more a byte costs us in a packet with fractions: a second per MiB
 _OFFENCES: Final = frozenset({End.MALFORMED, End.AUTH_FAILURES, End.LIMIT_IGNORED})
 """Ends by a limit of how often a connection may offend."""
 SILENT_READER_MS: Final = 60_000  # a reader that takes nothing for so long ends (specs/strata.md 13.3)
@@ -107,6 +105,7 @@ class StrataRelay:
         self._epoch = packets.epoch()
         self._in_force = in_force = InForce(limits)
         self._limits = Limits(in_force, enabled=rate_limits)
+        self._allowances = Allowances(self._limits)
         authors = Authors(store, packets)
         skew = settings.clock_skew_s
         pinned, events = static_dids or {}, authors.events
@@ -115,11 +114,12 @@ class StrataRelay:
         self._throttle = Throttle(waits)
         self._intake = Intake(settings, packets, authors, read_roots(settings.roots), in_force, self._throttle)
         self._outbox = Outbox(in_force)
+        mode, policy = settings.provenance_downgrade_mode, lambda: self._intake.policy
         self._delivery = Delivery(
-            packets, self._outbox, settings.provenance_downgrade_mode, lambda: self._intake.policy
+            packets, self._outbox, mode, policy, lambda session: self._allowances.search_wait_s(session, self._now)
         )
         self._retention = Retention(settings, store, packets, authors)
-        self._pages = Pages(settings, self.relay_id, packets, authors.directory, lambda: self._intake.policy, in_force)
+        self._pages = Pages(settings, self.relay_id, packets, authors.directory, policy, in_force)
         self._announcer = Announcer(settings, key_pair, self.relay_id, self._pages.descriptor)
         self._sessions: dict[Peer, Session] = {}
         self._membership = Membership(frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}, admits, access)
@@ -127,6 +127,7 @@ class StrataRelay:
         self._replication = Replication(upstreams, key_pair, store, rng, self._offer, in_force, settings.max_backfill_s)
         self._chores = Chores(self._retention, self._replication)
         self._wall_offset = self._wall_s = 0
+        self._now = Instant(0)
         self._retiring = False
 
     # Time
@@ -137,7 +138,7 @@ class StrataRelay:
 
     def _tick(self, now: Instant) -> int:
         """Note the wall clock and return Unix seconds."""
-        self._wall_s = (now + self._wall_offset) // MICROSECONDS_PER_SECOND
+        self._now, self._wall_s = now, (now + self._wall_offset) // MICROSECONDS_PER_SECOND
         return self._wall_s
 
     # Inputs
@@ -156,7 +157,7 @@ class StrataRelay:
             if self._replication.handles(peer) and not self._retiring:
                 self._replication.receive(peer, data, now, wall_s)
             return
-        over = self._limits.take_of_all(session.payers, Kind.BYTES, now, len(data))
+        over = self._allowances.why_no_bytes(session, len(data), now)
         if over is not None and len(data) > READ_UNPAID_BYTES_MAX:
             self._deny(session, over, None, None, now)
             return
@@ -166,7 +167,8 @@ class StrataRelay:
             body = parse(data, MESSAGE_DEPTH_MAX)
             message = read_message(body)
         except RefusedError as error:
-            self._on_malformed(session, body, error.refusal, now)
+            over = over or self._allowances.why_no_frame(session, len(data), now)
+            self._on_malformed(session, body, error.refusal, over, now)
             return
         session.malformed = 0
         if isinstance(message, Publish):
@@ -175,6 +177,9 @@ class StrataRelay:
             self._on_subscribe(session, message, over, now)
         elif isinstance(message, Unsubscribe):
             self._end_subscription(session, message.subscription_id, now)
+            over = over or self._allowances.why_no_frame(session, len(data), now)
+            if over is not None:
+                self._deny(session, over, None, message.subscription_id, now)
         else:
             self._on_auth(session, message, now)
 
@@ -328,10 +333,15 @@ class StrataRelay:
 
     # Messages
 
-    def _on_malformed(self, session: Session, body: object, refusal: Refusal, now: Instant) -> None:
+    def _on_malformed(
+        self, session: Session, body: object, refusal: Refusal, over: Refusal | None, now: Instant
+    ) -> None:
         if refusal.detail == "bad_utf8":
             self._note_refusal(session, refusal)
             self._close(session, End.INVALID_TEXT, now)
+            return
+        if over is not None:
+            self._deny(session, over, client_msg_id_of(body), subscription_id_of(body), now)
             return
         self._refuse(session, refusal, client_msg_id_of(body), subscription_id_of(body))
         session.malformed += 1
@@ -342,10 +352,8 @@ class StrataRelay:
         if self._retiring:
             self._refuse(session, Refusal(Code.INTERNAL_ERROR, "shutting_down"), message.client_msg_id, None)
             return
-        refusal = over or self._why_not(session, PUBLISH, Kind.PUBLISH, now)
+        refusal = over or self._allowances.why_no_publish(session, message, now)
         refusal = refusal or self._throttle.refuses(session.identity, now)
-        if refusal is None and type_of(message.packet) in KEY_EVENT_TYPES:
-            refusal = self._limits.take_of_all(session.payers, Kind.KEY_EVENTS, now)
         if refusal is not None:
             self._deny(session, refusal, message.client_msg_id, None, now)
             return
@@ -356,12 +364,12 @@ class StrataRelay:
         session.pending_bytes += candidate.size_bytes
         self._offer(candidate, now)
         if candidate.is_slow:
-            self._limits.charge_bytes(session.payers, now, SLOW_CHARGE * size)
+            self._allowances.charge_slow(session, size, now)
         self._outbox.hold(session)
 
     def _on_subscribe(self, session: Session, message: Subscribe, over: Refusal | None, now: Instant) -> None:
         wanted = SUBSCRIBE if message.replication_profile is None else REPLICATE
-        refusal = over or self._why_not(session, wanted, Kind.SUBSCRIBE, now)
+        refusal = over or self._allowances.why_not(session, wanted, Kind.SUBSCRIBE, now)
         profile, old = message.replication_profile, session.subscriptions.get(message.subscription_id)
         if refusal is None and profile is not None and profile not in PROFILES:
             refusal = Refusal(Code.UNSUPPORTED_PROFILE)
@@ -388,11 +396,6 @@ class StrataRelay:
         if ended is not None:
             counts = (ended.history_events, ended.live_events, ended.lags)
             self._outbox.add(SubscriptionEnded(PROTOCOL, session.peer, *counts, now - ended.opened_at))
-
-    def _why_not(self, session: Session, capability: str, kind: Kind, now: Instant) -> Refusal | None:
-        if capability not in session.capabilities:
-            return Refusal(Code.UNAUTHENTICATED, "missing_capability")
-        return self._limits.take(session.scope, kind, now) if session.limited else None
 
     # AUTH
 

@@ -5,6 +5,7 @@ discovery and must not be trusted. Answers are JSON, and other sites may read th
 manifest; specs/strata.md 15, 16, clarifications 8 and 11.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -28,12 +29,11 @@ from waystation.version import __version__
 
 __all__ = ["PROFILES", "Pages"]
 
-SNAPSHOT: Final = "CONFIG"
 PROFILES: Final = ("FULL_ARCHIVE", "PUBLIC_SOCIAL")
 """Replication profiles offered; HIGH_TRUST_ONLY needs a rating that a relay does not make."""
 
 SNAPSHOTS_MAX: Final = 50
-SNAPSHOTS_LOOKED_AT_MAX: Final = 200
+SNAPSHOTS_LOOKED_AT_MAX: Final = 1_000
 SNAPSHOTS_BYTES_MAX: Final = 2 * 1_048_576  # read for one answer, a page more at most
 SNAPSHOTS_PAGE_BYTES: Final = 262_144
 PATH_CHARS_MAX: Final = 1_024
@@ -133,23 +133,27 @@ class Pages:
         return HttpAnswer(200, _HEADERS, b'{"packet":%b,"received_at":%d%b}' % (packet, row.received_at, noted))
 
     def _snapshots(self, wall_s: int, count: int) -> list[dict[str, Any]]:
-        query = PacketQuery((), (SNAPSHOT,), alive_at=wall_s, descending=True, bytes_max=SNAPSHOTS_PAGE_BYTES)
-        shown: list[dict[str, Any]] = []
+        """Return the newest snapshot of each source, newest first, then their older ones, as many as asked for."""
+        query = PacketQuery(snapshots=True, alive_at=wall_s, descending=True, bytes_max=SNAPSHOTS_PAGE_BYTES)
+        ranked: list[tuple[int, PacketRow]] = []
+        of_source: Counter[str] = Counter()
         rows_left, bytes_left = SNAPSHOTS_LOOKED_AT_MAX, SNAPSHOTS_BYTES_MAX
         while rows_left > 0 and bytes_left > 0:
             page = self._packets.page(query._replace(rows_max=rows_left))
             for row in page.rows:
                 if _is_snapshot(row) and self._policy().serves(row):
-                    shown.append({"packet": orjson.Fragment(row.canonical), "observed_at": row.received_at})
-                    # Newest first, so the first found is the one that bootstrap-snapshot answers.
-                    if len(shown) == count:
-                        return shown
+                    # STRATA-SNAPSHOTS: one source cannot push out another's.
+                    ranked.append((of_source[row.author_id], row))
+                    of_source[row.author_id] += 1
+            if len(of_source) >= count:
+                break
             if page.position is None:
                 break
             rows_left -= max(1, len(page.rows))
             bytes_left -= sum(len(row.canonical) for row in page.rows)
             query = query._replace(start=page.position)
-        return shown
+        ranked.sort(key=lambda entry: entry[0])
+        return [{"packet": orjson.Fragment(row.canonical), "observed_at": row.received_at} for _, row in ranked[:count]]
 
     def _manifest(self, wall_s: int) -> dict[str, Any]:
         settings = self._settings
@@ -181,8 +185,6 @@ class Pages:
 
 
 def _is_snapshot(row: PacketRow) -> bool:
-    if b'"BOOTSTRAP_SNAPSHOT"' not in row.canonical:
-        return False
     content = orjson.loads(row.canonical)["content"]
     return "BOOTSTRAP_SNAPSHOT" in (content.get("scope"), content.get("config_type"))
 
