@@ -23,7 +23,7 @@ from waystation.protocols.strata.client.bootstrap import (
     check_document,
     read_snapshot,
 )
-from waystation.protocols.strata.client.inspection import Fault, inspect_packet, own_key
+from waystation.protocols.strata.client.inspection import Fault, inspect_packet
 from waystation.protocols.strata.refusals import RefusedError
 from waystation.transport.http_get import TlsContext, http_get
 
@@ -95,7 +95,7 @@ def _snapshot(entry: dict[str, Any], now_s: int) -> Snapshot | None:
     if isinstance(inspected, Fault) or not inspected.verified:
         return None
     try:
-        return read_snapshot(inspected.packet, own_key, now_s)
+        return read_snapshot(inspected.packet, now_s)
     except BootstrapRefusedError:
         return None
 

@@ -4,6 +4,7 @@ The node builds it where ``[strata]`` is on and calls the methods of ``server.ho
 ``protocols.strata`` decides.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from waystation.core.errors import ConfigError, RemoteError
 from waystation.core.instant import Instant
 from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.relay.machine import StrataRelay
+from waystation.protocols.strata.relay.pages import LogPolicy
 from waystation.protocols.strata.relay.policy import Policy
 from waystation.protocols.strata.settings import StrataSettings, read_upstreams
 from waystation.server.config.values import Config
@@ -24,6 +26,8 @@ from waystation.transport.websocket.site import Endpoint
 
 __all__ = ["HOST", "StrataHost"]
 
+_is_host: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?").fullmatch
+_DAY_HOURS: Final = 24
 _FEATURES: Final = ("publish", "subscribe", "replication", "auth", "key_events")
 
 
@@ -84,9 +88,15 @@ class StrataHost(ProtocolHost):
             },
         }
 
-    def pages(self) -> Callable[[str, str, Instant], HttpAnswer]:
-        """Return the relay's own pages."""
-        return self.relay.answer
+    def pages(self) -> Callable[[str, str, Instant, str], HttpAnswer]:
+        """Return the relay's own pages; without ``public_url`` its address is the one that the client asked."""
+        scheme, path = "wss" if self._listen.tls else "ws", self._listen.path
+
+        def answer(asked: str, address: str, now: Instant, host: str) -> HttpAnswer:
+            endpoint = f"{scheme}://{host}{path}" if _is_host(host) else ""
+            return self.relay.answer(asked, address, now, endpoint)
+
+        return answer
 
 
 def _build_relay(settings: StrataSettings, context: HostContext) -> StrataRelay:
@@ -101,6 +111,7 @@ def _build_relay(settings: StrataSettings, context: HostContext) -> StrataRelay:
             rate_limits=context.rate_limits,
             static_dids=pinned,
             documents=documents,
+            logs=_log_policy(context.config),
             admits=context.admits,
             access=context.access,
             waits=lambda identity, now: (
@@ -109,6 +120,13 @@ def _build_relay(settings: StrataSettings, context: HostContext) -> StrataRelay:
         )
     except RemoteError as error:
         raise ConfigError(f"strata.did_documents: {error}", origin=settings.did_documents) from error
+
+
+def _log_policy(config: Config) -> LogPolicy:
+    """Return what the journal keeps about packets, and whether lines of the log name addresses."""
+    journal = config.journal
+    days = [journal.retention_days, *([journal.archive_retention_days] if journal.archive else [])]
+    return LogPolicy(max(days) * _DAY_HOURS if journal.enabled else 0, config.node.connection_log == "address")
 
 
 HOST: Final = StrataHost

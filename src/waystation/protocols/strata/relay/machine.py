@@ -38,7 +38,7 @@ from waystation.protocols.strata.relay.intake import Candidate, Intake, Verdict
 from waystation.protocols.strata.relay.limits import Kind, Limits, Rank, Scope
 from waystation.protocols.strata.relay.membership import Membership
 from waystation.protocols.strata.relay.outbox import Outbox
-from waystation.protocols.strata.relay.pages import PROFILES, Pages
+from waystation.protocols.strata.relay.pages import NO_LOGS, PROFILES, LogPolicy, Pages
 from waystation.protocols.strata.relay.policy import Policy, Throttle, Waits, never_waits, reason_of
 from waystation.protocols.strata.relay.replication import Place, Replication
 from waystation.protocols.strata.relay.replies import left_fact, refused_fact, verdict_answer
@@ -82,6 +82,7 @@ class StrataRelay:
         admits: Callable[[PublicKey], bool] = lambda _identity: True,
         access: IdentityAccess = EVERYBODY,
         waits: Waits = never_waits,
+        logs: LogPolicy = NO_LOGS,
     ) -> None:
         """Make a relay without connections over what the store holds.
 
@@ -97,6 +98,7 @@ class StrataRelay:
             admits: Returns whether a self-certifying key may authenticate.
             access: The operator's lists, as far as ``admits`` does not know them.
             waits: Returns for how long a packet's publisher and author are throttled.
+            logs: What the manifest says about logs.
         """
         self._settings = settings
         self.relay_id = encode_did(key_pair.public)
@@ -119,7 +121,7 @@ class StrataRelay:
             packets, self._outbox, mode, policy, lambda session: self._allowances.search_wait_s(session, self._now)
         )
         self._retention = Retention(settings, store, packets, authors)
-        self._pages = Pages(settings, self.relay_id, packets, authors.directory, policy, in_force)
+        self._pages = Pages(settings, self.relay_id, packets, authors.directory, policy, in_force, logs)
         self._announcer = Announcer(settings, key_pair, self.relay_id, self._pages.descriptor)
         self._sessions: dict[Peer, Session] = {}
         self._membership = Membership(frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}, admits, access)
@@ -313,13 +315,12 @@ class StrataRelay:
         """Hold peers to these limits from now on; allowances get the new size when they are asked next."""
         self._in_force.now = limits
 
-    def answer(self, path: str, address: str, now: Instant) -> HttpAnswer:
-        """Answer a plain GET; ``address`` is what its host is counted under."""
-        wall_s = self._tick(now)
+    def answer(self, path: str, address: str, now: Instant, endpoint: str = "") -> HttpAnswer:
+        """Answer a plain GET counted under ``address``; ``endpoint`` is our WebSocket address as it was asked for."""
         refusal = self._limits.take(Scope(address, Rank.ANONYMOUS), Kind.HTTP, now)
         if refusal is not None:
             return self._pages.refused(refusal)
-        return self._pages.answer(path, wall_s, for_anybody=self._membership.for_anybody)
+        return self._pages.answer(path, self._tick(now), endpoint, for_anybody=self._membership.for_anybody)
 
     def sizes(self) -> dict[str, int]:
         """Return the size of each bounded collection."""

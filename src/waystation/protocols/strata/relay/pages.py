@@ -7,7 +7,7 @@ manifest; specs/strata.md 15, 16, clarifications 8 and 11.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -27,7 +27,7 @@ from waystation.protocols.strata.settings import StrataSettings
 from waystation.protocols.strata.wire import LIMIT_MAX
 from waystation.version import __version__
 
-__all__ = ["PROFILES", "Pages"]
+__all__ = ["NO_LOGS", "PROFILES", "LogPolicy", "Pages"]
 
 PROFILES: Final = ("FULL_ARCHIVE", "PUBLIC_SOCIAL")
 """Replication profiles offered; HIGH_TRUST_ONLY needs a rating that a relay does not make."""
@@ -48,6 +48,18 @@ _DOCUMENTS: Final = "/strata/did-docs/"
 _ABOUT_THE_RELAY: Final = ("/.well-known/strata-relay.json", "/strata/descriptor")
 
 
+class LogPolicy(NamedTuple):
+    """What the node that runs a relay logs."""
+
+    retention_hours: int
+    """How long it keeps what it records about packets and requests."""
+    has_addresses: bool
+    """Whether it writes addresses of clients."""
+
+
+NO_LOGS: Final = LogPolicy(0, has_addresses=False)
+
+
 class Pages:
     """Answers GET requests from the store."""
 
@@ -59,6 +71,7 @@ class Pages:
         directory: Directory,
         policy: Callable[[], Policy],
         limits: InForce[StrataLimits],
+        logs: LogPolicy = NO_LOGS,
     ) -> None:
         """Answer for one relay.
 
@@ -69,7 +82,9 @@ class Pages:
             directory: Has the DID documents.
             policy: The block lists as of now.
             limits: The allowances that the manifest names.
+            logs: What the manifest says about logs.
         """
+        self._logs = logs
         self._settings = settings
         self._relay_id = relay_id
         self._packets = packets
@@ -77,12 +92,13 @@ class Pages:
         self._policy = policy
         self._limits = limits
 
-    def answer(self, path: str, wall_s: int, *, for_anybody: bool = True) -> HttpAnswer:
+    def answer(self, path: str, wall_s: int, endpoint: str = "", *, for_anybody: bool = True) -> HttpAnswer:
         """Return the answer to a path with its query; an unknown path is 404.
 
         Args:
             path: Path and query.
             wall_s: Unix seconds.
+            endpoint: Our WebSocket address as the client asked for it, empty when unknown.
             for_anybody: False shows the relay itself and no packets of others, since a request proves no identity.
         """
         name, _, query = path[:PATH_CHARS_MAX].partition("?")
@@ -94,7 +110,7 @@ class Pages:
             document = self._directory.document_by_hash(name.removeprefix(_DOCUMENTS))
             return _json(200, document) if document is not None else _missing("no such document")
         if name == "/.well-known/strata-relay.json":
-            return _json(200, self._manifest(wall_s))
+            return _json(200, self._manifest(wall_s, endpoint))
         if name == "/strata/descriptor":
             row = self.descriptor(wall_s)
             return _json(200, _shown(row)) if row is not None else _missing("no descriptor")
@@ -155,14 +171,15 @@ class Pages:
         ranked.sort(key=lambda entry: entry[0])
         return [{"packet": orjson.Fragment(row.canonical), "observed_at": row.received_at} for _, row in ranked[:count]]
 
-    def _manifest(self, wall_s: int) -> dict[str, Any]:
+    def _manifest(self, wall_s: int, endpoint: str) -> dict[str, Any]:
         settings = self._settings
         descriptor = self.descriptor(wall_s)
         # Spec 16: the manifest is unsigned, so it says nothing that a client must believe.
         rates = {rank.value: rate_of(self._limits.now, rank, Kind.PUBLISH) for rank in Rank}
         return {
             "relay_id": self._relay_id,
-            "ws_endpoint": settings.public_url or None,
+            # Spec 24.16: without public_url it is derived from the request's Host; the descriptor stays absent.
+            "ws_endpoint": settings.public_url or endpoint or None,
             "status": "ok",
             "services": {},
             "policy": relay_policy(settings),
@@ -179,7 +196,10 @@ class Pages:
                 "publish_per_minute": rates,
             },
             "clock_skew_seconds": settings.clock_skew_s,
-            "privacy": {"log_retention_hours": 0, "addresses_logged": False},
+            "privacy": {
+                "log_retention_hours": self._logs.retention_hours,
+                "addresses_logged": self._logs.has_addresses,
+            },
             "descriptor_packet_id": f"0x{descriptor.packet_id.hex()}" if descriptor is not None else None,
         }
 
