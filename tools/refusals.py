@@ -171,6 +171,7 @@ _STRATA_DETAILS: Final = {
         "too_deep": "more than 64 levels in a packet",
         "not_an_object": "the frame is JSON, but no object",
         "unknown_message_type": "a type of message that this relay does not know",
+        "unknown_filter": "the SUBSCRIBE says `strict` and has a filter that this relay does not know",
         "binding": "what is said about an identity is not said by it",
         "provenance_header_required": "media without provenance header",
         "key_events_max": "the author's room for key events is used up",

@@ -73,6 +73,7 @@ class Oracle:
             if row.packet_id not in self.hidden
             and (not query.authors or row.author_id in query.authors)
             and (not query.types or row.content_type in query.types)
+            and (not query.ids or row.packet_id in query.ids)
             and (not query.snapshots or (row.content_type == "CONFIG" and b'"BOOTSTRAP_SNAPSHOT"' in row.canonical))
             and (query.since is None or query.since <= row.timestamp)
             and (query.until is None or row.timestamp <= query.until)
@@ -149,6 +150,7 @@ class Story:
         snapshots = not by_seq and rng.random() < 0.1
         return PacketQuery(
             snapshots=snapshots,
+            ids=() if snapshots or rng.random() < 0.8 else tuple(rng.choices(self.seen or [bytes(32)], k=9)),
             authors=()
             if snapshots
             else tuple(rng.choice([[], rng.choices(AUTHORS, k=rng.choice([1, 2, 3, 5])), ["nobody", *AUTHORS]])),

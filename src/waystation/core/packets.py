@@ -123,6 +123,8 @@ class PacketQuery(NamedTuple):
     """Stop after the packet that reaches this many canonical bytes; at least one is returned."""
     snapshots: bool = False
     """Only what ``is_snapshot`` finds; not with authors, types or ``by_seq``."""
+    ids: tuple[bytes, ...] = ()
+    """Packet ids of 32 bytes, at most 512; empty for all."""
 
 
 SNAPSHOT_TYPE: Final = "CONFIG"

@@ -154,7 +154,10 @@ class MemoryPackets:
             last = len(self._by_seq) if query.seq_max is None else bisect_right(self._by_seq, (0, query.seq_max))
             first = 0 if query.start is None else bisect_right(self._by_seq, query.start)
             return self._by_seq[first : min(last, first + ROWS_LOOKED_AT_MAX)]
-        if query.authors:
+        if query.ids:
+            found = [self._rows[self._seqs[each]] for each in dict.fromkeys(query.ids) if each in self._seqs]
+            orders = [sorted((row.order_at, row.seq) for row in found)]
+        elif query.authors:
             orders = [self._by_author.get(author, []) for author in dict.fromkeys(query.authors)]
         elif query.snapshots:
             orders = [self._snapshots]
@@ -173,6 +176,7 @@ class MemoryPackets:
         return (
             row.seq not in self._hidden
             and (query.seq_max is None or row.seq <= query.seq_max)
+            and (not query.ids or row.packet_id in query.ids)
             and (not authors or row.author_id in authors)
             and (not types or row.content_type in types)
             and (query.since is None or row.timestamp >= query.since)

@@ -138,6 +138,8 @@ def _seqs(query: PacketQuery) -> tuple[int, int]:
 
 def _window(query: PacketQuery, orders: Orders) -> Statement:
     """Return the statement for the next places in the cheapest order that holds everything the query asks for."""
+    if query.ids:
+        return _named(query, orders)
     if 0 < len(query.authors) <= INDEXES_MERGED_MAX:
         return _merged("packets_by_author", "author_key", query.authors, query, orders)
     if 0 < len(query.types) <= INDEXES_MERGED_MAX:
@@ -147,6 +149,17 @@ def _window(query: PacketQuery, orders: Orders) -> Statement:
         ("packets_by_snapshot", f"{SNAPSHOT_CONDITION} AND ") if query.snapshots else ("packets_by_order", "")
     )
     return _in_order([_arms(index, condition, query.descending)], [order_at, seq, order_at, edge], query.descending)
+
+
+def _named(query: PacketQuery, orders: Orders) -> Statement:
+    """Return the statement for the places of packets that are named; they are few, so they are sorted."""
+    beyond, within, order = ("<", ">=", "1 DESC, 2 DESC") if query.descending else (">", "<=", "1, 2")
+    ids = _padded(query.ids)
+    window = (
+        f"SELECT order_at, seq FROM packets INDEXED BY packets_by_id WHERE packet_id IN ({', '.join('?' * len(ids))})"  # noqa: S608
+        f" AND (order_at, seq) {beyond} (?, ?) AND order_at {within} ? ORDER BY {order} LIMIT {ROWS_LOOKED_AT_MAX}"
+    )
+    return window, [*ids, *_span(query, orders)]
 
 
 def _merged(index: str, column: str, texts: Sequence[str], query: PacketQuery, orders: Orders) -> Statement:
@@ -196,9 +209,15 @@ def _filters(query: PacketQuery) -> Statement:
     if query.until is not None:
         conditions.append("p.timestamp <= ?")
         arguments.append(query.until)
-    for column, texts in (("p.content_type", query.types), ("p.author_id", query.authors)):
-        if texts:
-            padded = [*texts, *[texts[-1]] * ((1 << (len(texts) - 1).bit_length()) - len(texts))]
+    ids = query.ids if query.by_seq else ()  # else the window holds no others
+    for column, values in (("p.content_type", query.types), ("p.author_id", query.authors), ("p.packet_id", ids)):
+        if values:
+            padded = _padded(values)
             conditions.append(f"{column} IN ({', '.join('?' * len(padded))})")
             arguments += padded
     return " AND ".join(conditions), arguments
+
+
+def _padded(values: Sequence[object]) -> list[object]:
+    """Repeat the last value up to a power of two, so that few statements serve every length."""
+    return [*values, *[values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))]

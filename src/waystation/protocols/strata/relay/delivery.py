@@ -82,7 +82,7 @@ class Delivery:
         assert subscription.id not in session.subscriptions
         session.subscriptions[subscription.id] = subscription
         filters = subscription.filters
-        bounded = filters.since is not None or filters.until is not None
+        bounded = filters.since is not None or filters.until is not None or bool(filters.ids)
         listener = _Listener(session, subscription, bounded or bool(filters.authors and filters.types))
         # Each subscription is in one kind of index only: no packet finds it twice.
         for listeners in self._places(subscription):
@@ -131,7 +131,7 @@ class Delivery:
             if not subscription.live:
                 continue
             # Spec 13: since and until hold live too.
-            if narrow and not subscription.filters.match(row.author_id, row.content_type, row.timestamp):
+            if narrow and not subscription.filters.match(row.author_id, row.content_type, row.timestamp, row.packet_id):
                 continue
             if not outbox.takes_live(session):
                 # Spec 13.3: a reader that stops taking bytes falls back to reading the store and loses nothing.

@@ -173,6 +173,7 @@ class Subscription:
             seq_max,
             min(rows, PAGE_ROWS_MAX),
             PAGE_BYTES_MAX,
+            ids=filters.ids,
         )
 
     def took(self, page: PacketPage[PacketEntry], newest: int) -> list[tuple[PacketEntry, bytes]]:
