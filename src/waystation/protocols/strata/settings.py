@@ -78,6 +78,10 @@ class StrataSettings:
     )
     static_dids: dict[str, str] = setting({}, "Public keys, in hex, that you vouch for, by DID.")
     did_documents: str = setting("", "Folder of DID documents (*.json) that you vouch for; empty for none.")
+    bootstrap: str = setting(
+        "", "File of a Bootstrap Document: its skew, provenance roots and DID documents count; empty for none."
+    )
+    gatekeepers: str = setting("", "JSON file of the gatekeepers that must have signed it: keys and tags by issuer.")
     upstreams: list[dict[str, str]] = setting(
         [],
         "Relays to replicate from: url, relay_id (DID), profile (else FULL_ARCHIVE), ca (PEM of its authority).",

@@ -5,6 +5,7 @@ The node builds it where ``[strata]`` is on and calls the methods of ``server.ho
 """
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from waystation.protocols.strata.settings import StrataSettings, read_upstreams
 from waystation.server.config.values import Config
 from waystation.server.hosted import HostContext, MakeSink, ProtocolHost
 from waystation.server.hub import Hub, monotonic_now
+from waystation.server.strata.bootstrap import read_bootstrap, with_bootstrap
+from waystation.server.strata.documents import DocumentFetcher
 from waystation.server.strata.operator_keys import read_operator_keys
 from waystation.server.strata.tables import StrataListenSettings
 from waystation.server.strata.upstreams import Upstreams
@@ -39,19 +42,23 @@ class StrataHost(ProtocolHost):
     def __init__(self, context: HostContext) -> None:
         super().__init__(context)
         self._listen = context.config.of(StrataListenSettings)
-        self._settings = context.config.of(StrataSettings)
+        settings = context.config.of(StrataSettings)
+        self._bootstrap = read_bootstrap(settings, int(time.time()))
+        self._settings = with_bootstrap(settings, self._bootstrap)
         self.relay = _build_relay(self._settings, context)
         self._upstreams: Upstreams | None = None
+        self._documents: DocumentFetcher | None = None
 
     def endpoints(self, sink: MakeSink, has_page: Callable[[str], bool]) -> dict[str, Endpoint]:  # noqa: ARG002
         """Return the one path of the relay, which has no page."""
         return {self._listen.path: Endpoint(sink(""))}
 
     def start(self, hub: Hub, urls: Mapping[str, str]) -> None:  # noqa: ARG002 - upstreams do not ask for them
-        """Dial the upstreams."""
+        """Dial the upstreams, and fetch the DID documents that they and bootstrap data name."""
         upstreams, context = read_upstreams(self._settings.upstreams), self.context
         self._upstreams = Upstreams(hub, self.relay, upstreams, context.rng, context.policy, context.silence)
-        self._upstreams.start()
+        self._documents = DocumentFetcher(self.relay, upstreams, self._bootstrap)
+        self._documents.start(self._upstreams.start)
 
     def reload(self, config: Config) -> None:
         """Use the block lists as they are now."""
@@ -60,8 +67,9 @@ class StrataHost(ProtocolHost):
 
     def drain(self) -> None:
         """Dial no upstream again."""
-        if self._upstreams is not None:
-            self._upstreams.close()
+        for each in (self._upstreams, self._documents):
+            if each is not None:
+                each.close()
 
     def status(self) -> dict[str, Any]:
         """Return the upstreams, and the last clients that the relay rejected."""

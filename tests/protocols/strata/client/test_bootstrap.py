@@ -215,3 +215,24 @@ def test_documents_are_named_by_a_list():
 
     assert listed.did_docs == {a: "z2", b: "z3"}
     assert mapped.did_docs == {a: "z1"}
+
+
+@pytest.mark.parametrize(("said", "skew"), [(60, 60), (300, 300), (59, None), (301, None), ("60", None), (None, None)])
+def test_document_says_the_skew(said, skew):
+    """60 to 300 s; anything else is as if nothing were said (specs/strata.md 4.2)."""
+    body = document(*KEEPERS, clock_skew_seconds=said)
+
+    assert check_document(body, PINNED, NOW).clock_skew_s == skew
+
+
+def test_document_brings_roots_and_pointers():
+    """A root is a name with its key, or a DID that is a key; what is neither is left out (STRATA-BOOTSTRAP)."""
+    hardware = [{"id": "did:strata:maker", "public_key": "0x" + BOB.public.hex()}, did(ALICE), "did:strata:name", 7]
+    model = [{"id": "did:strata:lab", "public_key": "0x12"}, {"id": 1}, None]
+    pointers = [{"did": did(BOB), "did_doc_hash": "z1"}]
+    found = check_document(
+        document(*KEEPERS, hardware_roots=hardware, model_roots=model, did_docs=pointers), PINNED, NOW
+    )
+
+    assert found.roots == {"did:strata:maker": BOB.public, did(ALICE): ALICE.public}
+    assert found.did_docs == {did(BOB): "z1"}

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from waystation.core.dids import is_did
-from waystation.core.errors import RemoteError
+from waystation.core.dids import is_did, key_of_did
+from waystation.core.errors import LocalError, RemoteError
+from waystation.core.ids import decode_key_hex
 from waystation.crypto.hashing import blake3_256
+from waystation.crypto.issuers import is_issuer_key
 from waystation.crypto.signing import verify, verify_any
 from waystation.protocols.strata.canonical import canonicalise
 from waystation.protocols.strata.keys.keyring import whole_seconds
@@ -43,6 +45,7 @@ __all__ = [
     "check_document",
     "check_service",
     "document_id",
+    "read_gatekeepers",
     "read_pointers",
     "read_snapshot",
 ]
@@ -53,6 +56,7 @@ RELAYS_MAX: Final = 1_000  # ours
 SIGNATURES_MAX: Final = 64  # ours; each costs a check
 HINTS_MAX: Final = 64  # ours
 POINTERS_MAX: Final = 10_000  # ours
+ROOTS_MAX: Final = 256  # ours, of each kind
 _SKEW_DEFAULT_S: Final = 300
 _SKEW_RANGE_S: Final = (60, 300)  # specs/strata.md 4.2
 _SOURCES_MIN: Final = 2
@@ -109,9 +113,13 @@ class BootstrapDocument(NamedTuple):
     bootstrap_id: str
     issued_at: int
     expires_at: int
-    clock_skew_s: int
+    clock_skew_s: int | None
+    """60 to 300, what relay and client count with; None when it says nothing of the kind."""
     relays: tuple[RelayEntry, ...]
     signers: tuple[str, ...]
+    roots: Mapping[str, bytes]
+    """Keys that end provenance chains, by name, of ``hardware_roots`` and ``model_roots``."""
+    did_docs: Mapping[str, str]
     body: Mapping[str, Any]
 
 
@@ -181,7 +189,7 @@ def check_document(body: object, gatekeepers: Mapping[str, Gatekeeper], now_s: i
     # Spec 17: it is unexpired and not from the future.
     if now_s > expires_at:
         raise BootstrapRefusedError(Doubt.EXPIRED)
-    if issued_at > now_s + skew_s:
+    if issued_at > now_s + (skew_s or _SKEW_DEFAULT_S):
         raise BootstrapRefusedError(Doubt.NOT_YET)
     # Spec 17: 3 different pinned gatekeepers signed it, and two of them can be given different diversity tags.
     signers = _signers(body.get("signatures"), signed, gatekeepers)
@@ -189,8 +197,32 @@ def check_document(body: object, gatekeepers: Mapping[str, Gatekeeper], now_s: i
         raise BootstrapRefusedError(Doubt.TOO_FEW_SIGNATURES, f"{len(signers)} of {SIGNATURES_MIN}")
     if not _are_diverse([gatekeepers[issuer] for issuer in signers]):
         raise BootstrapRefusedError(Doubt.TOO_FEW_TAGS, f"{TAGS_MIN} tags of different gatekeepers are needed")
-    relays = _relays(body.get("relays"), "id")
-    return BootstrapDocument(str(body["bootstrap_id"]), issued_at, expires_at, skew_s, relays, signers, body)
+    return BootstrapDocument(
+        str(body["bootstrap_id"]),
+        issued_at,
+        expires_at,
+        skew_s,
+        _relays(body.get("relays"), "id"),
+        signers,
+        _roots(body),
+        read_pointers(body.get("did_docs")),
+        body,
+    )
+
+
+def read_gatekeepers(body: object) -> dict[str, Gatekeeper]:
+    """Return pinned gatekeepers from a JSON object: issuer -> {"public_key": hex, "diversity_tags": [...]}.
+
+    Raises:
+        LocalError: It is something else.
+    """
+    try:
+        return {
+            str(issuer): Gatekeeper(decode_key_hex(entry["public_key"]), tuple(map(str, entry["diversity_tags"])))
+            for issuer, entry in body.items()  # type: ignore[attr-defined]
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LocalError('no gatekeepers: {"issuer": {"public_key", "diversity_tags"}}') from error
 
 
 def read_snapshot(packet: Packet, now_s: int, skew_s: int = _SKEW_DEFAULT_S) -> Snapshot:
@@ -394,10 +426,32 @@ def _service(entry: object, issued_at: int, now_s: int) -> ServiceHint | None:
     return ServiceHint(kind, version, provider_id, priority, expires_at, packet_id, said)
 
 
-def _skew(value: object) -> int:
+def _roots(body: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the roots of a document; entries of another shape are left out (STRATA-BOOTSTRAP)."""
+    found: dict[str, bytes] = {}
+    for name in ("hardware_roots", "model_roots"):
+        entries = body.get(name)
+        for entry in entries[:ROOTS_MAX] if isinstance(entries, list) else ():
+            root_id, text = (entry.get("id"), entry.get("public_key")) if isinstance(entry, dict) else (entry, None)
+            if not isinstance(root_id, str):
+                continue
+            key = key_of_did(root_id) if text is None else _key_bytes(text)
+            if key is not None and is_issuer_key(key):
+                found.setdefault(root_id, bytes(key))
+    return found
+
+
+def _key_bytes(text: object) -> bytes | None:
+    try:
+        return bytes.fromhex(text.removeprefix("0x")) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _skew(value: object) -> int | None:
     seconds = whole_seconds(_number(value))
     # Spec 4.2: a value outside 60 to 300 in bootstrap data is ignored.
-    return seconds if seconds is not None and _SKEW_RANGE_S[0] <= seconds <= _SKEW_RANGE_S[1] else _SKEW_DEFAULT_S
+    return seconds if seconds is not None and _SKEW_RANGE_S[0] <= seconds <= _SKEW_RANGE_S[1] else None
 
 
 def _number(value: object) -> object:

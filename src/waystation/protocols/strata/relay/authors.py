@@ -55,9 +55,10 @@ class Authors:
         """Key events of an author that are damaged on the disk, by packet id."""
         self._directory: Directory | None = None
 
-    def use(self, directory: Directory) -> None:
-        """Resolve through ``directory``, which reads its events from ``events``."""
+    def use(self, directory: Directory) -> Directory:
+        """Resolve through ``directory``, which reads its events from ``events``; return it."""
         self._directory = directory
+        return directory
 
     @property
     def directory(self) -> Directory:

@@ -109,9 +109,9 @@ class StrataRelay:
         self._limits = Limits(in_force, enabled=rate_limits)
         self._allowances = Allowances(self._limits)
         authors = Authors(store, packets)
-        skew = settings.clock_skew_s
-        pinned, events = static_dids or {}, authors.events
-        authors.use(Directory(static_dids=pinned, documents=documents, events=events, skew=skew, limits=in_force))
+        pinned, events, skew = static_dids or {}, authors.events, settings.clock_skew_s
+        directory = Directory(static_dids=pinned, documents=documents, events=events, skew=skew, limits=in_force)
+        self.directory = authors.use(directory)
         self.authorizer = Authorizer(settings, self.relay_id, authors)
         self._throttle = Throttle(waits)
         self._intake = Intake(settings, packets, authors, read_roots(settings.roots), in_force, self._throttle)
@@ -121,7 +121,7 @@ class StrataRelay:
             packets, self._outbox, mode, policy, lambda session: self._allowances.search_wait_s(session, self._now)
         )
         self._retention = Retention(settings, store, packets, authors)
-        self._pages = Pages(settings, self.relay_id, packets, authors.directory, policy, in_force, logs)
+        self._pages = Pages(settings, self.relay_id, packets, directory, policy, in_force, logs)
         self._announcer = Announcer(settings, key_pair, self.relay_id, self._pages.descriptor)
         self._sessions: dict[Peer, Session] = {}
         self._membership = Membership(frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}, admits, access)

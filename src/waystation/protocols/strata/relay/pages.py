@@ -36,6 +36,7 @@ SNAPSHOTS_MAX: Final = 50
 SNAPSHOTS_LOOKED_AT_MAX: Final = 1_000
 SNAPSHOTS_BYTES_MAX: Final = 2 * 1_048_576  # read for one answer, a page more at most
 SNAPSHOTS_PAGE_BYTES: Final = 262_144
+POINTERS_SHOWN_MAX: Final = 1_000
 PATH_CHARS_MAX: Final = 1_024
 _HEADERS: Final = (
     ("Content-Type", "application/json"),
@@ -196,6 +197,11 @@ class Pages:
                 "publish_per_minute": rates,
             },
             "clock_skew_seconds": settings.clock_skew_s,
+            # STRATA-POINTERS: other relays fetch them by their hash.
+            "did_docs": [
+                {"did": did, "did_doc_hash": value, "priority": 0}
+                for did, value in self._directory.heads(POINTERS_SHOWN_MAX).items()
+            ],
             "privacy": {
                 "log_retention_hours": self._logs.retention_hours,
                 "addresses_logged": self._logs.has_addresses,
