@@ -65,6 +65,16 @@ def test_author_without_packets_has_few_key_events():
     assert answers_to(drive, [post().body, events[9]]) == ["OK", "OK"]
 
 
+def test_relay_that_the_operator_named_brings_them_all():
+    """A replica or an import loses no rotation of an author whose packets have aged out."""
+    drive = Drive(rate_limits=False)
+    for body in adds(ALICE, 12):
+        drive.replicate(body, NOW - 100)
+
+    assert len(drive.rows()) == 12
+    assert answers_to(drive, adds(ALICE, 13)[12:]) == [("invalid_schema", "key_events_unpublished")]
+
+
 def test_recovery_keys_have_their_room_without_packets():
     """Whoever has an author's ordinary key cannot take the room of its recovery."""
     drive = Drive(rate_limits=False, static_dids=RECOVERING)

@@ -29,6 +29,7 @@ NEXT_FLOOD_US: Final = 20 * MICROSECONDS_PER_SECOND
 NEXT_MINT_US: Final = MICROSECONDS_PER_SECOND
 FLOOD_PACKETS: Final = 60
 MINTED: Final = 4  # DIDs at a time, each with as many key events as are stored of one
+MINTED_MAX: Final = 128  # and in all: 8 MB in the memory of a long run
 PADDING: Final = "x" * 7_000  # a key event may have 8 KiB
 HOARDED: Final = 40  # more than the 32 subscriptions of a connection
 GARBAGE: Final = (
@@ -108,6 +109,7 @@ class Hostile(HostileClient[StrataContext]):
         self._relay = rng.randrange(context.plan.relays)
         self._next_us = {"flood": NEXT_FLOOD_US, "minter": NEXT_MINT_US}.get(kind, NEXT_US)
         self._forger = Forger(context, fork(rng))
+        self._minted = 0
         self._author = Author(fork(rng))
         context.know_key(self._author.did, self._author.key)
         tricks: dict[str, Callable[[], list[bytes]]] = {
@@ -156,7 +158,8 @@ class Hostile(HostileClient[StrataContext]):
     def _mint(self) -> list[bytes]:
         """Return key events of identities that nobody has met, as large and as many as are stored of one."""
         context, messages = self._context, []
-        for _ in range(MINTED):
+        for _ in range(min(MINTED, MINTED_MAX - self._minted)):
+            self._minted += 1
             author = Author(fork(self._rng))
             context.know_key(author.did, author.key)
             for number in range(DEFAULT_LIMITS.key_events_unpublished):

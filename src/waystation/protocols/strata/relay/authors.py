@@ -115,7 +115,9 @@ class Authors:
                 found.setdefault(packet_id, event)
         return list(found.values())
 
-    def why_no_room(self, packet: Packet, signer: bytes, wall_s: int, most: Room) -> Refusal | None:
+    def why_no_room(
+        self, packet: Packet, signer: bytes, wall_s: int, most: Room, *, is_replica: bool
+    ) -> Refusal | None:
         """Return why one more key event may not be kept, or None (STRATA-ROOM).
 
         Args:
@@ -123,6 +125,8 @@ class Authors:
             signer: The key that signed it.
             wall_s: Unix seconds.
             most: What all key events may have.
+            is_replica: Whether a relay that the operator named, or an import, brought it; then the author may have
+                published packets that are gone.
         """
         did = packet.author_id
         ring = self.directory.ring(did, wall_s)
@@ -132,7 +136,8 @@ class Authors:
         bytes_wanted = self._packets.bytes_held() + len(packet.canonical)
         has_few = len(ring.statuses) < most.unpublished and bytes_wanted <= most.space_bytes // 2
         # DIDs cost nothing: who has published nothing else may fill half of the space, a few key events each.
-        if not has_few and not is_recovery_key(ring, signer) and not self._packets.has_droppable(did):
+        is_known = has_few or is_replica or is_recovery_key(ring, signer) or self._packets.has_droppable(did)
+        if not is_known:
             if len(ring.statuses) >= most.unpublished:
                 return Refusal(Code.INVALID_SCHEMA, "key_events_unpublished")
             return _NO_SPACE

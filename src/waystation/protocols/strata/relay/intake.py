@@ -405,7 +405,8 @@ class Intake:
         if is_key_event:
             # Spec 4.1: 256 key events per author, and a space that all of them share.
             room = Room(self._limits.now.key_events_unpublished, self._settings.key_events_mib * _MIB)
-            refusal = self._authors.why_no_room(packet, candidate.signer, wall_s, room)
+            is_replica = candidate.witness is not None
+            refusal = self._authors.why_no_room(packet, candidate.signer, wall_s, room, is_replica=is_replica)
             if refusal is not None:
                 return Verdict(refusal)
         # Only what is accepted spends: a refused edge costs its author nothing.
