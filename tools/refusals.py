@@ -160,6 +160,7 @@ _STRATA_DETAILS: Final = {
         "unresolved_author": "nobody can say what the author's keys are",
         "did_conflict": "two heads of documents, or revocations that undo each other",
         "recovery_key_not_allowed": "recovery keys sign key events and approvals only",
+        "recovery_key_demanded": "only a recovery key approves a recovery",
         "recovery_threshold": "the policy asks for more recovery keys than there are",
     },
     Code.INVALID_SCHEMA: {
@@ -170,9 +171,11 @@ _STRATA_DETAILS: Final = {
         "too_deep": "more than 64 levels in a packet",
         "not_an_object": "the frame is JSON, but no object",
         "unknown_message_type": "a type of message that this relay does not know",
+        "unknown_filter": "the SUBSCRIBE says `strict` and has a filter that this relay does not know",
         "binding": "what is said about an identity is not said by it",
         "provenance_header_required": "media without provenance header",
         "key_events_max": "the author's room for key events is used up",
+        "key_events_unpublished": "an author of whom no other packet is stored has room for 8; publish something first",
         "a field's name": "that field is missing or wrong; `version` for another version",
     },
     Code.PACKET_TOO_LARGE: {
@@ -181,7 +184,8 @@ _STRATA_DETAILS: Final = {
         "key_event": "a key event has at most 8 KiB",
     },
     Code.RATE_LIMITED: {
-        "publish, subscribe, auth, bytes": "which allowance of a minute",
+        "publish, subscribe, auth, bytes, key_events": "which allowance of a minute",
+        "key_events_space": "the space of all key events (`strata.key_events_mib`) is used up",
         "trust_edges": "20 strong or 100 weak ones in 24 h",
     },
     Code.UNAUTHENTICATED: {

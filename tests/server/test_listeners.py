@@ -64,7 +64,7 @@ async def listening(home, **flags):
         WellKnown("node", {}, dict, hosts),
         monotonic_now,
         static=lambda path: HttpAnswer(200, (), b"page") if path == "/" else None,
-        fallback=lambda path, _address, _now: HttpAnswer(200, (), f"strata {path}".encode()),
+        fallback=lambda path, *_asked: HttpAnswer(200, (), f"strata {path}".encode()),
     )
     certificates = Certificates(config, place, lambda: None)
     certificates.use(config)

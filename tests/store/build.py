@@ -38,7 +38,8 @@ def packet_id(number: int) -> bytes:
 def kept_home(layout: int, folder: Path) -> Path:
     """Unpack the home that a build with this layout of the store left behind, in order; return the home.
 
-    Layout 1 has one ban and keys. Layout 2 has one ban, six packets, keys and one segment of the journal.
+    Layout 1 has one ban and keys. Layout 2 has one ban, six packets, keys and one segment of the journal. Layout 3 has
+    besides them a KEY_EVENT and a bootstrap snapshot among its six packets.
     """
     home = folder / f"layout-{layout}"
     with tarfile.open(KEPT_HOMES / f"layout-{layout}.tar.xz") as kept:

@@ -23,11 +23,23 @@ def test_epoch_is_the_given_one(packets):
     assert packets.epoch() == b"epoch-08"
 
 
+def test_time_that_nothing_has_looks_at_nothing(packets):
+    """A time by the author's clock bounds the place in history: beyond it no packet is looked at."""
+    _put(packets, *range(1, ROWS_LOOKED_AT_MAX + 2), order_at=5)
+
+    for query in (
+        PacketQuery(since=1 << 40),
+        PacketQuery(until=-(1 << 40)),
+        PacketQuery(since=1 << 40, descending=True),
+    ):
+        assert packets.page(query) == ([], None)
+
+
 def test_page_looks_at_a_bounded_number_of_packets(packets):
     """When nothing matches, a page is empty, goes on, and ends where the history ends."""
     _put(packets, *range(1, ROWS_LOOKED_AT_MAX + 2), order_at=5)
-    first = packets.page(PacketQuery(since=1 << 40))
-    second = packets.page(PacketQuery(since=1 << 40, start=first.position))
+    first = packets.page(PacketQuery(seq_max=0))
+    second = packets.page(PacketQuery(seq_max=0, start=first.position))
 
     assert first == ([], (5, ROWS_LOOKED_AT_MAX))
     assert second == ([], None)

@@ -21,7 +21,7 @@ from waystation.store.memory import MemoryStore
 from waystation.store.sqlite import SqliteStore
 
 AUTHORS = [f"did:strata:a{n}" for n in range(6)]
-TYPES = ["POST", "REACTION", "KEY_EVENT"]
+TYPES = ["POST", "REACTION", "KEY_EVENT", "CONFIG"]
 
 
 class Oracle:
@@ -73,6 +73,8 @@ class Oracle:
             if row.packet_id not in self.hidden
             and (not query.authors or row.author_id in query.authors)
             and (not query.types or row.content_type in query.types)
+            and (not query.ids or row.packet_id in query.ids)
+            and (not query.snapshots or (row.content_type == "CONFIG" and b'"BOOTSTRAP_SNAPSHOT"' in row.canonical))
             and (query.since is None or query.since <= row.timestamp)
             and (query.until is None or row.timestamp <= query.until)
             and (query.alive_at is None or row.expires_at is None or row.expires_at >= query.alive_at)
@@ -135,7 +137,7 @@ class Story:
             content_type=rng.choice(TYPES),
             timestamp=rng.randrange(100),
             expires_at=rng.choice([None, None, rng.randrange(100)]),
-            canonical=bytes(rng.randrange(60)),
+            canonical=bytes(rng.randrange(60)) + rng.choice([b"", b"", b'{"scope":"BOOTSTRAP_SNAPSHOT"}']),
             downgrade=rng.choice([b"", b"{}"]),
             mark=rng.choice([b"", b"", b"", bytes([rng.randrange(40)])]),
             kept=rng.random() < 0.1,
@@ -145,9 +147,14 @@ class Story:
         rng = self.rng
         by_seq = rng.random() < 0.3
         start = (0 if by_seq else rng.randrange(100), rng.randrange(self.seq + 2))
+        snapshots = not by_seq and rng.random() < 0.1
         return PacketQuery(
-            authors=tuple(rng.choice([[], rng.choices(AUTHORS, k=rng.choice([1, 2, 3, 5])), ["nobody", *AUTHORS]])),
-            types=tuple(rng.choice([[], [], rng.choices(TYPES, k=2), ["NONE"]])),
+            snapshots=snapshots,
+            ids=() if snapshots or rng.random() < 0.8 else tuple(rng.choices(self.seen or [bytes(32)], k=9)),
+            authors=()
+            if snapshots
+            else tuple(rng.choice([[], rng.choices(AUTHORS, k=rng.choice([1, 2, 3, 5])), ["nobody", *AUTHORS]])),
+            types=() if snapshots else tuple(rng.choice([[], [], rng.choices(TYPES, k=2), ["NONE"]])),
             since=rng.choice([None, None, rng.randrange(100)]),
             until=rng.choice([None, None, rng.randrange(100)]),
             alive_at=rng.choice([None, rng.randrange(100)]),
@@ -173,6 +180,9 @@ class Story:
         assert packets.marked(mark) == next((row.packet_id for row in oracle.rows if row.mark == mark), None)
         assert packets.newest_seq() == oracle.newest_seq
         assert packets.bytes_kept() == sum(len(row.canonical) for row in oracle.rows)
+        assert packets.bytes_held() == sum(len(row.canonical) for row in oracle.rows if row.kept)
+        author = rng.choice([*AUTHORS, "nobody"])
+        assert packets.has_droppable(author) == any(row.author_id == author and not row.kept for row in oracle.rows)
         old, dead, rows_max = rng.randrange(120), rng.randrange(100), rng.choice([1, 5, 1_000])
         assert list(packets.droppable(old, dead, rows_max)) == oracle.droppable(old, dead)[:rows_max]
 

@@ -24,7 +24,7 @@ def _tables(path):
         return names, columns, connection.execute("PRAGMA user_version").fetchone()
 
 
-@pytest.mark.parametrize(("layout", "packets_count"), [(1, 0), (2, 6)])
+@pytest.mark.parametrize(("layout", "packets_count"), [(1, 0), (2, 6), (3, 6)])
 def test_home_of_an_older_build_keeps_everything(tmp_path, layout, packets_count):
     """The store that an older build left is brought to this layout; bans and packets are as they were."""
     path = kept_home(layout, tmp_path) / "store.sqlite"
@@ -40,7 +40,7 @@ def test_home_of_an_older_build_keeps_everything(tmp_path, layout, packets_count
     assert check_file(path) == SCHEMA_VERSION
 
 
-@pytest.mark.parametrize("layout", [1, 2])
+@pytest.mark.parametrize("layout", [1, 2, 3])
 def test_upgraded_file_is_as_a_new_one(tmp_path, layout):
     """A file that came from an older layout has the tables, columns and indexes of one that was made today."""
     old, new = kept_home(layout, tmp_path) / "store.sqlite", tmp_path / "new.sqlite"
@@ -50,12 +50,12 @@ def test_upgraded_file_is_as_a_new_one(tmp_path, layout):
     assert _tables(old) == _tables(new)
 
 
-@pytest.mark.parametrize("layout", [1, 2])
+@pytest.mark.parametrize("layout", [1, 2, 3])
 def test_upgrade_that_is_cut_short_leaves_the_old_layout(tmp_path, layout, monkeypatch):
     """When a statement of an upgrade fails, the file is of the old layout and whole, and the next try succeeds."""
     path = kept_home(layout, tmp_path) / "store.sqlite"
     with monkeypatch.context() as patched:
-        patched.setitem(sqlite_layout._STEPS, 3, ("CREATE TABLE store_state (x)", "INSERT INTO nowhere VALUES (1)"))
+        patched.setitem(sqlite_layout._STEPS, 4, ("CREATE TABLE more (x)", "INSERT INTO nowhere VALUES (1)"))
         with pytest.raises(HostError, match="cannot be opened: no such table: nowhere"):
             SqliteStore(path)
     cut = check_file(path)

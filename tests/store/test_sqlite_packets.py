@@ -185,7 +185,7 @@ def test_page_looks_at_a_bounded_number_of_packets(store):
     store.commit(_puts(*range(1, count + 1), order_at=5, author_id="a", content_type="POST"))
     store.commit(_puts(count + 1, order_at=4, author_id="b", content_type="POST"))
     ends = []
-    for query in (PacketQuery(since=1 << 40), PacketQuery(types=("POST",), authors=("b",) * 20)):
+    for query in (PacketQuery(seq_max=0), PacketQuery(types=("POST",), authors=("b",) * 20)):
         first = store.packets.page(query)
         second = store.packets.page(query._replace(start=first.position))
         ends.append((len(first.rows), first.position, len(second.rows), second.position))
@@ -217,7 +217,7 @@ def test_page_leaves_nothing_open(store):
     """No cursor and no transaction outlives a page, so the log can be folded into the file."""
     store.commit(_puts(*range(1, 400)))
     store.packets.page(PacketQuery(rows_max=10))
-    store.packets.page(PacketQuery(since=1 << 40))
+    store.packets.page(PacketQuery(seq_max=0))
     store.commit(_puts(400))
     busy, _, _ = store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 

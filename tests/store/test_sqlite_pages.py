@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from waystation.core.packets import PacketQuery
-from waystation.store.sqlite_packets import PACKETS_SCHEMA
+from waystation.store.sqlite_packets_schema import PACKETS_SCHEMA, PACKETS_SCHEMA_4
 from waystation.store.sqlite_pages import INDEXES_MERGED_MAX, page_statement, search_key, window_end_statement
 
 
@@ -17,6 +17,8 @@ def connection():
     for statement in PACKETS_SCHEMA:
         opened.execute(statement)
     opened.execute("ALTER TABLE packets ADD COLUMN checksum INTEGER")
+    for statement in PACKETS_SCHEMA_4:
+        opened.execute(statement)
     yield opened
     opened.close()
 
@@ -30,6 +32,7 @@ FORMS = [
         [None, 3],
     )
 ]
+FORMS += [PacketQuery(snapshots=True, descending=descending, alive_at=1) for descending in (False, True)]
 
 
 @pytest.mark.parametrize("query", FORMS, ids=str)

@@ -118,6 +118,7 @@ class Site:
         self.quiet = Sink()
         self.binary = Sink(echoes=True)
         self.asked = []
+        self.named = []
         self.released = []
         self.troubles = []
         like = Endpoint(self.sink, **options)
@@ -139,8 +140,9 @@ class Site:
         self.released.append(host)
         self.sink.note("released")
 
-    def _answer(self, path, address):
+    def _answer(self, path, address, host):
         self.asked.append((path, address))
+        self.named.append(host)
         return HttpAnswer(200, (("Content-Type", "application/json"), ("Access-Control-Allow-Origin", "*")), b"{}")
 
     async def __aenter__(self):

@@ -8,9 +8,11 @@ Spec: RFC-0004 4; specs/strata.md 7, 13.1.
 """
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 __all__ = [
+    "SNAPSHOT_TYPE",
+    "SNAPSHOT_WORD",
     "DropPackets",
     "Found",
     "HidePackets",
@@ -22,6 +24,7 @@ __all__ = [
     "PacketReader",
     "PacketRow",
     "PutPacket",
+    "is_snapshot",
 ]
 
 
@@ -118,6 +121,22 @@ class PacketQuery(NamedTuple):
     """1 or more."""
     bytes_max: int = 1_048_576
     """Stop after the packet that reaches this many canonical bytes; at least one is returned."""
+    snapshots: bool = False
+    """Only what ``is_snapshot`` finds; not with authors, types or ``by_seq``."""
+    ids: tuple[bytes, ...] = ()
+    """Packet ids of 32 bytes, at most 512; empty for all."""
+
+
+SNAPSHOT_TYPE: Final = "CONFIG"
+SNAPSHOT_WORD: Final = b'"BOOTSTRAP_SNAPSHOT"'
+
+
+def is_snapshot(content_type: str, canonical: bytes) -> bool:
+    """Return whether a packet may be a bootstrap snapshot: a CONFIG that holds the word; stores have an index of them.
+
+    A quote inside a text would be escaped, so the word is a whole text of the packet, somewhere.
+    """
+    return content_type == SNAPSHOT_TYPE and SNAPSHOT_WORD in canonical
 
 
 class PacketEntry(NamedTuple):
@@ -171,6 +190,12 @@ class PacketReader(Protocol):
 
     def bytes_kept(self) -> int:
         """Return the sum of canonical bytes stored."""
+
+    def bytes_held(self) -> int:
+        """Return the sum of canonical bytes of packets that are ``kept``; they are part of ``bytes_kept``."""
+
+    def has_droppable(self, author_id: str) -> bool:
+        """Return whether an author has a packet that is not ``kept``. Cost: O(its packets that are)."""
 
     def droppable(self, stored_before: int, expired_before: int, rows_max: int) -> Sequence[tuple[bytes, int]]:
         """Return id and canonical bytes of packets retention may drop.

@@ -277,8 +277,8 @@ class ProtocolHost:
         """Return public JSON documents by path."""
         return {}
 
-    def pages(self) -> Callable[[str, str, Instant], HttpAnswer] | None:
-        """Return what answers a plain GET (path, address, time) that nothing else on the web ports answers."""
+    def pages(self) -> Callable[[str, str, Instant, str], HttpAnswer] | None:
+        """Return what answers a plain GET (path, address, time, ``Host``) of any path that nothing else answers."""
         return None
 
 

@@ -37,6 +37,8 @@ _TOTALS: Final = (
     "SELECT newest_seq >= coalesce((SELECT max(seq) FROM packets), 0)"
     " AND bytes_kept = coalesce((SELECT sum(length(canonical)) FROM packets), 0) FROM packet_state"
 )
+_HELD: Final = "SELECT bytes_held = coalesce((SELECT sum(length(canonical) * kept) FROM packets), 0) FROM packet_state"
+_HAS_HELD: Final = "SELECT count(*) FROM pragma_table_info('packet_state') WHERE name = 'bytes_held'"
 _HAS_CHECKSUMS: Final = "SELECT count(*) FROM pragma_table_info('packets') WHERE name = 'checksum'"
 
 
@@ -193,7 +195,9 @@ def _check_whole(connection: sqlite3.Connection) -> TableReport:
     faults: list[str] = []
     try:
         faults += [text for (text,) in connection.execute(_FAULTS) if text != "ok"]
-        if not faults and connection.execute(_TOTALS).fetchone() != (1,):
+        # A file of layout 3 is checked as it is.
+        sums = [_TOTALS, _HELD] if connection.execute(_HAS_HELD).fetchone() == (1,) else [_TOTALS]
+        if not faults and any(connection.execute(each).fetchone() != (1,) for each in sums):
             faults.append("packet_state does not fit the packets")
     except sqlite3.Error as error:
         if not is_damage(error):

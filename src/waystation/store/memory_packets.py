@@ -23,6 +23,7 @@ from waystation.core.packets import (
     PacketQuery,
     PacketRow,
     PutPacket,
+    is_snapshot,
 )
 
 __all__ = ["EPOCH_BYTES", "ROWS_LOOKED_AT_MAX", "MemoryPackets"]
@@ -34,6 +35,7 @@ ROWS_LOOKED_AT_MAX: Final = 4_096
 """Packets looked at for one page, as in the SQLite store."""
 
 _FOR_EVER: Final = 1 << 63
+_EARLIEST: Final = -_FOR_EVER
 _CLEAN_AT_COUNT_MIN: Final = 256
 
 Place = tuple[int, int]
@@ -53,6 +55,7 @@ class MemoryPackets:
         self._by_seq: list[Place] = []
         self._by_author: defaultdict[str, list[Place]] = defaultdict(list)
         self._by_type: defaultdict[str, list[Place]] = defaultdict(list)
+        self._snapshots: list[Place] = []
         self._by_age: list[Place] = []
         self._by_expiry: list[Place] = []
         self._seqs: dict[bytes, int] = {}
@@ -60,7 +63,8 @@ class MemoryPackets:
         self._hidden: set[int] = set()
         self._forgotten: dict[bytes, int] = {}
         self._clean_at_count = _CLEAN_AT_COUNT_MIN
-        self._newest_seq = self._newest_stored_at = self._bytes_kept = 0
+        self._newest_seq = self._newest_stored_at = self._bytes_kept = self._bytes_held = 0
+        self._early_s_max = self._late_s_max = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
             PutPacket: self._put,
             LowerWitness: self._lower,
@@ -128,6 +132,14 @@ class MemoryPackets:
         """Return the sum of canonical bytes stored."""
         return self._bytes_kept
 
+    def bytes_held(self) -> int:
+        """Return the sum of canonical bytes of packets that retention never drops."""
+        return self._bytes_held
+
+    def has_droppable(self, author_id: str) -> bool:
+        """Return whether an author has a packet that retention may drop."""
+        return any(not self._rows[seq].kept for _, seq in self._by_author.get(author_id, ()))
+
     def droppable(self, stored_before: int, expired_before: int, rows_max: int) -> Sequence[tuple[bytes, int]]:
         """Return id and canonical bytes of packets retention may drop: expired ones first, then the oldest."""
         expired = self._by_expiry[: bisect_left(self._by_expiry, (expired_before, 0))][:rows_max]
@@ -142,20 +154,29 @@ class MemoryPackets:
             last = len(self._by_seq) if query.seq_max is None else bisect_right(self._by_seq, (0, query.seq_max))
             first = 0 if query.start is None else bisect_right(self._by_seq, query.start)
             return self._by_seq[first : min(last, first + ROWS_LOOKED_AT_MAX)]
-        if query.authors:
+        if query.ids:
+            found = [self._rows[self._seqs[each]] for each in dict.fromkeys(query.ids) if each in self._seqs]
+            orders = [sorted((row.order_at, row.seq) for row in found)]
+        elif query.authors:
             orders = [self._by_author.get(author, []) for author in dict.fromkeys(query.authors)]
+        elif query.snapshots:
+            orders = [self._snapshots]
         elif query.types:
             orders = [self._by_type.get(name, []) for name in dict.fromkeys(query.types)]
         else:
             orders = [self._history]
+        # What the author's clock says bounds the place in history, since no stored packet's differs by more.
+        least = (_EARLIEST if query.since is None else query.since - self._early_s_max, 0)
+        beyond = (_FOR_EVER if query.until is None else query.until + self._late_s_max + 1, 0)
         if query.descending:
-            return merge(*(_before(places, query.start) for places in orders), reverse=True)
-        return merge(*(_after(places, query.start) for places in orders))
+            return merge(*(_before(places, query.start, least, beyond) for places in orders), reverse=True)
+        return merge(*(_after(places, query.start, least, beyond) for places in orders))
 
     def _matches(self, row: PacketRow, query: PacketQuery, authors: frozenset[str], types: frozenset[str]) -> bool:
         return (
             row.seq not in self._hidden
             and (query.seq_max is None or row.seq <= query.seq_max)
+            and (not query.ids or row.packet_id in query.ids)
             and (not authors or row.author_id in authors)
             and (not types or row.content_type in types)
             and (query.since is None or row.timestamp >= query.since)
@@ -180,6 +201,9 @@ class MemoryPackets:
             insort(places, (at, row.seq))
         self._newest_seq, self._newest_stored_at = row.seq, clock
         self._bytes_kept += len(row.canonical)
+        self._bytes_held += len(row.canonical) if row.kept else 0
+        self._early_s_max = max(self._early_s_max, row.timestamp - row.order_at)
+        self._late_s_max = max(self._late_s_max, row.order_at - row.timestamp)
 
     def _lower(self, change: LowerWitness) -> None:
         row = self.packet(change.packet_id)
@@ -203,6 +227,7 @@ class MemoryPackets:
             self._hidden.discard(seq)
             self._forgotten[packet_id] = change.remember_until
             self._bytes_kept -= len(row.canonical)
+            self._bytes_held -= len(row.canonical) if row.kept else 0
         self._clean()
 
     def _orders(self, row: PacketRow) -> Iterator[tuple[list[Place], int]]:
@@ -211,6 +236,8 @@ class MemoryPackets:
         yield self._by_seq, 0
         yield self._by_author[row.author_id], row.order_at
         yield self._by_type[row.content_type], row.order_at
+        if is_snapshot(row.content_type, row.canonical):
+            yield self._snapshots, row.order_at
         if not row.kept:
             yield self._by_age, row.stored_at
             if row.expires_at is not None:
@@ -232,11 +259,15 @@ def _is_expired(row: PacketRow, now: int) -> bool:
     return row.expires_at is not None and row.expires_at < now
 
 
-def _after(places: list[Place], start: Place | None) -> list[Place]:
-    first = 0 if start is None else bisect_right(places, start)
-    return places[first : first + ROWS_LOOKED_AT_MAX]
+def _after(places: list[Place], start: Place | None, first: Place, last: Place) -> list[Place]:
+    """Return the places from ``first`` to before ``last`` that are behind ``start``."""
+    begin = bisect_left(places, first)
+    begin = begin if start is None else max(begin, bisect_right(places, start))
+    return places[begin : min(bisect_left(places, last), begin + ROWS_LOOKED_AT_MAX)]
 
 
-def _before(places: list[Place], start: Place | None) -> list[Place]:
-    last = len(places) if start is None else bisect_left(places, start)
-    return places[max(0, last - ROWS_LOOKED_AT_MAX) : last][::-1]
+def _before(places: list[Place], start: Place | None, first: Place, last: Place) -> list[Place]:
+    """Return, last one first, the places from ``first`` to before ``last`` that are before ``start``."""
+    end = bisect_left(places, last)
+    end = end if start is None else min(end, bisect_left(places, start))
+    return places[max(bisect_left(places, first), end - ROWS_LOOKED_AT_MAX) : max(0, end)][::-1]

@@ -6,6 +6,7 @@
 1      ``records``
 2      ``packets`` and what belongs to them
 3      ``store_state``: who the store is and how far it has come; ``checksum`` of records and packets
+4      ``packet_state`` knows the space of key events and how far clocks differ; an index of bootstrap snapshots
 ====== ==================================================================================================
 
 A new file goes through the same steps as an old one, so both end with the same tables. ``user_version`` of the file is
@@ -20,7 +21,7 @@ from typing import Final
 from waystation.core.errors import HostError, StoreFaultKind
 from waystation.core.records import STORE_ID_BYTES, StoreState
 from waystation.store.sqlite_file import STORE_EXIT_CODE, kind_of, refused
-from waystation.store.sqlite_packets import PACKETS_SCHEMA
+from waystation.store.sqlite_packets_schema import PACKETS_SCHEMA, PACKETS_SCHEMA_4
 
 __all__ = [
     "GET_STATE",
@@ -34,7 +35,7 @@ __all__ = [
     "prepare",
 ]
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Version of the layout that this module writes."""
 
 BUSY_S: Final = 5.0
@@ -66,6 +67,7 @@ _STEPS: Final[dict[int, tuple[str, ...]]] = {
         "ALTER TABLE records ADD COLUMN checksum INTEGER",
         "ALTER TABLE packets ADD COLUMN checksum INTEGER",
     ),
+    4: PACKETS_SCHEMA_4,
 }
 """Statements that bring a file to each version from the one before."""
 

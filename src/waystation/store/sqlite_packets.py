@@ -1,4 +1,4 @@
-"""Packet table of the SQLite store: its schema, its writer for commits, and its reader.
+"""Packet table of the SQLite store: its writer for commits, and its reader.
 
 ``store.sqlite`` has both: the writer takes changes inside its transaction, the reader answers ``core.packets`` queries.
 ``seq`` is the row id, so rows are stored in order of arrival. Authors and types are indexed by a 48-bit number computed
@@ -33,7 +33,9 @@ from waystation.store.sqlite_file import Reading, in_chunks, is_damage
 from waystation.store.sqlite_pages import (
     COLUMNS,
     ENTRY_COLUMNS,
+    Orders,
     one_of_page_statement,
+    orders_of,
     page_statement,
     places_statement,
     search_key,
@@ -42,7 +44,6 @@ from waystation.store.sqlite_pages import (
 
 __all__ = [
     "FORGOTTEN_CLEANED_MAX",
-    "PACKETS_SCHEMA",
     "PACKETS_TABLE",
     "SqlitePacketReader",
     "SqlitePacketWriter",
@@ -56,36 +57,6 @@ PACKETS_TABLE: Final = "packets"
 FORGOTTEN_CLEANED_MAX: Final = 256
 """Dropped ids whose time is over that one commit removes; some 300 µs."""
 
-# Small columns first: a filter that rejects then never touches the packet's bytes.
-_CREATE_PACKETS: Final = (
-    "CREATE TABLE IF NOT EXISTS packets (seq INTEGER PRIMARY KEY, hidden INTEGER NOT NULL DEFAULT 0,"
-    " kept INTEGER NOT NULL, order_at INTEGER NOT NULL, expires_at INTEGER, timestamp INTEGER NOT NULL,"
-    " author_key INTEGER NOT NULL, type_key INTEGER NOT NULL, received_at INTEGER NOT NULL, stored_at INTEGER NOT NULL,"
-    " author_id TEXT NOT NULL, content_type TEXT NOT NULL, packet_id BLOB NOT NULL, source TEXT NOT NULL,"
-    " mark BLOB NOT NULL, downgrade BLOB NOT NULL, canonical BLOB NOT NULL)"
-)
-_CREATE_STATE: Final = (
-    "CREATE TABLE IF NOT EXISTS packet_state (one INTEGER PRIMARY KEY CHECK (one = 1), epoch BLOB NOT NULL,"
-    " newest_seq INTEGER NOT NULL, newest_stored_at INTEGER NOT NULL, bytes_kept INTEGER NOT NULL)"
-)
-
-PACKETS_SCHEMA: Final = (
-    _CREATE_PACKETS,
-    "CREATE UNIQUE INDEX IF NOT EXISTS packets_by_id ON packets (packet_id)",
-    "CREATE UNIQUE INDEX IF NOT EXISTS packets_by_mark ON packets (mark) WHERE mark <> x''",
-    "CREATE INDEX IF NOT EXISTS packets_by_order ON packets (order_at)",
-    "CREATE INDEX IF NOT EXISTS packets_by_author ON packets (author_key, order_at)",
-    "CREATE INDEX IF NOT EXISTS packets_by_type ON packets (type_key, order_at)",
-    # Retention's two orders. Clocks only go on, so entries of the first are appended.
-    "CREATE INDEX IF NOT EXISTS packets_by_age ON packets (stored_at) WHERE kept = 0",
-    "CREATE INDEX IF NOT EXISTS packets_by_expiry ON packets (expires_at) WHERE expires_at IS NOT NULL AND kept = 0",
-    "CREATE TABLE IF NOT EXISTS forgotten (packet_id BLOB PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS forgotten_by_until ON forgotten (until)",
-    _CREATE_STATE,
-    "INSERT OR IGNORE INTO packet_state VALUES (1, randomblob(8), 0, 0, 0)",
-)
-"""What layout 2 has over layout 1 (``sqlite_layout``); never changed, since layout 3 begins with it."""
-
 _INSERT_COLUMNS: Final = (*PacketRow._fields, "author_key", "type_key", "checksum")
 _INSERT: Final = f"INSERT INTO packets ({', '.join(_INSERT_COLUMNS)}) VALUES "  # noqa: S608 - field names only
 _INSERT_ROW: Final = f"({', '.join('?' * len(_INSERT_COLUMNS))})"
@@ -93,8 +64,10 @@ _STORED_ROWS: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.packet_id IN "  
 _FORGOTTEN_IDS: Final = "SELECT packet_id, until FROM forgotten WHERE packet_id IN "
 _MARKED_ROWS: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.mark <> x'' AND p.mark IN "  # noqa: S608
 _FREE_MARK: Final = "UPDATE packets SET mark = x'' WHERE seq = ?"
-_DELETE_ONE: Final = "DELETE FROM packets WHERE seq = ? RETURNING length(canonical)"
-_STORED_BYTES: Final = "SELECT packet_id, length(canonical), seq FROM packets WHERE packet_id IN "
+_DELETE_ONE: Final = "DELETE FROM packets WHERE seq = ? RETURNING length(canonical), length(canonical) * kept"
+_STORED_BYTES: Final = (
+    "SELECT packet_id, length(canonical), length(canonical) * kept, seq FROM packets WHERE packet_id IN "
+)
 _DELETE: Final = "DELETE FROM packets WHERE packet_id IN "
 _REMEMBER: Final = "INSERT OR REPLACE INTO forgotten VALUES "
 _HIDE: Final = f"UPDATE packets SET {with_changed('hidden', '?1')} WHERE packet_id IN "  # noqa: S608 - no values
@@ -102,8 +75,9 @@ _LOWER: Final = f"UPDATE packets SET {with_changed('received_at', '?1')} WHERE p
 _CLEAN: Final = (
     "DELETE FROM forgotten WHERE packet_id IN (SELECT packet_id FROM forgotten WHERE until < ? ORDER BY until LIMIT ?)"
 )
-_GET_TOTALS: Final = "SELECT newest_seq, newest_stored_at, bytes_kept FROM packet_state"
-_SET_TOTALS: Final = "UPDATE packet_state SET newest_seq = ?, newest_stored_at = ?, bytes_kept = ?"
+_TOTALS: Final = ("newest_seq", "newest_stored_at", "bytes_kept", "bytes_held", "early_s_max", "late_s_max")
+_GET_TOTALS: Final = f"SELECT {', '.join(_TOTALS)} FROM packet_state"  # noqa: S608 - constant names
+_SET_TOTALS: Final = f"UPDATE packet_state SET {', '.join(f'{name} = ?' for name in _TOTALS)}"  # noqa: S608
 _OLDEST_MEMORY: Final = "SELECT min(until) FROM forgotten"
 
 _PACKET: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.packet_id = ?"  # noqa: S608 - field names only
@@ -111,6 +85,9 @@ _HIDDEN: Final = "SELECT 1 FROM packets WHERE packet_id = ? AND hidden = 1"
 _FORGOTTEN: Final = "SELECT 1 FROM forgotten WHERE packet_id = ? AND until >= ?"
 _MARKED: Final = f"SELECT {COLUMNS} FROM packets p WHERE p.mark <> x'' AND p.mark = ?"  # noqa: S608
 _EPOCH: Final = "SELECT epoch FROM packet_state"
+_HAS_DROPPABLE: Final = (
+    "SELECT 1 FROM packets INDEXED BY packets_by_author WHERE author_key = ? AND kept = 0 AND author_id = ? LIMIT 1"
+)
 _EXPIRED: Final = (
     "SELECT packet_id, length(canonical) FROM packets INDEXED BY packets_by_expiry"
     " WHERE kept = 0 AND expires_at < ? ORDER BY expires_at, seq LIMIT ?"
@@ -136,6 +113,12 @@ class Totals(NamedTuple):
     newest_stored_at: int
     """Greatest ``stored_at`` ever committed: the clock by which dropped ids are forgotten."""
     bytes_kept: int
+    bytes_held: int
+    """Part of ``bytes_kept``: of packets that retention never drops."""
+    early_s_max: int
+    """By how many seconds ``timestamp`` was ever ahead of ``order_at``; never falls."""
+    late_s_max: int
+    """By how many it was ever behind."""
 
 
 class SqlitePacketWriter:
@@ -215,6 +198,9 @@ class SqlitePacketWriter:
                 max(self._now.newest_seq, fresh[-1].seq),
                 max(self._now.newest_stored_at, *map(attrgetter("stored_at"), fresh), 0),
                 self._now.bytes_kept + sum(len(row.canonical) for row in fresh),
+                self._now.bytes_held + sum(len(row.canonical) for row in fresh if row.kept),
+                max(self._now.early_s_max, *(row.timestamp - row.order_at for row in fresh)),
+                max(self._now.late_s_max, *(row.order_at - row.timestamp for row in fresh)),
             )
 
     def _fresh(self, puts: list[PutPacket]) -> list[PacketRow]:
@@ -260,9 +246,15 @@ class SqlitePacketWriter:
     def _remove_damaged(self, row: PacketRow) -> None:
         # Noted first: it may be that nobody has read it yet.
         self._damage.note(PACKETS_TABLE, packet_key(row.seq), key_is_good=False)
-        for (size_bytes,) in self._rows(_DELETE_ONE, (row.seq,)):
-            self._now = self._now._replace(bytes_kept=self._now.bytes_kept - (size_bytes or 0))
+        for size_bytes, held_bytes in self._rows(_DELETE_ONE, (row.seq,)):
+            self._freed(size_bytes, held_bytes)
         self._removed.append(row.seq)
+
+    def _freed(self, size_bytes: int | None, held_bytes: int | None) -> None:
+        now = self._now
+        self._now = now._replace(
+            bytes_kept=now.bytes_kept - (size_bytes or 0), bytes_held=now.bytes_held - (held_bytes or 0)
+        )
 
     def _lower(self, changes: list[LowerWitness]) -> None:
         for packet_id, received_at in changes:
@@ -280,9 +272,9 @@ class SqlitePacketWriter:
                 self._connection.execute(_REMEMBER + ",".join(["(?, ?)"] * len(chunk)), values)
             if stored:
                 self._in(_DELETE, [packet_id for packet_id, *_ in stored])
-                self._removed += [seq for *_, seq in stored]
-                dropped_bytes = sum(size_bytes or 0 for _, size_bytes, _ in stored)
-                self._now = self._now._replace(bytes_kept=self._now.bytes_kept - dropped_bytes)
+                for _, size_bytes, held_bytes, seq in stored:
+                    self._removed.append(seq)
+                    self._freed(size_bytes, held_bytes)
                 if self._oldest_memory is None or remember_until < self._oldest_memory:
                     self._oldest_memory = remember_until
 
@@ -355,7 +347,7 @@ class SqlitePacketReader:
             if is_cut:
                 last = rows[-1]
                 return PacketPage(rows, (0 if query.by_seq else last.order_at, last.seq))
-            ends = connection.execute(*window_end_statement(query)).fetchall()
+            ends = connection.execute(*window_end_statement(query, self._orders(query))).fetchall()
             return PacketPage(rows, ends[0] if ends else None)
 
     def _take(
@@ -364,7 +356,7 @@ class SqlitePacketReader:
         """Return rows and whether the page was full before the window ended."""
         rows: list[Found] = []
         room_bytes, count = query.bytes_max, _FETCHED_FIRST
-        cursor = connection.execute(*page_statement(query, columns))
+        cursor = connection.execute(*page_statement(query, columns, self._orders(query)))
         try:
             # One row more than the page takes, so that its end is known.
             while fetched := cursor.fetchmany(min(count, query.rows_max + 1 - len(rows))):
@@ -389,7 +381,7 @@ class SqlitePacketReader:
         """
         rows: list[Found] = []
         room_bytes = query.bytes_max
-        for (seq,) in connection.execute(*places_statement(query)).fetchall():
+        for (seq,) in connection.execute(*places_statement(query, self._orders(query))).fetchall():
             try:
                 fetched = connection.execute(*one_of_page_statement(query, seq, columns)).fetchall()
             except sqlite3.Error as error:
@@ -403,6 +395,10 @@ class SqlitePacketReader:
             if room_bytes <= 0 or len(rows) > query.rows_max:
                 return _cut(rows, query), True
         return rows, False
+
+    def _orders(self, query: PacketQuery) -> Orders:
+        totals = self._writer.totals
+        return orders_of(query, totals.early_s_max, totals.late_s_max)
 
     def _good(self, fetched: Sequence[tuple[Any, ...]], whole: _Whole[Found]) -> list[Found]:
         """Return the rows that are whole, and note the others."""
@@ -456,6 +452,14 @@ class SqlitePacketReader:
     def bytes_kept(self) -> int:
         """Return the sum of canonical bytes stored."""
         return self._writer.totals.bytes_kept
+
+    def bytes_held(self) -> int:
+        """Return the sum of canonical bytes of packets that retention never drops."""
+        return self._writer.totals.bytes_held
+
+    def has_droppable(self, author_id: str) -> bool:
+        """Return whether an author has a packet that retention may drop. Cost: O(its packets that it may not)."""
+        return bool(self._reading.rows(_HAS_DROPPABLE, (search_key(author_id), author_id)))
 
     def droppable(self, stored_before: int, expired_before: int, rows_max: int) -> Sequence[tuple[bytes, int]]:
         """Return id and canonical bytes of packets retention may drop: expired ones first, then the oldest."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-from waystation.core.packets import PacketEntry, PacketQuery, PacketRow
+from waystation.core.packets import SNAPSHOT_TYPE, SNAPSHOT_WORD, PacketEntry, PacketQuery, PacketRow
 from waystation.store.checksums import HELD_LEFT, NAMED_LEFT
 
 __all__ = [
@@ -23,7 +23,10 @@ __all__ = [
     "ENTRY_COLUMNS",
     "INDEXES_MERGED_MAX",
     "ROWS_LOOKED_AT_MAX",
+    "SNAPSHOT_CONDITION",
+    "Orders",
     "one_of_page_statement",
+    "orders_of",
     "page_statement",
     "places_statement",
     "search_key",
@@ -44,9 +47,13 @@ ENTRY_COLUMNS: Final = ", ".join([*(f"p.{name}" for name in PacketEntry._fields)
 
 _INTEGER_MIN: Final = -(1 << 63)
 _INTEGER_MAX: Final = (1 << 63) - 1
+EVERYWHERE: Final = (_INTEGER_MIN, _INTEGER_MAX)
 _KEY_BYTES: Final = 6  # an integer SQLite keeps in 6 bytes; making one collide with a given one takes 2**48 tries
 
 Statement = tuple[str, list[object]]
+
+Orders = tuple[int, int]
+"""Least and greatest ``order_at`` that a packet of a query can have."""
 
 
 def search_key(text: str) -> int:
@@ -56,7 +63,26 @@ def search_key(text: str) -> int:
     )
 
 
-def page_statement(query: PacketQuery, columns: str = COLUMNS) -> Statement:
+# The index of snapshots stands on these very words, so they are part of layout 4 and never change.
+SNAPSHOT_CONDITION: Final = f"type_key = {search_key(SNAPSHOT_TYPE)} AND instr(canonical, x'{SNAPSHOT_WORD.hex()}') > 0"
+"""SQL of what ``core.packets.is_snapshot`` finds."""
+
+
+def orders_of(query: PacketQuery, early_s_max: int, late_s_max: int) -> Orders:
+    """Return where in history the packets of a query can be.
+
+    Args:
+        query: Names ``since`` and ``until`` by the author's clock.
+        early_s_max: By how many seconds a stored packet's ``timestamp`` is ahead of its ``order_at`` at most.
+        late_s_max: By how many it is behind at most.
+    """
+    since, until = query.since, query.until
+    least = _INTEGER_MIN if since is None else max(_INTEGER_MIN + 1, since - early_s_max)
+    greatest = _INTEGER_MAX if until is None else min(_INTEGER_MAX - 1, until + late_s_max)
+    return least, greatest
+
+
+def page_statement(query: PacketQuery, columns: str = COLUMNS, orders: Orders = EVERYWHERE) -> Statement:
     """Return the statement for the rows of the window that match; the caller fetches as many as the page takes.
 
     It has no limit of its own, since a damaged row is left out only after it was fetched.
@@ -67,21 +93,21 @@ def page_statement(query: PacketQuery, columns: str = COLUMNS) -> Statement:
             f"SELECT {columns} FROM packets p WHERE p.seq > ? AND p.seq <= ? AND {conditions} ORDER BY p.seq",  # noqa: S608
             [*_seqs(query), *arguments],
         )
-    window, places = _window(query)
+    window, places = _window(query, orders)
     return (
         f"SELECT {columns} FROM ({window}) w CROSS JOIN packets p ON p.seq = w.seq WHERE {conditions}",  # noqa: S608
         [*places, *arguments],
     )
 
 
-def places_statement(query: PacketQuery) -> Statement:
+def places_statement(query: PacketQuery, orders: Orders = EVERYWHERE) -> Statement:
     """Return the statement for the numbers of the window's packets, in its order, read from indexes alone."""
     if query.by_seq:
         return (
             "SELECT seq FROM packets INDEXED BY packets_by_order WHERE seq > ? AND seq <= ? ORDER BY seq",
             list(_seqs(query)),
         )
-    window, places = _window(query)
+    window, places = _window(query, orders)
     return f"SELECT w.seq FROM ({window}) w", places  # noqa: S608
 
 
@@ -91,13 +117,13 @@ def one_of_page_statement(query: PacketQuery, seq: int, columns: str = COLUMNS) 
     return f"SELECT {columns} FROM packets p WHERE p.seq = ? AND {conditions}", [seq, *arguments]  # noqa: S608
 
 
-def window_end_statement(query: PacketQuery) -> Statement:
+def window_end_statement(query: PacketQuery, orders: Orders = EVERYWHERE) -> Statement:
     """Return the statement for the place where looking stopped, without a row if everything was looked at."""
     if query.by_seq:
         after = _seq_after(query) + ROWS_LOOKED_AT_MAX
         last = _INTEGER_MAX if query.seq_max is None else query.seq_max
         return "SELECT 0, seq - 1 FROM packets WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT 1", [after, last]
-    window, places = _window(query)
+    window, places = _window(query, orders)
     return f"SELECT w.order_at, w.seq FROM ({window}) w LIMIT 1 OFFSET {ROWS_LOOKED_AT_MAX - 1}", places  # noqa: S608
 
 
@@ -110,31 +136,47 @@ def _seqs(query: PacketQuery) -> tuple[int, int]:
     return after, min(after + ROWS_LOOKED_AT_MAX, _INTEGER_MAX if query.seq_max is None else query.seq_max)
 
 
-def _window(query: PacketQuery) -> Statement:
+def _window(query: PacketQuery, orders: Orders) -> Statement:
     """Return the statement for the next places in the cheapest order that holds everything the query asks for."""
+    if query.ids:
+        return _named(query, orders)
     if 0 < len(query.authors) <= INDEXES_MERGED_MAX:
-        return _merged("packets_by_author", "author_key", query.authors, query)
+        return _merged("packets_by_author", "author_key", query.authors, query, orders)
     if 0 < len(query.types) <= INDEXES_MERGED_MAX:
-        return _merged("packets_by_type", "type_key", query.types, query)
-    order_at, seq = _start(query)
-    return _in_order([_arms("packets_by_order", "", query.descending)], [order_at, seq, order_at], query.descending)
+        return _merged("packets_by_type", "type_key", query.types, query, orders)
+    order_at, seq, edge = _span(query, orders)
+    index, condition = (
+        ("packets_by_snapshot", f"{SNAPSHOT_CONDITION} AND ") if query.snapshots else ("packets_by_order", "")
+    )
+    return _in_order([_arms(index, condition, query.descending)], [order_at, seq, order_at, edge], query.descending)
 
 
-def _merged(index: str, column: str, texts: Sequence[str], query: PacketQuery) -> Statement:
+def _named(query: PacketQuery, orders: Orders) -> Statement:
+    """Return the statement for the places of packets that are named; they are few, so they are sorted."""
+    beyond, within, order = ("<", ">=", "1 DESC, 2 DESC") if query.descending else (">", "<=", "1, 2")
+    ids = _padded(query.ids)
+    window = (
+        f"SELECT order_at, seq FROM packets INDEXED BY packets_by_id WHERE packet_id IN ({', '.join('?' * len(ids))})"  # noqa: S608
+        f" AND (order_at, seq) {beyond} (?, ?) AND order_at {within} ? ORDER BY {order} LIMIT {ROWS_LOOKED_AT_MAX}"
+    )
+    return window, [*ids, *_span(query, orders)]
+
+
+def _merged(index: str, column: str, texts: Sequence[str], query: PacketQuery, orders: Orders) -> Statement:
     # NULL equals nothing, so it pads the keys to a length that few statements serve. Keys must not repeat: each would
     # give its packets once more.
     keys: list[object] = list(dict.fromkeys(map(search_key, texts)))
     keys += [None] * ((1 << (len(keys) - 1).bit_length()) - len(keys))
     arms = _arms(index, f"{column} = ? AND ", query.descending)
-    order_at, seq = _start(query)
-    places = [value for key in keys for value in (key, order_at, seq, key, order_at)]
+    order_at, seq, edge = _span(query, orders)
+    places = [value for key in keys for value in (key, order_at, seq, key, order_at, edge)]
     return _in_order([arms] * len(keys), places, query.descending)
 
 
 def _arms(index: str, condition: str, descending: bool) -> str:
-    beyond = "<" if descending else ">"
+    beyond, within = ("<", ">=") if descending else (">", "<=")
     select = f"SELECT order_at, seq FROM packets INDEXED BY {index} WHERE {condition}order_at"  # noqa: S608
-    return f"{select} = ? AND seq {beyond} ? UNION ALL {select} {beyond} ?"
+    return f"{select} = ? AND seq {beyond} ? UNION ALL {select} {beyond} ? AND order_at {within} ?"
 
 
 def _in_order(arms: Sequence[str], places: list[object], descending: bool) -> Statement:
@@ -142,9 +184,14 @@ def _in_order(arms: Sequence[str], places: list[object], descending: bool) -> St
     return f"{' UNION ALL '.join(arms)} ORDER BY {order} LIMIT {ROWS_LOOKED_AT_MAX}", places
 
 
-def _start(query: PacketQuery) -> tuple[int, int]:
-    edge = _INTEGER_MAX if query.descending else _INTEGER_MIN
-    return (edge, edge) if query.start is None else query.start
+def _span(query: PacketQuery, orders: Orders) -> tuple[int, int, int]:
+    """Return the exclusive place where the window starts, and the last ``order_at`` in it."""
+    least, greatest = orders
+    if query.descending:
+        first = (min(greatest, _INTEGER_MAX - 1) + 1, _INTEGER_MIN)
+        return (*(first if query.start is None else min(query.start, first)), least)
+    first = (max(least, _INTEGER_MIN + 1) - 1, _INTEGER_MAX)
+    return (*(first if query.start is None else max(query.start, first)), greatest)
 
 
 def _filters(query: PacketQuery) -> Statement:
@@ -162,9 +209,15 @@ def _filters(query: PacketQuery) -> Statement:
     if query.until is not None:
         conditions.append("p.timestamp <= ?")
         arguments.append(query.until)
-    for column, texts in (("p.content_type", query.types), ("p.author_id", query.authors)):
-        if texts:
-            padded = [*texts, *[texts[-1]] * ((1 << (len(texts) - 1).bit_length()) - len(texts))]
+    ids = query.ids if query.by_seq else ()  # else the window holds no others
+    for column, values in (("p.content_type", query.types), ("p.author_id", query.authors), ("p.packet_id", ids)):
+        if values:
+            padded = _padded(values)
             conditions.append(f"{column} IN ({', '.join('?' * len(padded))})")
             arguments += padded
     return " AND ".join(conditions), arguments
+
+
+def _padded(values: Sequence[object]) -> list[object]:
+    """Repeat the last value up to a power of two, so that few statements serve every length."""
+    return [*values, *[values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))]

@@ -281,6 +281,8 @@ BOUND = [
     ({"type": "CONFIG", "scope": "BOOTSTRAP_SNAPSHOT", "source_id": ME}, "source_id", OTHER),
     ({"type": "CONFIG", "config_type": "X", "scope": "BOOTSTRAP_SNAPSHOT", "source_id": ME}, "source_id", OTHER),
     ({"type": "CONFIG", "config_type": "SERVICE_CONFIG", "provider_id": ME}, "provider_id", None),
+    ({"type": "CONSENSUS_METRIC", "source_id": ME}, "source_id", OTHER),
+    ({"type": "CONSENSUS_METRIC"}, "source_id", 7),
     ({"type": "TRUST_EDGE", "from": ME, "strength": 0.8}, "from", OTHER),
     ({"type": "TRUST_EDGE", "from": ME, "strength": 1}, "strength", 1.0001),
     ({"type": "TRUST_EDGE", "from": ME, "strength": 0}, "strength", -0.1),

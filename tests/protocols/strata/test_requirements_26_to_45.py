@@ -47,6 +47,7 @@ MANIFEST = {
     "status": str,
     "descriptor_packet_id": str,
     "clock_skew_seconds": int,
+    "did_docs": list,
 } | (dict.fromkeys(("services", "policy", "replication", "software", "limits", "privacy"), dict))
 """Fields of the manifest and their types, specs/strata.md 15."""
 

@@ -150,6 +150,7 @@ def test_a_client_without_a_name_is_not_looked_up(monkeypatch):
 def publish_with_forty_revoked_keys(drive, peer):
     """Publish posts of an author who has revoked forty keys before them; return the key that signs now."""
     last = ALICE
+    drive.publish(peer, post("before them"))
     for number in range(41):
         fresh = key(1_000 + number)
         added = {"public_key_multibase": encode_key_multibase(fresh.public), "valid_from": NOW - 100}
@@ -224,7 +225,7 @@ def test_pages_that_look_at_thousands_come_one_a_turn(monkeypatch):
     drive = Drive(rate_limits=False)
     drive.fill(40, key=BOB)
     reader = drive.relay._delivery._packets = CountingReader(drive.store.packets)
-    message = {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"since": NOW + 999}}
+    message = {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"authors": [did(BOB)], "types": ["NONE"]}}
     for peer in [drive.connect() for _ in range(6)]:
         drive.relay.receive(Peer(peer), orjson.dumps(message), drive.now)
     counts = []

@@ -3,22 +3,25 @@
 import orjson
 import pytest
 
-from tests.protocols.strata.build import ALICE, BOB, packet, post
+from tests.protocols.strata.build import ALICE, ALICE_RECOVERY, BOB, did, packet_of, post, signed, unsigned
 from tests.protocols.strata.drive import Drive
 from waystation.core.effects import Peer
+from waystation.protocols.strata.relay.directory import StaticKey
 
 
 @pytest.mark.parametrize("event", ["ADD", "ROTATE", [], {"ADD": 1}, 7])
 def test_an_approval_that_looks_like_a_key_event_is_only_an_approval(event):
     """A RECOVERY_APPROVAL with a member ``event`` is stored as any other, and its author goes on signing."""
-    drive = Drive()
+    keys = {did(ALICE): [StaticKey(ALICE.public), StaticKey(ALICE_RECOVERY.public, recovery=True)]}
+    drive = Drive(static_dids=keys)
     peer = drive.connect()
-    approval = packet({"type": "RECOVERY_APPROVAL", "target_event": "0x" + "0" * 64, "event": event})
+    content = {"type": "RECOVERY_APPROVAL", "target_event": "0x" + "0" * 64, "event": event}
+    approval = packet_of(signed(unsigned(content), ALICE_RECOVERY))
 
     assert drive.publish(peer, approval)["type"] == "OK"
     assert drive.publish(peer, post("behind it"))["type"] == "OK"
     assert drive.publish(drive.connect(), post("somebody else", BOB))["type"] == "OK"
-    again = drive.restarted()
+    again = drive.restarted(static_dids=keys)
     assert again.publish(again.connect(), post("after a restart", ALICE))["type"] == "OK"
 
 

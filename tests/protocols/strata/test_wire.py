@@ -9,6 +9,7 @@ from waystation.protocols.strata.canonical import parse
 from waystation.protocols.strata.messages import Auth, Filters, Publish, Subscribe, Unsubscribe
 from waystation.protocols.strata.refusals import Code, Refusal
 from waystation.protocols.strata.wire import (
+    IDS_MAX,
     LIMIT_DEFAULT,
     client_msg_id_of,
     encode_auth_ok,
@@ -69,6 +70,30 @@ def test_the_largest_subscribe():
     assert read(message) == Subscribe(
         "x" * 128, Filters(("a", "b"), ("X",), 1, 2, descending=True), 3, "c", "P", want_eose=True, client_msg_id="m"
     )
+
+
+def test_unknown_filter_is_an_error_to_who_asks_for_it():
+    """With ``strict`` a misspelt filter is refused by name; without it is ignored, and null is none (STRATA-IDS)."""
+    message = {"type": "SUBSCRIBE", "subscription_id": "s", "filters": {"author": ["a"], "limit": 1}}
+
+    assert read(message).filters == Filters()
+    assert read(message | {"strict": "yes"}).filters == Filters()
+    with refused(Code.INVALID_SCHEMA, "unknown_filter") as caught:
+        read(message | {"strict": True})
+    assert "'author'" in caught.value.refusal.reason
+    assert read(message | {"strict": True, "filters": {"author": None, "ids": []}}).filters == Filters()
+
+
+def test_ids_are_packet_ids():
+    """They become sorted bytes; what is no packet id is refused."""
+    one, two = (f"0x{digit * 64}" for digit in "12")
+
+    assert subscribe(ids=[two, one, two]).filters.ids == (b"\x11" * 32, b"\x22" * 32)
+    for wrong in ("0x12", one.upper(), 7):
+        with refused(Code.INVALID_SCHEMA, "ids"):
+            subscribe(ids=[wrong])
+    with refused(Code.INVALID_SCHEMA, "ids"):
+        subscribe(ids=[f"0x{number:064x}" for number in range(IDS_MAX + 1)])
 
 
 @pytest.mark.parametrize(("given", "limit"), [(0, 0), (1, 1), (500, 500), (501, 500), (10**12, 500), (None, 100)])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.protocols.strata.build import BOB, NOW, did, packet, post
 from tests.sdk.strata.build import ALICE, RELAY_2, RelayServer, ScriptedServer
 from tests.sdk.strata.test_relay import scenario
 from waystation.core.errors import LocalError
@@ -205,7 +206,7 @@ def snapshot(source, url, score):
 @drive
 async def test_bootstrap_data_introduce_relays(scores):
     """A document's relay must bear the DID named there, mean scores of snapshots count, and both are open to churn."""
-    document = BootstrapDocument("0x", 0, 1, 300, (Listed("did:strata:x", DEAD),), (), {})
+    document = BootstrapDocument("0x", 0, 1, 60, (Listed("did:strata:x", DEAD),), (), {}, {}, {})
     advice = [snapshot("a", DEAD, 0.2), snapshot("b", DEAD, 0.8), snapshot("b", f"{DEAD}2", 1.0)]
     async with ManyRelays(scores, bootstrap=document, snapshots=advice, rng=random.Random(1)) as many:
         taken = set()
@@ -219,10 +220,24 @@ async def test_bootstrap_data_introduce_relays(scores):
 
 
 @drive
+async def test_skew_of_bootstrap_data_judges_keys(scores):
+    """A key that has ended counts as long as the document says, not the 300 s that count without one."""
+    document = BootstrapDocument("0x", 0, 1, 60, (), (), {}, {}, {})
+    revoke = {"type": "KEY_EVENT", "event": "REVOKE", "key_id": f"{did(BOB)}#keys-1", "revoked_at": NOW}
+    late = []
+    for given in (document, None):
+        async with ManyRelays(scores, bootstrap=given) as many:
+            assert many.book.learn(packet(revoke, BOB), NOW - 10)
+            late.append([many.book.check(post("late", BOB), NOW + seconds) is None for seconds in (60, 61, 300, 301)])
+
+    assert late == [[True, False, False, False], [True, True, True, False]]
+
+
+@drive
 async def test_known_did_outlives_bootstrap_data(scores):
     """Whoever was met under a name keeps it, whatever a document says later."""
     scores.save(replace(RelayEntry.new(DEAD, 0), relay_id="did:strata:met"))
-    document = BootstrapDocument("0x", 0, 1, 300, (Listed("did:strata:x", DEAD),), (), {})
+    document = BootstrapDocument("0x", 0, 1, 60, (Listed("did:strata:x", DEAD),), (), {}, {}, {})
     async with ManyRelays(scores, bootstrap=document) as many:
         [entry] = many.entries
 

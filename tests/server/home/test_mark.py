@@ -24,6 +24,7 @@ from waystation.server.home.mark import (
     read_mark,
 )
 from waystation.store.sqlite import SqliteStore
+from waystation.store.sqlite_layout import SCHEMA_VERSION
 
 
 def refusal(home, **how):
@@ -189,7 +190,7 @@ def test_store_of_an_older_layout_is_refused(tmp_path):
     home = ended_home(tmp_path / "home")
     shutil.copyfile(kept_home(2, tmp_path) / "store.sqlite", home.store_path)
 
-    assert "is a copy from before layout 3" in refusal(home)
+    assert f"is a copy from before layout {SCHEMA_VERSION}" in refusal(home)
 
 
 def test_store_counts_only_where_it_is_used(tmp_path):

@@ -14,7 +14,7 @@ from waystation.store.sqlite import SqliteStore
 from waystation.store.sqlite_layout import SCHEMA_VERSION
 
 
-@pytest.mark.parametrize("layout", [1, 2])
+@pytest.mark.parametrize("layout", [1, 2, 3])
 def test_home_of_an_older_build_is_brought_up(tmp_path, layout):
     """The store has this version's layout afterwards, all of its records, and the home knows it."""
     home = Home(kept_home(layout, tmp_path))

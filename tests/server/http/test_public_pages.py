@@ -37,8 +37,9 @@ class Stage:
     def _file(self, path):
         return FILES.get(path.partition("?")[0])
 
-    def _strata(self, path, address, now):
+    def _strata(self, path, address, now, named):
         self.asked.append((path, address, now))
+        self.named = named
         return HttpAnswer(200, (), b"strata")
 
     def ask(self, path, host="192.0.2.1"):
@@ -55,6 +56,14 @@ def test_files_come_first_then_documents_then_strata():
     assert json.loads(stage.ask(f"{INFO}?x=1")[1])["name"] == "waystation"
     assert stage.ask("/strata/descriptor?y=2") == (200, b"strata")
     assert stage.asked == [("/strata/descriptor?y=2", "192.0.2.1", Instant(0))]
+
+
+def test_strata_learns_under_which_name_it_was_asked():
+    """``Host`` goes to the pages that say an address."""
+    stage = Stage()
+    stage.pages.answer("/strata/descriptor", "192.0.2.1", "relay.example:8080")
+
+    assert stage.named == "relay.example:8080"
 
 
 def test_strata_counts_addresses_as_the_node_does():

@@ -124,3 +124,35 @@ def test_description_follows_the_settings():
     found = hosts(strata__path="/s", strata__max_age_s="3600")["strata"].describe({"strata": 3})
 
     assert (found["port"], found["paths"], found["limits"]["max_age_s"], found["url"]) == (3, ["/s"], 3_600, None)
+
+
+def manifest(asked_as="", **flags):
+    """Return the manifest of a configuration as somebody gets it who asked for ``Host``."""
+    host = hosts(**flags)["strata"]
+    at(host.relay, NOW)
+    return json.loads(host.pages()("/.well-known/strata-relay.json", "192.0.2.1", Instant(0), asked_as).body)
+
+
+@pytest.mark.parametrize(
+    ("asked_as", "flags", "endpoint"),
+    [
+        ("relay.example:8080", {}, "ws://relay.example:8080/strata"),
+        ("[2001:db8::1]:80", {"strata__tls": "true", "merk__tls": "true"}, "wss://[2001:db8::1]:80/strata"),
+        ("relay.example", {"strata__path": "/other"}, "ws://relay.example/other"),
+        ("relay.example", {"strata__public_url": "wss://a.example/strata"}, "wss://a.example/strata"),
+        ("", {}, None),
+        ("a b", {}, None),
+        ("x/../y", {}, None),
+    ],
+)
+def test_manifest_names_the_address_that_was_asked(asked_as, flags, endpoint):
+    """Without ``public_url`` it is derived from the request's Host; what is no host gives none."""
+    assert manifest(asked_as, **flags)["ws_endpoint"] == endpoint
+
+
+def test_manifest_says_how_long_is_logged():
+    """Journal and archive keep what they record of packets; addresses are logged where the operator wants them."""
+    assert manifest()["privacy"] == {"log_retention_hours": 14 * 24, "addresses_logged": False}
+    flags = {"journal__archive": "false", "journal__retention_days": "2", "node__connection_log": "address"}
+    assert manifest(**flags)["privacy"] == {"log_retention_hours": 48, "addresses_logged": True}
+    assert manifest(journal__enabled="false")["privacy"]["log_retention_hours"] == 0

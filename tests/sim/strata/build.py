@@ -74,6 +74,9 @@ SLOW_DISK = replace(QUIET, host=WorldSettings(commit_delay_us=400_000), faults=F
 TAMPERED = replace(QUIET, hostile_upstream=True, hostiles=("tamperer", "garbage"))
 """Forged packets from below and above."""
 
+MINTED = replace(QUIET, readers=0, retention_mib=1, hostiles=("minter", "minter"))
+"""Little space, and peers who fill the store with key events of new identities."""
+
 HASTY = replace(QUIET, publishers=3, publisher=PublisherBehaviour(leaves_mid_flight=0.3))
 """Publishers that do not wait for their answers."""
 

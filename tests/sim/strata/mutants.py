@@ -157,6 +157,27 @@ class GivesCredit(StrataRelay):
         self._outbox.__class__ = _Generous
 
 
+class _OneSpace:
+    """Packets of a store, of which key events count as all others do."""
+
+    def __init__(self, packets):
+        self._packets = packets
+
+    def bytes_held(self):
+        return 0
+
+    def __getattr__(self, name):
+        return getattr(self._packets, name)
+
+
+class DropsForKeyEvents(StrataRelay):
+    """Drops the oldest packets when packets and key events together have no room."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._retention._packets = _OneSpace(self._retention._packets)
+
+
 class WaitsForSilent(StrataRelay):
     """Never ends a connection that takes nothing."""
 

@@ -20,6 +20,7 @@ MISTAKES = [
     (mutants.KeepsItsTime, "received-at", build.PAIR),
     (mutants.SkipsReplicated, "converged", build.APART),
     (mutants.GivesCredit, "credit", build.HEAVY),
+    (mutants.DropsForKeyEvents, "promise-kept", build.MINTED),
     (mutants.KeepsSessions, "credit", build.PAGED),
     (mutants.WaitsForSilent, "liveness", build.HEAVY),
     (mutants.RefusesGood, "fair-verdict", build.QUIET),

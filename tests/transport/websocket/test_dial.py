@@ -338,7 +338,7 @@ def test_redirect_is_not_followed():
 
     target = (("Location", "/binary"),)
 
-    assert run(story, answer=lambda _path, _host: HttpAnswer(302, target)) == []
+    assert run(story, answer=lambda *_asked: HttpAnswer(302, target)) == []
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_refusal_names_its_status():
         with pytest.raises(HostError, match=r"/nowhere refused the handshake with HTTP status 404; is the path"):
             await dialled(site.url("/nowhere"))
 
-    run(story, answer=lambda _path, _host: HttpAnswer(404))
+    run(story, answer=lambda *_asked: HttpAnswer(404))
 
 
 def test_address_that_is_not_admitted():
@@ -55,7 +55,7 @@ def test_address_that_is_not_admitted():
         with pytest.raises(HostError, match=why):
             await dialled(site.url("/nowhere"))
 
-    run(story, answer=lambda _path, _host: HttpAnswer(429))
+    run(story, answer=lambda *_asked: HttpAnswer(429))
 
 
 @pytest.mark.parametrize(

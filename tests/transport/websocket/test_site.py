@@ -68,6 +68,7 @@ def test_other_get_is_answered(path):
     async def story(site):
         said = await site.ask(request_bytes(path, [("Host", "x")]))
         await site.sink.until(lambda: site.released)
+        assert site.named == ["x"]
         return said, site.asked, site.released
 
     said, asked, released = run(story)
@@ -197,13 +198,13 @@ def test_handshake_at_an_unknown_path_is_answered():
                 await connect(site, "/nowhere")
         return caught.value.response.status_code, site.sink.pipes
 
-    assert run(story, answer=lambda _path, _host: HttpAnswer(404)) == (404, [])
+    assert run(story, answer=lambda *_asked: HttpAnswer(404)) == (404, [])
 
 
 def test_answerer_that_fails_tells_nothing():
     """A bug of ours is a bare 500 for the stranger, and goes to the loop's handler."""
 
-    def explode(path, host):
+    def explode(*_asked):
         raise ZeroDivisionError("our secret")
 
     async def main():

@@ -31,6 +31,7 @@ from waystation.server.config.values import Config
 from waystation.server.home import Home
 from waystation.server.home.mark import prepare_home
 from waystation.server.registry import packet_check
+from waystation.server.strata.bootstrap import read_bootstrap, with_bootstrap
 from waystation.server.strata.operator_keys import read_operator_keys
 from waystation.store.sqlite import SqliteStore
 from waystation.store.sqlite_packets import PACKETS_TABLE
@@ -98,6 +99,7 @@ def import_packets(
     _refuse_absent(place)
     prepare_home(place)
     settings_in_force = loaded.of(StrataSettings)
+    settings_in_force = with_bootstrap(settings_in_force, read_bootstrap(settings_in_force, int(time.time())))
     strata = dataclasses.replace(settings_in_force, max_backfill_s=_FOR_EVER_S, upstreams=[], public_url="")
     with place.lock(), _store_of(place) as store, _opened(file, "rb") as lines, _progress("import") as bar:
         importer = Importer(strata, place.key_pair(), store, *read_operator_keys(settings_in_force), int(time.time()))

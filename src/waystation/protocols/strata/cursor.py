@@ -61,7 +61,9 @@ _decode: Final = msgspec.msgpack.Decoder(_Body).decode
 def filter_hash(filters: Filters) -> bytes:
     """Return 8 bytes that name a filter without its limit, cursor and order; lists count as sets."""
     # Spec 24.4: limit may change, lists are sets, absent, null and [] are the same.
-    fields = (filters.authors, filters.types, filters.since, filters.until)
+    fields: tuple[object, ...] = (filters.authors, filters.types, filters.since, filters.until)
+    if filters.ids:  # left out otherwise, so that cursors from before they were known stay good
+        fields = (*fields, filters.ids)
     return sha256(_encode(fields))[:FILTER_HASH_BYTES]
 
 

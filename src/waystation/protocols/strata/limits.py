@@ -47,6 +47,20 @@ class StrataLimits:
     subscribe_per_minute_replicating: int = limit(
         60, "Subscriptions of one relay that may replicate.", unit=_MINUTE, at_most=100_000, refusal=_RATE
     )
+    # Key events are never dropped, so their allowance is small.
+    key_events_per_minute_anonymous: int = limit(
+        6, "Key events published by the anonymous clients of one address.", unit=_MINUTE, at_most=100_000, refusal=_RATE
+    )
+    key_events_per_minute: int = limit(
+        12,
+        "Key events published by one identity, and by all identities of one address.",
+        unit=_MINUTE,
+        at_most=100_000,
+        refusal=_RATE,
+    )
+    key_events_per_minute_replicating: int = limit(
+        600, "Key events published by one relay that may replicate.", unit=_MINUTE, at_most=100_000, refusal=_RATE
+    )
     auth_per_minute: int = limit(20, "AUTH messages of one address.", unit=_MINUTE, at_most=100_000, refusal=_RATE)
     bytes_per_minute_anonymous: int = limit(
         8 * _MIB,
@@ -71,6 +85,25 @@ class StrataLimits:
         at_least=65_536,
         at_most=65_536 * _MIB,
         refusal=_RATE,
+    )
+    # A search looks at some four thousand packets and fills no page; beyond the allowance the reader waits.
+    searches_per_minute_anonymous: int = limit(
+        120,
+        "Pages looked through in vain for the anonymous clients of one address; then they wait.",
+        unit=_MINUTE,
+        at_most=1_000_000,
+    )
+    searches_per_minute: int = limit(
+        600,
+        "Pages looked through in vain for one identity, and for all identities of one address; then they wait.",
+        unit=_MINUTE,
+        at_most=1_000_000,
+    )
+    searches_per_minute_replicating: int = limit(
+        6_000,
+        "Pages looked through in vain for one relay that may replicate; then it waits.",
+        unit=_MINUTE,
+        at_most=1_000_000,
     )
     http_per_minute: int = limit(600, "Plain GETs of one address.", unit=_MINUTE, at_most=1_000_000, refusal=_RATE)
     # Buckets of the longest silent scope are forgotten for the next one.
@@ -135,6 +168,12 @@ class StrataLimits:
         at_least=2_048,
         at_most=131_072,
         refusal=Code.PACKET_TOO_LARGE,
+    )
+    key_events_unpublished: int = limit(
+        8,
+        "Key events of an author of whom no other packet is stored, those of recovery keys not counted in.",
+        at_most=128,
+        refusal=Code.INVALID_SCHEMA,
     )
     trust_edges_strong: int = limit(
         20, "Trust edges above 0.5 of one author in 24 hours (RFC-0005 5.2).", at_most=320, refusal=_RATE

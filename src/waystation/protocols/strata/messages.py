@@ -23,15 +23,18 @@ class Filters:
     """Unix seconds, inclusive, in history and live (D16)."""
     descending: bool = False
     """Order of history."""
+    ids: tuple[bytes, ...] = ()
+    """Packet ids of 32 bytes each, sorted, at most 500, no duplicates; empty for all (ours, STRATA-IDS)."""
 
-    def match(self, author_id: str, content_type: str, timestamp: int) -> bool:
-        """Return whether a packet with these fields is wanted."""
+    def match(self, author_id: str, content_type: str, timestamp: int, packet_id: bytes | None = None) -> bool:
+        """Return whether a packet with these fields is wanted; without ``packet_id`` it is any by ``ids``."""
         return (
             # Spec 13: all given filters hold, within a list one entry suffices; since and until are inclusive.
             (not self.authors or author_id in self.authors)
             and (not self.types or content_type in self.types)
             and (self.since is None or timestamp >= self.since)
             and (self.until is None or timestamp <= self.until)
+            and (packet_id is None or not self.ids or packet_id in self.ids)
         )
 
 

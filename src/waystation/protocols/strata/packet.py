@@ -30,6 +30,7 @@ __all__ = [
     "parse_signature",
     "read_packet",
     "sign_body",
+    "type_of",
 ]
 
 PACKET_ID_BYTES: Final = 32
@@ -106,6 +107,13 @@ def read_packet(body: object, bytes_max: int) -> Packet:
         raise RefusedError(Refusal(Code.PACKET_TOO_LARGE, "canonical_size", extra=(("max_bytes", bytes_max),)))
     assert isinstance(plain, dict)
     return _check_packet(plain, canonical, _write_parsed if plain is body else canonicalise_plain)
+
+
+def type_of(body: object) -> str:
+    """Return the content type that a parsed value claims, "" when it is no packet; nothing is checked."""
+    content = body.get("content") if isinstance(body, dict) else None
+    kind = content.get("type") if isinstance(content, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 def make_packet(
@@ -361,7 +369,8 @@ def _check_binding(content_type: str, content: _Body, author_id: str) -> None:
         optional = content_type == "RECOVERY_APPROVAL" and key_id is None
         bound = optional or (isinstance(key_id, str) and key_id.partition("#")[0] == author_id)
     else:
-        bound = content.get(rule) == author_id
+        # Spec 5: a CONSENSUS_METRIC may leave its source out.
+        bound = content.get(rule) == author_id or (content_type == "CONSENSUS_METRIC" and content.get(rule) is None)
     # Spec 5: a TRUST_EDGE needs its strength, a TRUST_REVOCATION may lack it.
     if content_type in _STRENGTH_REQUIRED:
         bound = bound and _is_strength(content.get("strength"), required=_STRENGTH_REQUIRED[content_type])
@@ -396,6 +405,7 @@ _BOUND: Final[Mapping[str, str | Mapping[str, str]]] = {
     "CLIENT_MANIFEST": "client_id",
     "RELAY_DESCRIPTOR": "relay_id",
     "CONFIG": _CONFIGS,
+    "CONSENSUS_METRIC": "source_id",
     "TRUST_EDGE": "from",
     "TRUST_REVOCATION": "from",
 }

@@ -184,8 +184,9 @@ class Session:
         # Spec 13: a bounded number of subscriptions at a time on a connection.
         if len(others) >= limits.subscriptions:
             return Refusal(Code.TOO_MANY_SUBSCRIPTIONS, extra=(("limit", limits.subscriptions),))
-        texts_count = sum(len(each.authors) + len(each.types) for each in (*others, message.filters))
-        # Spec 13: a bounded number of authors and types on one connection.
+        all_filters = (*others, message.filters)
+        texts_count = sum(len(each.authors) + len(each.types) + len(each.ids) for each in all_filters)
+        # Spec 13: a bounded number of authors, types and ids on one connection.
         if texts_count > limits.filter_texts:
             return Refusal(Code.TOO_MANY_SUBSCRIPTIONS, "filters", extra=(("limit", limits.filter_texts),))
         return None

@@ -66,11 +66,22 @@ class StrataSettings:
     retention_mib: int = setting(
         10_240, "Most space of packets; the oldest go first.", unit="MiB", at_least=1, at_most=16_777_216
     )
+    key_events_mib: int = setting(
+        1_024,
+        "Most space of key events, which are never dropped; half of it for authors without other packets.",
+        unit="MiB",
+        at_least=1,
+        at_most=1_048_576,
+    )
     trust_edge_budget: bool = setting(
         default=True, help="Hold authors to 20 strong and 100 weak trust edges in 24 hours (RFC-0005 5.2)."
     )
     static_dids: dict[str, str] = setting({}, "Public keys, in hex, that you vouch for, by DID.")
     did_documents: str = setting("", "Folder of DID documents (*.json) that you vouch for; empty for none.")
+    bootstrap: str = setting(
+        "", "File of a Bootstrap Document: its skew, provenance roots and DID documents count; empty for none."
+    )
+    gatekeepers: str = setting("", "JSON file of the gatekeepers that must have signed it: keys and tags by issuer.")
     upstreams: list[dict[str, str]] = setting(
         [],
         "Relays to replicate from: url, relay_id (DID), profile (else FULL_ARCHIVE), ca (PEM of its authority).",

@@ -14,11 +14,12 @@ import orjson
 from waystation.core.dids import is_did
 from waystation.protocols.strata.canonical import normalise
 from waystation.protocols.strata.messages import Auth, Filters, Message, Publish, Subscribe, Unsubscribe
-from waystation.protocols.strata.packet import packet_id_text
+from waystation.protocols.strata.packet import packet_id_text, parse_packet_id
 from waystation.protocols.strata.refusals import Code, Refusal, RefusedError
 
 __all__ = [
     "AUTHORS_MAX",
+    "IDS_MAX",
     "LIMIT_DEFAULT",
     "LIMIT_MAX",
     "TYPES_MAX",
@@ -37,6 +38,7 @@ __all__ = [
 
 AUTHORS_MAX: Final = 1_000  # specs/strata.md 13
 TYPES_MAX: Final = 100
+IDS_MAX: Final = 500
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 500
 ID_CHARS_MAX: Final = 128
@@ -44,6 +46,7 @@ CHALLENGE_CHARS_MAX: Final = 172
 CAPABILITIES_MAX: Final = 32
 FILTER_CHARS_MAX: Final = 256  # longer than any DID or content type, so that a filter stays small
 CURSOR_CHARS_MAX: Final = 512
+_FILTERS: Final = frozenset({"authors", "types", "ids", "since", "until", "limit", "cursor", "order"})
 _MARKS: Final = (b",", b":", b"{", b"}", b"[", b"]")
 _ENVELOPE_MARKS_MAX: Final = 4_096  # of a message around its packet, such as a filter of 1 000 authors
 _SIGNATURE: Final = re.compile(r"0x[0-9a-fA-F]{128}")
@@ -228,6 +231,11 @@ def _read_subscribe(body: dict[str, Any]) -> Subscribe:
         filters = {}
     if not isinstance(filters, dict):
         raise _malformed("filters")
+    # STRATA-IDS: whoever says strict learns of a filter that this relay does not know; else it is ignored (spec 1).
+    unknown = [name for name in filters if name not in _FILTERS and filters[name] is not None]
+    if unknown and body.get("strict") is True:
+        reason = f"This relay knows no filter {unknown[0][:ID_CHARS_MAX]!r}"
+        raise RefusedError(Refusal(Code.INVALID_SCHEMA, "unknown_filter", reason))
     limit = _optional_integer(filters, "limit")
     # Spec 24.2: a negative limit is invalid_schema.
     if limit is not None and limit < 0:
@@ -241,6 +249,7 @@ def _read_subscribe(body: dict[str, Any]) -> Subscribe:
             until=_optional_integer(filters, "until"),
             # Spec 10: an order other than desc is asc.
             descending=filters.get("order") == "desc",
+            ids=_packet_ids(filters),
         ),
         # Spec 13: 100 when absent, 500 at most; more is capped.
         limit=LIMIT_DEFAULT if limit is None else min(limit, LIMIT_MAX),
@@ -312,6 +321,15 @@ def _texts(body: dict[str, Any], name: str, count_max: int) -> tuple[str, ...]:
         raise _malformed(name)
     # Spec 24.4: lists are sets.
     return tuple(sorted(set(value)))
+
+
+def _packet_ids(filters: dict[str, Any]) -> tuple[bytes, ...]:
+    found = [parse_packet_id(text) for text in _texts(filters, "ids", IDS_MAX)]
+    known = tuple(each for each in found if each is not None)
+    # Spec 3: a packet_id is 0x and 64 lower-case hex digits.
+    if len(known) < len(found):
+        raise _malformed("ids")
+    return known
 
 
 def _optional_integer(body: dict[str, Any], name: str) -> int | None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from waystation.core.errors import HostError, LocalError
-from waystation.core.ids import decode_key_hex
 from waystation.protocols.strata.canonical import parse
 from waystation.protocols.strata.client.bootstrap import (
     BootstrapDocument,
@@ -21,9 +20,10 @@ from waystation.protocols.strata.client.bootstrap import (
     Gatekeeper,
     Snapshot,
     check_document,
+    read_gatekeepers,
     read_snapshot,
 )
-from waystation.protocols.strata.client.inspection import Fault, inspect_packet, own_key
+from waystation.protocols.strata.client.inspection import Fault, inspect_packet
 from waystation.protocols.strata.refusals import RefusedError
 from waystation.transport.http_get import TlsContext, http_get
 
@@ -56,15 +56,9 @@ def load_gatekeepers(path: Path) -> dict[str, Gatekeeper]:
         LocalError: It holds something else.
     """
     try:
-        body: Any = parse(_read(path))
-        return {
-            str(issuer): Gatekeeper(decode_key_hex(entry["public_key"]), tuple(map(str, entry["diversity_tags"])))
-            for issuer, entry in body.items()
-        }
-    except (RefusedError, KeyError, TypeError, AttributeError) as error:
-        raise LocalError(
-            f'{path} is no file of gatekeepers: {{"issuer": {{"public_key", "diversity_tags"}}}}'
-        ) from error
+        return read_gatekeepers(parse(_read(path)))
+    except (RefusedError, LocalError) as error:
+        raise LocalError(f"{path}: {error}") from error
 
 
 async def fetch_snapshots(
@@ -95,7 +89,7 @@ def _snapshot(entry: dict[str, Any], now_s: int) -> Snapshot | None:
     if isinstance(inspected, Fault) or not inspected.verified:
         return None
     try:
-        return read_snapshot(inspected.packet, own_key, now_s)
+        return read_snapshot(inspected.packet, now_s)
     except BootstrapRefusedError:
         return None
 

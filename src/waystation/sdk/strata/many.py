@@ -119,7 +119,9 @@ class ManyRelays:
         )
         self._on_connection = on_connection or (lambda _url, _event: None)
         self._disk = StoreWatch(on_store or (lambda _event: None))
-        self.book = book if book is not None else KeyBook()
+        skew = bootstrap.clock_skew_s if bootstrap is not None else None
+        # Spec 4.2: the skew of bootstrap data comes before ours (STRATA-BOOTSTRAP).
+        self.book = book if book is not None else KeyBook(skew=skew)
         self._clients: dict[str, RelayClient] = {}
         self._sightings = Sightings()
         self._life = Life("the Strata client")

@@ -35,7 +35,7 @@ class PublicPages:
         clock: Callable[[], Instant],
         *,
         static: StaticAnswer | None = None,
-        fallback: Callable[[str, str, Instant], HttpAnswer] | None = None,
+        fallback: Callable[[str, str, Instant, str], HttpAnswer] | None = None,
         limited: bool = True,
         limits: LimitSettings = _DEFAULT_LIMITS,
         on_refused: Callable[[AdmissionRefusal, Instant, str], None] = lambda _refusal, _now, _address: None,
@@ -46,7 +46,8 @@ class PublicPages:
             documents: About the node.
             clock: Monotonic time.
             static: Files; None without any.
-            fallback: Gets path, address and time of a GET of any other path, and has a limit of its own; None for 404.
+            fallback: Gets path, address, time and ``Host`` of a GET of any other path, and has a limit of its own; None
+                for 404.
             limited: Whether an address gets 429 when it asks too often.
             limits: How often that is; ``use_limits`` replaces them.
             on_refused: Gets the reason of each 429, its time, and what the address is counted under.
@@ -71,16 +72,17 @@ class PublicPages:
         """Return whether there is a file at ``path``."""
         return self._static is not None and self._static(path) is not None
 
-    def answer(self, path: str, host: str) -> HttpAnswer:
+    def answer(self, path: str, host: str, named: str = "") -> HttpAnswer:
         """Return what a GET gets.
 
         Args:
             path: As the request line has it, percent-encoded and with its query.
             host: The asker's address.
+            named: ``Host`` of the request, empty when it is unknown.
         """
         address, now = address_key(host), self._clock()
         if self._fallback is not None and not self._is_ours(path):
-            return self._fallback(path, address, now)
+            return self._fallback(path, address, now, named)
         wait_s = self._wait_s(address, now)
         if wait_s:
             self._on_refused(AdmissionRefusal.GETS_RATE, now, address)

@@ -4,6 +4,8 @@ The node builds it where ``[strata]`` is on and calls the methods of ``server.ho
 ``protocols.strata`` decides.
 """
 
+import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,11 +14,14 @@ from waystation.core.errors import ConfigError, RemoteError
 from waystation.core.instant import Instant
 from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.relay.machine import StrataRelay
+from waystation.protocols.strata.relay.pages import LogPolicy
 from waystation.protocols.strata.relay.policy import Policy
 from waystation.protocols.strata.settings import StrataSettings, read_upstreams
 from waystation.server.config.values import Config
 from waystation.server.hosted import HostContext, MakeSink, ProtocolHost
 from waystation.server.hub import Hub, monotonic_now
+from waystation.server.strata.bootstrap import read_bootstrap, with_bootstrap
+from waystation.server.strata.documents import DocumentFetcher
 from waystation.server.strata.operator_keys import read_operator_keys
 from waystation.server.strata.tables import StrataListenSettings
 from waystation.server.strata.upstreams import Upstreams
@@ -24,6 +29,8 @@ from waystation.transport.websocket.site import Endpoint
 
 __all__ = ["HOST", "StrataHost"]
 
+_is_host: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?").fullmatch
+_DAY_HOURS: Final = 24
 _FEATURES: Final = ("publish", "subscribe", "replication", "auth", "key_events")
 
 
@@ -35,19 +42,23 @@ class StrataHost(ProtocolHost):
     def __init__(self, context: HostContext) -> None:
         super().__init__(context)
         self._listen = context.config.of(StrataListenSettings)
-        self._settings = context.config.of(StrataSettings)
+        settings = context.config.of(StrataSettings)
+        self._bootstrap = read_bootstrap(settings, int(time.time()))
+        self._settings = with_bootstrap(settings, self._bootstrap)
         self.relay = _build_relay(self._settings, context)
         self._upstreams: Upstreams | None = None
+        self._documents: DocumentFetcher | None = None
 
     def endpoints(self, sink: MakeSink, has_page: Callable[[str], bool]) -> dict[str, Endpoint]:  # noqa: ARG002
         """Return the one path of the relay, which has no page."""
         return {self._listen.path: Endpoint(sink(""))}
 
     def start(self, hub: Hub, urls: Mapping[str, str]) -> None:  # noqa: ARG002 - upstreams do not ask for them
-        """Dial the upstreams."""
+        """Dial the upstreams, and fetch the DID documents that they and bootstrap data name."""
         upstreams, context = read_upstreams(self._settings.upstreams), self.context
         self._upstreams = Upstreams(hub, self.relay, upstreams, context.rng, context.policy, context.silence)
-        self._upstreams.start()
+        self._documents = DocumentFetcher(self.relay, upstreams, self._bootstrap)
+        self._documents.start(self._upstreams.start)
 
     def reload(self, config: Config) -> None:
         """Use the block lists as they are now."""
@@ -56,8 +67,9 @@ class StrataHost(ProtocolHost):
 
     def drain(self) -> None:
         """Dial no upstream again."""
-        if self._upstreams is not None:
-            self._upstreams.close()
+        for each in (self._upstreams, self._documents):
+            if each is not None:
+                each.close()
 
     def status(self) -> dict[str, Any]:
         """Return the upstreams, and the last clients that the relay rejected."""
@@ -84,9 +96,15 @@ class StrataHost(ProtocolHost):
             },
         }
 
-    def pages(self) -> Callable[[str, str, Instant], HttpAnswer]:
-        """Return the relay's own pages."""
-        return self.relay.answer
+    def pages(self) -> Callable[[str, str, Instant, str], HttpAnswer]:
+        """Return the relay's own pages; without ``public_url`` its address is the one that the client asked."""
+        scheme, path = "wss" if self._listen.tls else "ws", self._listen.path
+
+        def answer(asked: str, address: str, now: Instant, host: str) -> HttpAnswer:
+            endpoint = f"{scheme}://{host}{path}" if _is_host(host) else ""
+            return self.relay.answer(asked, address, now, endpoint)
+
+        return answer
 
 
 def _build_relay(settings: StrataSettings, context: HostContext) -> StrataRelay:
@@ -101,6 +119,7 @@ def _build_relay(settings: StrataSettings, context: HostContext) -> StrataRelay:
             rate_limits=context.rate_limits,
             static_dids=pinned,
             documents=documents,
+            logs=_log_policy(context.config),
             admits=context.admits,
             access=context.access,
             waits=lambda identity, now: (
@@ -109,6 +128,13 @@ def _build_relay(settings: StrataSettings, context: HostContext) -> StrataRelay:
         )
     except RemoteError as error:
         raise ConfigError(f"strata.did_documents: {error}", origin=settings.did_documents) from error
+
+
+def _log_policy(config: Config) -> LogPolicy:
+    """Return what the journal keeps about packets, and whether lines of the log name addresses."""
+    journal = config.journal
+    days = [journal.retention_days, *([journal.archive_retention_days] if journal.archive else [])]
+    return LogPolicy(max(days) * _DAY_HOURS if journal.enabled else 0, config.node.connection_log == "address")
 
 
 HOST: Final = StrataHost

@@ -1,7 +1,8 @@
 """Hostile peers of a simulated Strata network: clients with one attack each, and a relay that serves forged packets.
 
 ``StrataScenario`` starts them. A forged packet must never be stored or delivered. A flood consists of valid packets,
-which may be refused only for a limit. A client that never reads must not use more relay memory than its credit.
+which may be refused only for a limit. A minter publishes key events of new identities, which are never dropped. A
+client that never reads must not use more relay memory than its credit.
 """
 
 import json
@@ -12,6 +13,8 @@ from typing import Any, Final
 from waystation.core.instant import MICROSECONDS_PER_SECOND
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.client.wire import encode_publish, encode_subscribe
+from waystation.protocols.strata.keys.keyring import KEY_EVENT
+from waystation.protocols.strata.limits import DEFAULT_LIMITS
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet, make_packet, sign_body
 from waystation.sim.chance import fork, spread
@@ -23,7 +26,11 @@ __all__ = ["Forger", "Hostile", "HostileUpstream"]
 
 NEXT_US: Final = 2 * MICROSECONDS_PER_SECOND
 NEXT_FLOOD_US: Final = 20 * MICROSECONDS_PER_SECOND
+NEXT_MINT_US: Final = MICROSECONDS_PER_SECOND
 FLOOD_PACKETS: Final = 60
+MINTED: Final = 4  # DIDs at a time, each with as many key events as are stored of one
+MINTED_MAX: Final = 128  # and in all: 8 MB in the memory of a long run
+PADDING: Final = "x" * 7_000  # a key event may have 8 KiB
 HOARDED: Final = 40  # more than the 32 subscriptions of a connection
 GARBAGE: Final = (
     b"",
@@ -92,7 +99,7 @@ class Forger:
 
 
 class Hostile(HostileClient[StrataContext]):
-    """One client with one trick: tamperer, garbage, flood, deaf or hoarder."""
+    """One client with one trick: tamperer, garbage, flood, minter, deaf or hoarder."""
 
     back_us = 60 * MICROSECONDS_PER_SECOND
 
@@ -100,14 +107,16 @@ class Hostile(HostileClient[StrataContext]):
         """Make a client of one of the ``strata_plan.HOSTILE_KINDS``; see ``HostileClient``."""
         super().__init__(context, rng, host, kind)
         self._relay = rng.randrange(context.plan.relays)
-        self._next_us = NEXT_FLOOD_US if kind == "flood" else NEXT_US
+        self._next_us = {"flood": NEXT_FLOOD_US, "minter": NEXT_MINT_US}.get(kind, NEXT_US)
         self._forger = Forger(context, fork(rng))
+        self._minted = 0
         self._author = Author(fork(rng))
         context.know_key(self._author.did, self._author.key)
         tricks: dict[str, Callable[[], list[bytes]]] = {
             "tamperer": self._tamper,
             "garbage": self._babble,
             "flood": self._flood,
+            "minter": self._mint,
             "deaf": self._listen_to_all,
             "hoarder": self._hoard,
         }
@@ -145,6 +154,19 @@ class Hostile(HostileClient[StrataContext]):
             for number in range(self._rng.randint(1, FLOOD_PACKETS))
         ]
         return [encode_publish(packet.canonical, "f") for packet in made]
+
+    def _mint(self) -> list[bytes]:
+        """Return key events of identities that nobody has met, as large and as many as are stored of one."""
+        context, messages = self._context, []
+        for _ in range(min(MINTED, MINTED_MAX - self._minted)):
+            self._minted += 1
+            author = Author(fork(self._rng))
+            context.know_key(author.did, author.key)
+            for number in range(DEFAULT_LIMITS.key_events_unpublished):
+                content = {"type": KEY_EVENT, "event": "REVOKE", "key_id": f"{author.did}#{number}", "revoked_at": 0}
+                packet = context.make(author, content | {"reason": PADDING}, context.wall_s)
+                messages.append(encode_publish(packet.canonical, "m"))
+        return messages
 
     def _listen_to_all(self) -> list[bytes]:
         return [encode_subscribe("all", Filters(), 500, None, None, "d")]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
+from waystation.protocols.strata.settings import StrataSettings
 from waystation.sim.net.link import LinkSettings
 from waystation.sim.plan import (
     FaultRates,
@@ -30,7 +31,7 @@ from waystation.sim.world import WorldSettings
 __all__ = ["HOSTILE_KINDS", "PublisherBehaviour", "ReaderBehaviour", "StrataPlan", "draw_strata_plan"]
 
 WINDOWS: Final = (2_048, 16_384, 65_536)
-HOSTILE_KINDS: Final = ("tamperer", "garbage", "flood", "deaf", "hoarder")
+HOSTILE_KINDS: Final = ("tamperer", "garbage", "flood", "minter", "deaf", "hoarder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class StrataPlan(Plan):
     faults: Annotated[FaultRates, each_of(FaultRates)]
     hostiles: Annotated[tuple[str, ...], some_of(HOSTILE_KINDS, (0, 0, 1, 2))]
     """Kinds of hostile clients, see ``hostile``."""
+    retention_mib: int = StrataSettings().retention_mib
+    """Space of packets at each relay; a plan with less must not fill it with other packets than key events."""
 
 
 def draw_strata_plan(rng: random.Random) -> StrataPlan:

@@ -57,6 +57,7 @@ class RelaySite(Site[StrataContext]):
             replicate_allow=[did for did in context.relay_ids if did != relay_id],
             upstreams=[{"url": "wss://upstream/strata", "relay_id": did} for did in ways],
             public_url=f"wss://relay-{number}/strata" if plan.announces else "",
+            retention_mib=plan.retention_mib,
         )
         store = draw_store(rng)
         super().__init__(context, rng, trace, number, on_event, host=plan.host, key_pair=key_pair, store=store)

@@ -2,7 +2,7 @@
 
 ``server.listeners`` makes one for each web port. ``Listener`` calls ``arrive`` for each connection, and
 ``arrive_unnamed`` for one of a trusted proxy: the client that its request names must pass ``admit``, else the answer is
-429. An upgraded connection becomes a pipe of its path's ``Endpoint``; other GETs get ``answer(path, host)``.
+429. An upgraded connection becomes a pipe of its path's ``Endpoint``; other GETs get ``answer(path, address, host)``.
 
 permessage-deflate is never negotiated. Most messages are ciphertext and signatures, and compressing secrets together
 with a peer's text leaks them. picows accepts only GET, so other methods are handled before it. HEAD is answered like
@@ -76,7 +76,7 @@ class WebSocketSite:
     def __init__(
         self,
         endpoints: Mapping[str, Endpoint],
-        answer: Callable[[str, str], HttpAnswer],
+        answer: Callable[[str, str, str], HttpAnswer],
         proxies: Callable[[], Proxies] = Proxies,
         admit: Callable[[str, str], bool] = lambda _host, _path: True,
         report: Callable[[str, ProxyFault], None] = lambda _host, _fault: None,
@@ -86,7 +86,8 @@ class WebSocketSite:
 
         Args:
             endpoints: By path, without a query; at least one.
-            answer: Gets path (percent-encoded, with its query, as Latin-1) and remote host of a GET of any other path.
+            answer: Gets path (percent-encoded, with its query, as Latin-1), remote host, and ``Host`` of a GET of any
+                other path. ``Host`` is empty where a proxy asks, since its client may have named another.
             proxies: Returns those whose requests name their clients.
             admit: Asked about each client that a proxy names, with the path that it asks for.
             report: Called with the address of a connection and what its proxy does wrong.
@@ -110,7 +111,7 @@ class WebSocketSite:
     def arrive_unnamed(self, address: str) -> "_Upgrade":
         """Return the asyncio protocol of a new connection of a trusted proxy; its request names the client."""
         arrival = _Upgrade(self, address)
-        arrival.admitted = None
+        arrival.admitted, arrival.is_of_proxy = None, True
         return arrival
 
     def route(self, request: WSUpgradeRequest, arrival: "_Upgrade") -> WSUpgradeResponseWithListener:
@@ -120,7 +121,8 @@ class WebSocketSite:
             return _response(_NOT_ADMITTED)
         endpoint = self._endpoints.get(_path_of(request))
         if endpoint is None or (endpoint.has_page and not upgrades):
-            answer = self._answered(request.path.decode("latin-1"), arrival.address)
+            host = "" if arrival.is_of_proxy else request.headers.get("host", "")
+            answer = self._answered(request.path.decode("latin-1"), arrival.address, host)
             return _response(answer, has_body=not arrival.is_head)
         if not upgrades:
             return _response(HttpAnswer(HTTPStatus.UPGRADE_REQUIRED, (("Upgrade", "websocket"),)))
@@ -153,9 +155,9 @@ class WebSocketSite:
         arrival.admitted = arrival.address
         return True
 
-    def _answered(self, path: str, address: str) -> HttpAnswer:
+    def _answered(self, path: str, address: str, host: str) -> HttpAnswer:
         try:
-            return self._answer(path, address)
+            return self._answer(path, address, host)
         except Exception as error:  # noqa: BLE001 - a client must not see a bug of ours, as with picows alone
             self._loop.call_exception_handler({"message": "no answer to a GET", "exception": error})
             return HttpAnswer(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -178,8 +180,8 @@ class _Upgrade(Cutter):
         self.address = address
         self.admitted: str | None = address
         """What the listener, or ``route``, admitted the connection under; None until then."""
-        self.is_head = False
-        """Whether the answer has no body."""
+        self.is_head = self.is_of_proxy = False
+        """Whether the answer has no body, and whether a trusted proxy has dialled."""
         self._is_silent = pipe is None
         self._settled: asyncio.Future[None] | None = (
             asyncio.get_running_loop().create_future() if pipe is None else None

@@ -8,6 +8,7 @@ from waystation.protocols.strata.client.bootstrap import (
     advise,
     agreed_services,
     check_document,
+    check_service,
     document_id,
     read_snapshot,
 )
@@ -98,7 +99,7 @@ def snapshot(source=ALICE, services=(), relays=({"relay_id": "r", "url": "wss://
 
 def read(*packets):
     """Return what packets of snapshots say."""
-    return [read_snapshot(each, own_key, NOW) for each in packets]
+    return [read_snapshot(each, NOW) for each in packets]
 
 
 def test_relay_of_two_sources_comes_first():
@@ -123,7 +124,7 @@ def test_snapshot_lives_as_long_as_it_says():
     ]
     for fields, doubt in cases:
         with pytest.raises(BootstrapRefusedError) as error:
-            read_snapshot(snapshot(**fields), own_key, NOW)
+            read_snapshot(snapshot(**fields), NOW)
         assert error.value.doubt is doubt
 
 
@@ -136,20 +137,102 @@ def test_nonsense_in_a_snapshot_is_left_out():
     assert found.services == ()
 
 
-def test_service_needs_its_providers_word_and_two_sources():
-    """One source is not enough, a forged word never is."""
-    content = {"type": "CONFIG", "scope": "SERVICE_CONFIG", "provider_id": did(BOB)}
-    config = packet(content, BOB).body
-    hint = {"kind": "gate", "version": 1, "provider_id": did(BOB), "expires_at": NOW + 1_000, "config_packet": config}
-    late = hint | {"expires_at": NOW + 8 * 86_400}
-    forged = hint | {"config_packet": config | {"timestamp": NOW - 11}}
-    once, twice = read(snapshot(services=[hint])), read(snapshot(services=[hint]), snapshot(BOB, services=[hint]))
-    same, bad = (
-        read(snapshot(services=[hint]), snapshot(services=[hint, hint])),
-        read(snapshot(services=[late, forged])),
+CONTENT = {
+    "type": "CONFIG",
+    "scope": "SERVICE_CONFIG",
+    "provider_id": did(BOB),
+    "service": "gate",
+    "service_version": 1,
+}
+
+
+def hint(config, **fields):
+    """Return a service hint that names a provider's packet, as RFC-0011 4 writes it."""
+    named = {"kind": "gate", "version": 1, "provider_id": did(BOB), "expires_at": NOW + 1_000, "priority": 3}
+    return named | {"config_packet": config.body["packet_id"]} | fields
+
+
+def test_service_needs_two_sources_of_these_days():
+    """One source is not enough, however often it says so; nor are two of which one spoke four days ago."""
+    config = packet(CONTENT, BOB)
+    once, twice = read(snapshot(services=[hint(config)])), [snapshot(services=[hint(config)])]
+    twice += [snapshot(BOB, services=[hint(config)])]
+    other = [twice[0], snapshot(BOB, services=[hint(config, version=2)])]
+
+    assert agreed_services(once, NOW) == []
+    assert agreed_services(read(twice[0], snapshot(services=[hint(config), hint(config)])), NOW) == []
+    assert agreed_services(read(*other), NOW) == []
+    assert [service.config_packet for service in agreed_services(read(*twice), NOW)] == [config.packet_id]
+    days = 4 * 86_400
+    early = snapshot(BOB, services=[hint(config)], issued_at=NOW - days)
+    assert agreed_services(read(twice[0], early), NOW) == []
+
+
+def test_service_is_checked_by_its_providers_packet():
+    """The packet has the id that the hint names, the provider signed it, and it is for that service and version."""
+    config = packet(CONTENT, BOB)
+    [found] = read(snapshot(services=[hint(config)]))
+    (service,) = found.services
+
+    assert check_service(service, config, own_key, NOW)
+    for wrong in (
+        packet(CONTENT | {"service_version": 2}, BOB),
+        packet(CONTENT | {"scope": "OTHER"}, BOB),
+        packet(CONTENT | {"provider_id": did(ALICE)}, ALICE),
+        packet(CONTENT, BOB, expires_at=NOW - 1),
+    ):
+        assert not check_service(service._replace(config_packet=wrong.packet_id), wrong, own_key, NOW)
+    assert not check_service(service, packet(CONTENT | {"more": 1}, BOB), own_key, NOW)
+    assert not check_service(service, config._replace(signature=bytes(64)), own_key, NOW)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"version": None}, {"version": True}, {"expires_at": NOW + 8 * 86_400}, {"config_packet": {}}, {"kind": 1}],
+)
+def test_hint_of_another_shape_is_left_out(fields):
+    """Version and packet id are required, and a hint lives at most 7 days beyond its snapshot."""
+    [found] = read(snapshot(services=[hint(packet(CONTENT, BOB), **fields)]))
+
+    assert found.services == ()
+
+
+def test_hint_may_bring_a_payload_and_is_never_agreed_on():
+    """What a source says itself has no provider's signature."""
+    inline = {"config_packet": None, "payload": {"url": "https://a.example"}}
+    found = read(*[snapshot(each, services=[hint(packet(CONTENT, BOB), **inline)]) for each in (ALICE, BOB)])
+
+    assert [each.services[0].payload for each in found] == [inline["payload"]] * 2
+    assert agreed_services(found, NOW) == []
+
+
+def test_documents_are_named_by_a_list():
+    """``did_docs`` is a list of DID, hash and priority (RFC-0006 5.1); a map, as we wrote earlier, is read too."""
+    a, b, c = (did(each) for each in (ALICE, BOB, KEEPERS[0]))
+    entries = [{"did": a, "did_doc_hash": "z1", "priority": 1}, {"did": a, "did_doc_hash": "z2", "priority": 2}]
+    entries += [{"did": b, "did_doc_hash": "z3"}, {"did": "x", "did_doc_hash": "z4"}, {"did": c}, None, 7]
+    listed, mapped = read(snapshot(did_docs=entries), snapshot(did_docs={a: "z1", b: 7}))
+
+    assert listed.did_docs == {a: "z2", b: "z3"}
+    assert mapped.did_docs == {a: "z1"}
+
+
+@pytest.mark.parametrize(("said", "skew"), [(60, 60), (300, 300), (59, None), (301, None), ("60", None), (None, None)])
+def test_document_says_the_skew(said, skew):
+    """60 to 300 s; anything else is as if nothing were said (specs/strata.md 4.2)."""
+    body = document(*KEEPERS, clock_skew_seconds=said)
+
+    assert check_document(body, PINNED, NOW).clock_skew_s == skew
+
+
+def test_document_brings_roots_and_pointers():
+    """A root is a name with its key, or a DID that is a key; what is neither is left out (STRATA-BOOTSTRAP)."""
+    hardware = [{"id": "did:strata:maker", "public_key": "0x" + BOB.public.hex()}, did(ALICE), "did:strata:name", 7]
+    model = [{"id": "did:strata:lab", "public_key": "0x12"}, {"id": 1}, None]
+    pointers = [{"did": did(BOB), "did_doc_hash": "z1"}]
+    found = check_document(
+        document(*KEEPERS, hardware_roots=hardware, model_roots=model, did_docs=pointers), PINNED, NOW
     )
 
-    assert agreed_services(once) == []
-    assert agreed_services(same) == []
-    assert [service.provider_id for service in agreed_services(twice)] == [did(BOB)]
-    assert bad[0].services == ()
+    assert found.roots == {"did:strata:maker": BOB.public, did(ALICE): ALICE.public}
+    assert found.did_docs == {did(BOB): "z1"}

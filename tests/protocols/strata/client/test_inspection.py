@@ -1,5 +1,5 @@
 from tests.protocols.strata.build import ALICE, NOW, did, post
-from waystation.protocols.strata.client.inspection import CLOCK_SKEW_S, Fault, inspect_packet, own_key
+from waystation.protocols.strata.client.inspection import CLOCK_SKEW_S, Fault, Inspected, inspect_packet, own_key
 from waystation.protocols.strata.messages import Filters
 
 
@@ -30,3 +30,14 @@ def test_no_keys_at_all_verify_nothing():
     """An author whose key list is empty cannot have signed."""
     assert inspect(post(), keys_of=lambda _did, _at: ()).reason == "signature"
     assert not inspect(post(), keys_of=lambda _did, _at: None).verified
+
+
+def test_packet_of_another_id_is_dropped_without_blame():
+    """A relay that does not know the filter ``ids`` rightly sends everything else that matches (STRATA-IDS)."""
+    one, other = post("one"), post("other")
+    filters = Filters(types=("POST",), ids=(one.packet_id,))
+    fault = inspect(other, filters)
+
+    assert isinstance(inspect(one, filters), Inspected)
+    assert (fault.reason, fault.blame) == ("outside_filter", False)
+    assert inspect(other, Filters(types=("X",), ids=(one.packet_id,))).blame

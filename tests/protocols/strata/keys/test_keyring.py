@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.protocols.strata.build import refused
 from tests.protocols.strata.build_keys import NAMED, OWN, SKEW, T0, change, key, packet_id, ring_with_recovery
 from waystation.core.dids import encode_key_multibase
 from waystation.protocols.strata.keys.keyring import (
@@ -261,9 +262,10 @@ def test_key_event_with_null_and_absent_options_is_read(name):
     read_key_event(content | {"valid_until": None, "reason": "lost"}, OWN)
 
 
-def test_unknown_event_word_is_no_error():
-    """A later revision's event is stored and spread."""
-    read_key_event({"type": "KEY_EVENT", "event": "SUSPEND", "key_id": f"{OWN}#x"}, OWN)
+def test_unknown_event_word_is_refused():
+    """It would have no effect, and be kept for ever (STRATA-EVENTS)."""
+    with refused(Code.INVALID_SCHEMA, "event"):
+        read_key_event({"type": "KEY_EVENT", "event": "SUSPEND", "key_id": f"{OWN}#x"}, OWN)
 
 
 ADD = {

@@ -29,6 +29,35 @@ def test_each_subscription_gets_its_own_event():
     assert count_of(drive, peer) == {"all": 1, "author": 1, "both": 1, "type": 1}
 
 
+def test_packets_are_found_by_id():
+    """History has those that are stored, page by page, and what comes later is live (STRATA-IDS)."""
+    drive = Drive(rate_limits=False)
+    posts, later = drive.fill(5), packet({"type": "POST", "text": "later"})
+    peer = drive.connect()
+    wanted = [each.body["packet_id"] for each in (posts[3], posts[1], later)]
+    first = drive.subscribe(peer, ids=wanted, limit=1)
+    assert [each["type"] for each in first] == ["EVENT", "EOSE"]
+    rest = drive.subscribe(peer, ids=wanted, cursor=first[-1]["cursor"])
+    drive.publish(drive.connect(), later)
+    drive.publish(drive.connect(), post("other"))
+
+    assert len(rest) == 2
+    assert [event["packet"]["packet_id"] for event in drive.events(peer)] == [wanted[1], wanted[0], wanted[2]]
+    foreign = drive.subscribe(peer, ids=wanted[:1], cursor=first[-1]["cursor"])
+    assert foreign[-1]["code"] == "invalid_cursor"
+
+
+def test_misspelt_filter_is_refused_where_it_is_asked_for():
+    """The subscription is not made, and the answer names it."""
+    drive = Drive()
+    peer = drive.connect()
+    message = {"type": "SUBSCRIBE", "subscription_id": "s", "strict": True, "filters": {"id": ["x"]}}
+    (answer,) = drive.send(peer, message)
+
+    assert (answer["code"], answer["detail"], answer["subscription_id"]) == ("invalid_schema", "unknown_filter", "s")
+    assert drive.relay.sizes()["subscriptions"] == 0
+
+
 def test_replacing_a_subscription_leaves_nothing_of_the_old_filter():
     """After a SUBSCRIBE of the same id only the new filter holds."""
     drive = Drive()

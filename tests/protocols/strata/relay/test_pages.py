@@ -106,6 +106,29 @@ def test_snapshots_are_newest_first():
     assert packet_of(shown[0]["packet"]).id_matches
 
 
+def test_other_configs_push_no_snapshot_out():
+    """Snapshots are found by themselves, however many CONFIGs of other kinds are newer (STRATA-SNAPSHOTS)."""
+    drive = Drive(rate_limits=False)
+    peer = drive.connect()
+    drive.publish(peer, snapshot(1))
+    for number in range(201):
+        drive.publish(peer, packet({"type": "CONFIG", "number": number}, BOB))
+
+    assert drive.get(SNAPSHOT)[1]["packet"]["content"]["number"] == 1
+
+
+def test_each_source_comes_before_a_second_one_of_any():
+    """Whoever publishes many snapshots hides nobody else's."""
+    drive = Drive(rate_limits=False)
+    peer = drive.connect()
+    drive.publish(peer, snapshot(1))
+    for number in range(60):
+        drive.publish(peer, snapshot(100 + number, BOB))
+    shown = drive.get(f"{SNAPSHOT}s?limit=3")[1]
+
+    assert [each["packet"]["content"]["number"] for each in shown] == [159, 1, 158]
+
+
 @pytest.mark.parametrize(
     ("query", "count"),
     [

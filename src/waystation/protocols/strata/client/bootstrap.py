@@ -13,17 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from waystation.core.errors import RemoteError
+from waystation.core.dids import is_did, key_of_did
+from waystation.core.errors import LocalError, RemoteError
+from waystation.core.ids import decode_key_hex
 from waystation.crypto.hashing import blake3_256
+from waystation.crypto.issuers import is_issuer_key
 from waystation.crypto.signing import verify, verify_any
 from waystation.protocols.strata.canonical import canonicalise
 from waystation.protocols.strata.keys.keyring import whole_seconds
 from waystation.protocols.strata.packet import (
-    PACKET_BYTES_CEILING,
     Packet,
     packet_id_text,
+    parse_packet_id,
     parse_signature,
-    read_packet,
 )
 from waystation.protocols.strata.refusals import RefusedError
 
@@ -41,7 +43,10 @@ __all__ = [
     "advise",
     "agreed_services",
     "check_document",
+    "check_service",
     "document_id",
+    "read_gatekeepers",
+    "read_pointers",
     "read_snapshot",
 ]
 
@@ -50,8 +55,11 @@ TAGS_MIN: Final = 2
 RELAYS_MAX: Final = 1_000  # ours
 SIGNATURES_MAX: Final = 64  # ours; each costs a check
 HINTS_MAX: Final = 64  # ours
+POINTERS_MAX: Final = 10_000  # ours
+ROOTS_MAX: Final = 256  # ours, of each kind
 _SKEW_DEFAULT_S: Final = 300
 _SKEW_RANGE_S: Final = (60, 300)  # specs/strata.md 4.2
+_SOURCES_MIN: Final = 2
 _AGREEMENT_S: Final = 72 * 3_600
 _HINT_LIFE_S: Final = 7 * 86_400
 _URL_CHARS_MAX: Final = 1_024
@@ -105,20 +113,28 @@ class BootstrapDocument(NamedTuple):
     bootstrap_id: str
     issued_at: int
     expires_at: int
-    clock_skew_s: int
+    clock_skew_s: int | None
+    """60 to 300, what relay and client count with; None when it says nothing of the kind."""
     relays: tuple[RelayEntry, ...]
     signers: tuple[str, ...]
+    roots: Mapping[str, bytes]
+    """Keys that end provenance chains, by name, of ``hardware_roots`` and ``model_roots``."""
+    did_docs: Mapping[str, str]
     body: Mapping[str, Any]
 
 
 class ServiceHint(NamedTuple):
-    """A service that a snapshot points to, with its provider's signed packet."""
+    """A service that a snapshot points to; ``check_service`` says whether its provider does."""
 
     kind: str
+    version: int | str
     provider_id: str
     priority: int
-    packet: Packet
-    """The provider's SERVICE_CONFIG, signature checked."""
+    expires_at: int
+    config_packet: bytes | None
+    """Id of the provider's SERVICE_CONFIG, 32 bytes; None for a hint that brings only what its source says itself."""
+    payload: Mapping[str, Any]
+    """What the source says inline; empty for nothing. Nobody but the source has signed it."""
 
 
 class Snapshot(NamedTuple):
@@ -173,7 +189,7 @@ def check_document(body: object, gatekeepers: Mapping[str, Gatekeeper], now_s: i
     # Spec 17: it is unexpired and not from the future.
     if now_s > expires_at:
         raise BootstrapRefusedError(Doubt.EXPIRED)
-    if issued_at > now_s + skew_s:
+    if issued_at > now_s + (skew_s or _SKEW_DEFAULT_S):
         raise BootstrapRefusedError(Doubt.NOT_YET)
     # Spec 17: 3 different pinned gatekeepers signed it, and two of them can be given different diversity tags.
     signers = _signers(body.get("signatures"), signed, gatekeepers)
@@ -181,16 +197,39 @@ def check_document(body: object, gatekeepers: Mapping[str, Gatekeeper], now_s: i
         raise BootstrapRefusedError(Doubt.TOO_FEW_SIGNATURES, f"{len(signers)} of {SIGNATURES_MIN}")
     if not _are_diverse([gatekeepers[issuer] for issuer in signers]):
         raise BootstrapRefusedError(Doubt.TOO_FEW_TAGS, f"{TAGS_MIN} tags of different gatekeepers are needed")
-    relays = _relays(body.get("relays"), "id")
-    return BootstrapDocument(str(body["bootstrap_id"]), issued_at, expires_at, skew_s, relays, signers, body)
+    return BootstrapDocument(
+        str(body["bootstrap_id"]),
+        issued_at,
+        expires_at,
+        skew_s,
+        _relays(body.get("relays"), "id"),
+        signers,
+        _roots(body),
+        read_pointers(body.get("did_docs")),
+        body,
+    )
 
 
-def read_snapshot(packet: Packet, keys_of: _KeysOf, now_s: int, skew_s: int = _SKEW_DEFAULT_S) -> Snapshot:
+def read_gatekeepers(body: object) -> dict[str, Gatekeeper]:
+    """Return pinned gatekeepers from a JSON object: issuer -> {"public_key": hex, "diversity_tags": [...]}.
+
+    Raises:
+        LocalError: It is something else.
+    """
+    try:
+        return {
+            str(issuer): Gatekeeper(decode_key_hex(entry["public_key"]), tuple(map(str, entry["diversity_tags"])))
+            for issuer, entry in body.items()  # type: ignore[attr-defined]
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LocalError('no gatekeepers: {"issuer": {"public_key", "diversity_tags"}}') from error
+
+
+def read_snapshot(packet: Packet, now_s: int, skew_s: int = _SKEW_DEFAULT_S) -> Snapshot:
     """Return the advice in a CONFIG packet, whose id and signature the caller has checked.
 
     Args:
         packet: Of the source.
-        keys_of: Knows the keys of service providers.
         now_s: Unix seconds.
         skew_s: Tolerance.
 
@@ -218,13 +257,34 @@ def read_snapshot(packet: Packet, keys_of: _KeysOf, now_s: int, skew_s: int = _S
     if stale or now_s > expires_at + skew_s:
         raise BootstrapRefusedError(Doubt.EXPIRED)
     hints = content.get("hints")
-    services = _services(hints.get("services") if isinstance(hints, dict) else None, issued_at, now_s, keys_of)
-    # Spec 17: did_docs maps a DID to the hash of its document.
-    pointers = content.get("did_docs")
-    did_docs = {key: value for key, value in pointers.items() if isinstance(value, str)} if _is_map(pointers) else {}
+    services = _services(hints.get("services") if isinstance(hints, dict) else None, issued_at, now_s)
     return Snapshot(
-        packet.author_id, issued_at, expires_at, _relays(content.get("relays"), "relay_id"), services, did_docs
+        packet.author_id,
+        issued_at,
+        expires_at,
+        _relays(content.get("relays"), "relay_id"),
+        services,
+        read_pointers(content.get("did_docs")),
     )
+
+
+def read_pointers(entries: object) -> dict[str, str]:
+    """Return the DID documents that bootstrap data names, DID -> ``did_doc_hash``; entries that are none are left out.
+
+    Args:
+        entries: A list of {``did``, ``did_doc_hash``, ``priority``}, or a map of the same, as we wrote it earlier. Of
+            several for one DID the one of the greatest priority counts, of equal ones the first.
+    """
+    if isinstance(entries, dict):
+        entries = [{"did": did, "did_doc_hash": value} for did, value in entries.items()]
+    found: dict[str, tuple[int, str]] = {}
+    for entry in entries[:POINTERS_MAX] if isinstance(entries, list) else ():
+        did, value = (entry.get("did"), entry.get("did_doc_hash")) if isinstance(entry, dict) else (None, None)
+        if isinstance(did, str) and is_did(did) and isinstance(value, str):
+            priority = whole_seconds(_number(entry.get("priority"))) or 0
+            if did not in found or priority > found[did][0]:
+                found[did] = (priority, value)
+    return {did: value for did, (_, value) in found.items()}
 
 
 def advise(snapshots: Iterable[Snapshot]) -> list[Advice]:
@@ -243,23 +303,46 @@ def advise(snapshots: Iterable[Snapshot]) -> list[Advice]:
     return sorted(found, key=lambda advice: (-advice.sources, -(advice.relay.score or 0.0), advice.relay.url))
 
 
-def agreed_services(snapshots: Sequence[Snapshot]) -> list[ServiceHint]:
-    """Return the hints that may be enabled without asking: two sources within 72 h carry the provider's same packet."""
-    seen: dict[bytes, list[tuple[str, int, ServiceHint]]] = {}
+def agreed_services(snapshots: Sequence[Snapshot], now_s: int) -> list[ServiceHint]:
+    """Return the hints that may be enabled without asking, once ``check_service`` has seen the packet of each.
+
+    Two sources of the last 72 h must name the same packet for the same service.
+    """
+    seen: dict[tuple[object, ...], dict[str, ServiceHint]] = {}
     for snapshot in snapshots:
+        # Spec 17: seen in two snapshots of different sources within 72 h.
+        if abs(now_s - snapshot.issued_at) > _AGREEMENT_S:
+            continue
         for hint in snapshot.services:
-            seen.setdefault(hint.packet.packet_id, []).append((snapshot.source_id, snapshot.issued_at, hint))
-    agreed = [
-        carriers[0][2]
-        for carriers in seen.values()
-        if any(
-            # Spec 17: enabled without asking only when two different sources within 72 h carry the same packet.
-            one != other and abs(earlier - later) <= _AGREEMENT_S
-            for one, earlier, _ in carriers
-            for other, later, _ in carriers
-        )
-    ]
+            if hint.config_packet is not None and hint.expires_at >= now_s:
+                named = (hint.config_packet, hint.kind, hint.version, hint.provider_id)
+                seen.setdefault(named, {}).setdefault(snapshot.source_id, hint)
+    agreed = [next(iter(hints.values())) for hints in seen.values() if len(hints) >= _SOURCES_MIN]
     return sorted(agreed, key=lambda hint: (-hint.priority, hint.provider_id))
+
+
+def check_service(hint: ServiceHint, packet: Packet, keys_of: _KeysOf, now_s: int) -> bool:
+    """Return whether a packet is the one that a hint names, and its provider's word for that service.
+
+    Args:
+        hint: Of a snapshot.
+        packet: What a relay answered for ``config_packet``.
+        keys_of: Knows the keys of service providers.
+        now_s: Unix seconds.
+    """
+    content = packet.body["content"]
+    named = (content.get("scope"), content.get("config_type"))
+    # Spec 17: the packet is the provider's own CONFIG SERVICE_CONFIG, for this service and version.
+    if packet.content_type != "CONFIG" or "SERVICE_CONFIG" not in named or packet.author_id != hint.provider_id:
+        return False
+    if (content.get("service"), content.get("service_version")) != (hint.kind, hint.version):
+        return False
+    if packet.packet_id != hint.config_packet or not packet.id_matches:
+        return False
+    if packet.expires_at is not None and now_s > packet.expires_at:
+        return False
+    keys = keys_of(hint.provider_id, now_s)
+    return keys is not None and verify_any(keys, packet.preimage, packet.signature) >= 0
 
 
 def _signed_bytes(body: Mapping[str, Any]) -> bytes:
@@ -314,44 +397,61 @@ def _relay(entry: object, id_name: str) -> RelayEntry | None:
     )
 
 
-def _services(entries: object, issued_at: int, now_s: int, keys_of: _KeysOf) -> tuple[ServiceHint, ...]:
-    found = (
-        _service(entry, issued_at, now_s, keys_of)
-        for entry in (entries[:HINTS_MAX] if isinstance(entries, list) else ())
-    )
+def _services(entries: object, issued_at: int, now_s: int) -> tuple[ServiceHint, ...]:
+    found = (_service(entry, issued_at, now_s) for entry in (entries[:HINTS_MAX] if isinstance(entries, list) else ()))
     return tuple(each for each in found if each is not None)
 
 
-def _service(entry: object, issued_at: int, now_s: int, keys_of: _KeysOf) -> ServiceHint | None:
-    """Return a hint that names its provider's signed packet and is for now."""
+def _service(entry: object, issued_at: int, now_s: int) -> ServiceHint | None:
+    """Return a hint that names a packet, or brings a payload, and is for now."""
     if not isinstance(entry, dict):
         return None
     kind, provider_id, expires_at = entry.get("kind"), entry.get("provider_id"), whole_seconds(entry.get("expires_at"))
+    version, payload = entry.get("version"), entry.get("payload")
     if not isinstance(kind, str) or not isinstance(provider_id, str) or expires_at is None:
+        return None
+    # Spec 17: version is required.
+    if isinstance(version, bool) or not isinstance(version, int | str):
         return None
     # Spec 17: a hint lives at most 7 days beyond issued_at.
     if expires_at < now_s or expires_at > issued_at + _HINT_LIFE_S:
         return None
+    text = entry.get("config_packet")
+    packet_id = parse_packet_id(text) if isinstance(text, str) else None
+    # Spec 17: config_packet is a packet id, or a payload stands in its place.
+    if packet_id is None and not isinstance(payload, dict):
+        return None
+    priority = whole_seconds(_number(entry.get("priority"))) or 0
+    said = payload if isinstance(payload, dict) else {}
+    return ServiceHint(kind, version, provider_id, priority, expires_at, packet_id, said)
+
+
+def _roots(body: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the roots of a document; entries of another shape are left out (STRATA-BOOTSTRAP)."""
+    found: dict[str, bytes] = {}
+    for name in ("hardware_roots", "model_roots"):
+        entries = body.get(name)
+        for entry in entries[:ROOTS_MAX] if isinstance(entries, list) else ():
+            root_id, text = (entry.get("id"), entry.get("public_key")) if isinstance(entry, dict) else (entry, None)
+            if not isinstance(root_id, str):
+                continue
+            key = key_of_did(root_id) if text is None else _key_bytes(text)
+            if key is not None and is_issuer_key(key):
+                found.setdefault(root_id, bytes(key))
+    return found
+
+
+def _key_bytes(text: object) -> bytes | None:
     try:
-        packet = read_packet(entry.get("config_packet"), PACKET_BYTES_CEILING)
-    except RefusedError:
+        return bytes.fromhex(text.removeprefix("0x")) if isinstance(text, str) else None
+    except ValueError:
         return None
-    content = packet.body["content"]
-    named = (content.get("scope"), content.get("config_type"))
-    # Spec 17: the packet is the provider's own CONFIG SERVICE_CONFIG.
-    if packet.content_type != "CONFIG" or "SERVICE_CONFIG" not in named or packet.author_id != provider_id:
-        return None
-    keys = keys_of(provider_id, now_s)
-    if not packet.id_matches or not keys or verify_any(keys, packet.preimage, packet.signature) < 0:
-        return None
-    priority = whole_seconds(entry.get("priority"))
-    return ServiceHint(kind, provider_id, priority or 0, packet)
 
 
-def _skew(value: object) -> int:
+def _skew(value: object) -> int | None:
     seconds = whole_seconds(_number(value))
     # Spec 4.2: a value outside 60 to 300 in bootstrap data is ignored.
-    return seconds if seconds is not None and _SKEW_RANGE_S[0] <= seconds <= _SKEW_RANGE_S[1] else _SKEW_DEFAULT_S
+    return seconds if seconds is not None and _SKEW_RANGE_S[0] <= seconds <= _SKEW_RANGE_S[1] else None
 
 
 def _number(value: object) -> object:
@@ -359,7 +459,3 @@ def _number(value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str | list | dict):
         return value
     return float(str(value))
-
-
-def _is_map(value: object) -> bool:
-    return isinstance(value, dict)

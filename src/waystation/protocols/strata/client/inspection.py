@@ -80,8 +80,10 @@ def inspect_packet(
     if not packet.id_matches:
         return Fault("packet_id", "the content has another id", packet.packet_id)
     # Spec 18: so is one outside the filter.
-    if filters is not None and not filters.match(packet.author_id, packet.content_type, packet.timestamp):
-        return Fault("outside_filter", packet.content_type, packet.packet_id)
+    signed = (packet.author_id, packet.content_type, packet.timestamp)
+    if filters is not None and not filters.match(*signed, packet.packet_id):
+        # STRATA-IDS: a relay of another kind ignores ids, rightly.
+        return Fault("outside_filter", packet.content_type, packet.packet_id, blame=not filters.match(*signed))
     # Spec 18: so is an expired one.
     if packet.expires_at is not None and wall_s > packet.expires_at:
         late_s = wall_s - packet.expires_at

@@ -40,19 +40,19 @@ class KeyBook:
         self,
         static_dids: Mapping[str, bytes | Sequence[StaticKey]] | None = None,
         documents: Iterable[Mapping[str, Any]] = (),
-        skew: int = _SKEW_S,
+        skew: int | None = None,
     ) -> None:
         """Start with the user's keys and documents.
 
         Args:
             static_dids: DID -> its 32-byte key, or keys with windows.
             documents: DID Documents that the user trusts.
-            skew: Tolerance around key windows in seconds, 60 to 300.
+            skew: Tolerance around key windows in seconds, 60 to 300; None takes 300.
 
         Raises:
             RefusedError: One of the documents is no document.
         """
-        self._skew = skew
+        self._skew = skew = skew if skew is not None else _SKEW_S
         self._events: OrderedDict[str, dict[bytes, KeyEvent]] = OrderedDict()
         self._count = 0
         self._directory = Directory(

@@ -11,7 +11,7 @@ import orjson
 
 from waystation.protocols.strata.canonical import normalise
 from waystation.protocols.strata.messages import Filters
-from waystation.protocols.strata.packet import encode_signature, parse_packet_id
+from waystation.protocols.strata.packet import encode_signature, packet_id_text, parse_packet_id
 from waystation.protocols.strata.refusals import RefusedError
 
 __all__ = [
@@ -64,6 +64,8 @@ def encode_subscribe(
         chosen["authors"] = list(filters.authors)
     if filters.types:
         chosen["types"] = list(filters.types)
+    if filters.ids:
+        chosen["ids"] = list(map(packet_id_text, filters.ids))
     optional = {"since": filters.since, "until": filters.until, "cursor": cursor}
     chosen |= {name: value for name, value in optional.items() if value is not None}
     body: dict[str, Any] = {"type": "SUBSCRIBE", "subscription_id": subscription_id, "filters": chosen}

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from waystation.core.dids import decode_key_multibase
 from waystation.protocols.strata.keys.keyring import (
+    KEY_CHANGES,
     KEY_EVENT,
     RECOVERY_APPROVAL,
     RECOVERY_DELAY_SECONDS,
@@ -43,7 +44,6 @@ from waystation.protocols.strata.packet import parse_packet_id
 __all__ = ["replay"]
 
 _RUNS_MAX: Final = 16  # each run but the last undoes something; honest chains need two or three
-_CHANGES: Final = frozenset({"ADD", "ROTATE", "REVOKE"})
 
 
 def replay(genesis: Keyring, events: Sequence[KeyEvent], skew: int, now: int) -> Keyring:
@@ -129,7 +129,8 @@ class _Run:
         if kind == RECOVERY_APPROVAL:
             self._approve(event)
             return None
-        if event.content["event"] not in _CHANGES:
+        # Stored before STRATA-EVENTS.
+        if event.content["event"] not in KEY_CHANGES:
             return None
         # Spec 4.1: a KEY_EVENT of a recovery key waits for its threshold and for 24 h.
         if signer.recovery:

@@ -20,6 +20,7 @@ from waystation.protocols.strata.refusals import Code, Refusal, RefusedError
 
 __all__ = [
     "CANDIDATES_MAX",
+    "KEY_CHANGES",
     "KEY_EVENT",
     "KEY_EVENTS_MAX",
     "KEY_EVENTS_RESERVED",
@@ -41,6 +42,7 @@ __all__ = [
     "hidden_after",
     "implicit_ring",
     "is_hidden",
+    "is_recovery_key",
     "next_change",
     "read_key_event",
     "read_key_id",
@@ -50,6 +52,8 @@ __all__ = [
 KEY_EVENT: Final = "KEY_EVENT"
 RECOVERY_APPROVAL: Final = "RECOVERY_APPROVAL"
 KEY_EVENT_TYPES: Final = (KEY_EVENT, RECOVERY_APPROVAL)
+KEY_CHANGES: Final = frozenset({"ADD", "ROTATE", "REVOKE"})
+"""What ``event`` of a KEY_EVENT may be (STRATA-EVENTS)."""
 
 KEY_EVENTS_MAX: Final = 256
 """Key events and approvals kept per author; a rotation a month fills it in twenty years."""
@@ -67,6 +71,7 @@ _CONFLICT: Final = Refusal(Code.INVALID_SIGNATURE, "did_conflict")
 _UNRESOLVED: Final = Refusal(Code.INVALID_SIGNATURE, "unresolved_author")
 _BAD_SIGNATURE: Final = Refusal(Code.INVALID_SIGNATURE, "bad_signature")
 _RECOVERY_KEY: Final = Refusal(Code.INVALID_SIGNATURE, "recovery_key_not_allowed")
+_NO_RECOVERY_KEY: Final = Refusal(Code.INVALID_SIGNATURE, "recovery_key_demanded")
 _THRESHOLD: Final = Refusal(Code.INVALID_SIGNATURE, "recovery_threshold")
 _NOT_YET: Final = Refusal(Code.KEY_NOT_YET_VALID)
 _EXPIRED: Final = Refusal(Code.KEY_EXPIRED)
@@ -221,6 +226,9 @@ def check_method(method: Method, content_type: str, received_at: int, skew: int)
     # Spec 4.1: recovery keys sign KEY_EVENT and RECOVERY_APPROVAL only.
     if method.recovery and not changes_keys and content_type != RECOVERY_APPROVAL:
         return _RECOVERY_KEY
+    # Spec 4.1: RECOVERY_APPROVAL is signed by recovery keys only (STRATA-EVENTS).
+    if content_type == RECOVERY_APPROVAL and not method.recovery:
+        return _NO_RECOVERY_KEY
     # Spec 4.1: our receive time counts, the author's clock plays no part.
     if received_at < method.valid_from - (0 if changes_keys else skew):
         return _NOT_YET
@@ -252,9 +260,13 @@ def eligible_keys(methods: Sequence[Method], policy: RecoveryPolicy) -> dict[byt
 def has_room(ring: Keyring, signer: bytes, events_count: int) -> bool:
     """Return whether an author with ``events_count`` stored key events may add one signed by ``signer``."""
     # A thief with an ordinary key can fill 224 places and no more: the owner's recovery keys keep theirs.
-    recovery = any(method.recovery and method.public == signer for method in ring.methods)
     # Spec 4.1: 256 per author, 32 of them reserved for recovery keys.
-    return events_count < (KEY_EVENTS_MAX if recovery else KEY_EVENTS_MAX - KEY_EVENTS_RESERVED)
+    return events_count < KEY_EVENTS_MAX - (0 if is_recovery_key(ring, signer) else KEY_EVENTS_RESERVED)
+
+
+def is_recovery_key(ring: Keyring, public: bytes) -> bool:
+    """Return whether a key is one of the author's recovery keys."""
+    return any(method.recovery and method.public == public for method in ring.methods)
 
 
 def next_change(ring: Keyring, now: int) -> int | None:
@@ -318,7 +330,7 @@ def read_key_id(value: object, did: str, name: str) -> str:
 def read_key_event(content: Mapping[str, Any], author_id: str) -> None:
     """Check the content of a KEY_EVENT or RECOVERY_APPROVAL packet.
 
-    An ``event`` of a later revision is taken and has no effect: unknown words are no errors (RFC-0000 7).
+    An ``event`` that is none of ``KEY_CHANGES`` is refused: it would be kept for ever to no effect (STRATA-EVENTS).
 
     Raises:
         RefusedError: ``invalid_schema``; the detail is the field, or ``binding`` for a key of another DID.
@@ -328,7 +340,7 @@ def read_key_event(content: Mapping[str, Any], author_id: str) -> None:
         _read_approval(content, author_id)
         return
     event = content.get("event")
-    if not isinstance(event, str) or not event:
+    if not isinstance(event, str) or event not in KEY_CHANGES:
         raise _refused("event")
     # Spec 4.1: key_id is required in every KEY_EVENT.
     read_key_id(content.get("key_id"), author_id, "key_id")

@@ -8,7 +8,7 @@ Spec: specs/strata.md 4.1; decision STRATA-SIGNERS.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -22,13 +22,25 @@ from waystation.protocols.strata.keys.keyring import (
     Keyring,
     candidates,
     has_room,
+    is_recovery_key,
 )
-from waystation.protocols.strata.packet import PACKET_ID_BYTES
+from waystation.protocols.strata.packet import PACKET_ID_BYTES, Packet
+from waystation.protocols.strata.refusals import Code, Refusal
 from waystation.protocols.strata.relay.directory import Directory
 
-__all__ = ["KEY_EVENT_TYPES", "SIGNERS_TABLE", "Authors"]
+__all__ = ["KEY_EVENT_TYPES", "SIGNERS_TABLE", "Authors", "Room"]
 
 SIGNERS_TABLE: Final = "strata_signers"
+_NO_SPACE: Final = Refusal(Code.RATE_LIMITED, "key_events_space", extra=(("retry_after", 3_600),))
+
+
+class Room(NamedTuple):
+    """What key events may have in the store."""
+
+    unpublished: int
+    """How many of an author of whom no other packet is stored."""
+    space_bytes: int
+    """All of them together."""
 
 
 class Authors:
@@ -43,9 +55,10 @@ class Authors:
         """Key events of an author that are damaged on the disk, by packet id."""
         self._directory: Directory | None = None
 
-    def use(self, directory: Directory) -> None:
-        """Resolve through ``directory``, which reads its events from ``events``."""
+    def use(self, directory: Directory) -> Directory:
+        """Resolve through ``directory``, which reads its events from ``events``; return it."""
         self._directory = directory
+        return directory
 
     @property
     def directory(self) -> Directory:
@@ -102,11 +115,33 @@ class Authors:
                 found.setdefault(packet_id, event)
         return list(found.values())
 
-    def has_room(self, did: str, signer: bytes, wall_s: int) -> bool:
-        """Return whether one more key event of this signer may be kept."""
+    def why_no_room(
+        self, packet: Packet, signer: bytes, wall_s: int, most: Room, *, is_replica: bool
+    ) -> Refusal | None:
+        """Return why one more key event may not be kept, or None (STRATA-ROOM).
+
+        Args:
+            packet: The key event.
+            signer: The key that signed it.
+            wall_s: Unix seconds.
+            most: What all key events may have.
+            is_replica: Whether a relay that the operator named, or an import, brought it; then the author may have
+                published packets that are gone.
+        """
+        did = packet.author_id
         ring = self.directory.ring(did, wall_s)
         # Spec 4.1: 256 key events per author, 32 of them reserved for recovery keys.
-        return ring is not None and has_room(ring, signer, len(ring.statuses))
+        if ring is None or not has_room(ring, signer, len(ring.statuses)):
+            return Refusal(Code.INVALID_SCHEMA, "key_events_max")
+        bytes_wanted = self._packets.bytes_held() + len(packet.canonical)
+        has_few = len(ring.statuses) < most.unpublished and bytes_wanted <= most.space_bytes // 2
+        # DIDs cost nothing: who has published nothing else may fill half of the space, a few key events each.
+        is_known = has_few or is_replica or is_recovery_key(ring, signer) or self._packets.has_droppable(did)
+        if not is_known:
+            if len(ring.statuses) >= most.unpublished:
+                return Refusal(Code.INVALID_SCHEMA, "key_events_unpublished")
+            return _NO_SPACE
+        return _NO_SPACE if bytes_wanted > most.space_bytes else None
 
     def note(self, row: PacketRow, signer: bytes, content: dict[str, Any]) -> Record:
         """Apply a key event from now on; the record belongs into its commit."""

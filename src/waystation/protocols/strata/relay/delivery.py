@@ -25,6 +25,7 @@ from waystation.protocols.strata.wire import encode_end_of_history, splice_event
 __all__ = ["Delivery", "served"]
 
 PAGES_PER_TURN_MAX: Final = 8  # of all readers together, so that history never keeps the loop for long
+WAIT_MAX_S: Final = 60  # a clock that was put back keeps no reader waiting
 REST_S: Final = 1  # of all readers, after a read that failed
 MUTATE: Final = "mutate"
 
@@ -42,7 +43,14 @@ _Listeners = dict[tuple[int, str], _Listener]
 class Delivery:
     """All subscriptions of one relay."""
 
-    def __init__(self, packets: PacketReader, outbox: Outbox, mode: str, policy: Callable[[], Policy]) -> None:
+    def __init__(
+        self,
+        packets: PacketReader,
+        outbox: Outbox,
+        mode: str,
+        policy: Callable[[], Policy],
+        wait_s: Callable[[Session], int],
+    ) -> None:
         """Start without subscriptions.
 
         Args:
@@ -50,8 +58,10 @@ class Delivery:
             outbox: Takes the EVENTs.
             mode: ``annotate`` or ``mutate`` (D12).
             policy: The block lists as of now.
+            wait_s: Pays for a page that was looked through in vain; returns 0, or in how many seconds to ask again.
         """
         self._packets = packets
+        self._wait_s = wait_s
         self._outbox = outbox
         self._mode = mode
         self._policy = policy
@@ -59,6 +69,8 @@ class Delivery:
         self._by_type: dict[str, _Listeners] = {}
         self._of_all: _Listeners = {}
         self._readers: dict[Session, None] = {}
+        self._resting: dict[Session, int] = {}
+        """Readers that owe for a search, and the Unix second at which they are asked again."""
         self.count = 0
         """Subscriptions there are."""
         self._rest_until_s = 0
@@ -70,13 +82,14 @@ class Delivery:
         assert subscription.id not in session.subscriptions
         session.subscriptions[subscription.id] = subscription
         filters = subscription.filters
-        bounded = filters.since is not None or filters.until is not None
+        bounded = filters.since is not None or filters.until is not None or bool(filters.ids)
         listener = _Listener(session, subscription, bounded or bool(filters.authors and filters.types))
         # Each subscription is in one kind of index only: no packet finds it twice.
         for listeners in self._places(subscription):
             listeners[session.peer, subscription.id] = listener
         self.count += 1
-        self._readers[session] = None
+        if session not in self._resting:
+            self._readers[session] = None
 
     def remove(self, session: Session, subscription_id: str) -> Subscription | None:
         """Stop serving a subscription and return it, None when there is none."""
@@ -92,11 +105,12 @@ class Delivery:
         self._of_all.pop(key, None)
         if not session.subscriptions:
             self._readers.pop(session, None)
+            self._resting.pop(session, None)
         return subscription
 
     def read_on(self, session: Session) -> None:
         """Note that a connection may take a page."""
-        if session.lagging():
+        if session.lagging() and session not in self._resting:
             self._readers[session] = None
 
     # Live
@@ -117,7 +131,7 @@ class Delivery:
             if not subscription.live:
                 continue
             # Spec 13: since and until hold live too.
-            if narrow and not subscription.filters.match(row.author_id, row.content_type, row.timestamp):
+            if narrow and not subscription.filters.match(row.author_id, row.content_type, row.timestamp, row.packet_id):
                 continue
             if not outbox.takes_live(session):
                 # Spec 13.3: a reader that stops taking bytes falls back to reading the store and loses nothing.
@@ -148,6 +162,9 @@ class Delivery:
         if 0 < self._rest_until_s - wall_s <= REST_S:
             return
         self._rest_until_s = 0
+        for session in [each for each, until_s in self._resting.items() if not 0 < until_s - wall_s <= WAIT_MAX_S]:
+            del self._resting[session]
+            self._pay(session, wall_s)
         credit = PAGES_PER_TURN_MAX
         for session in list(islice(self._readers, PAGES_PER_TURN_MAX)):
             if credit <= 0:
@@ -159,14 +176,27 @@ class Delivery:
             if lagging is None:
                 continue
             try:
-                credit -= self._send_page(session, lagging, wall_s)
+                cost = self._send_page(session, lagging, wall_s)
             except StoreFault as fault:
                 self._on_fault(session, lagging, fault, wall_s)
                 break
+            credit -= cost
             session.subscriptions[lagging.id] = session.subscriptions.pop(lagging.id)  # the others first, next time
+            if cost > 1:
+                self._pay(session, wall_s)
+                continue
             # A page that held nothing to send needs no receipt: the next one may follow in the next turn.
             if not session.awaits_receipt and session.lagging():
                 self._readers[session] = None
+
+    def _pay(self, session: Session, wall_s: int) -> None:
+        """Let a reader whose last page was a search go on when it has paid for it, or later (STRATA-SEARCH)."""
+        wait_s = min(self._wait_s(session), WAIT_MAX_S)
+        if wait_s:
+            self._readers.pop(session, None)
+            self._resting[session] = wall_s + wait_s
+        elif not session.awaits_receipt and session.lagging():
+            self._readers[session] = None
 
     @property
     def has_readers(self) -> bool:
@@ -179,10 +209,10 @@ class Delivery:
         Args:
             wall_offset_us: What the wall clock is ahead of the monotonic one.
         """
-        if not self._readers:
-            return []
-        rests_until = Instant(self._rest_until_s * MICROSECONDS_PER_SECOND - wall_offset_us)
-        return [max(Instant(0), rests_until)] if self._rest_until_s else [Instant(0)]
+        due = [self._rest_until_s] if self._readers else []
+        if self._resting:
+            due.append(max(min(self._resting.values()), self._rest_until_s))
+        return [max(Instant(0), Instant(second * MICROSECONDS_PER_SECOND - wall_offset_us)) for second in due]
 
     def _on_fault(self, session: Session, subscription: Subscription, fault: StoreFault, wall_s: int) -> None:
         """Keep a reader whose page could not be read (STRATA-UNREAD)."""

@@ -137,6 +137,20 @@ class Directory:
         """Return the document of that name, or None; for ``GET /strata/did-docs/{hash}``."""
         return self._texts.get(document_hash)
 
+    def heads(self, count_max: int) -> dict[str, str]:
+        """Return the hash of the newest document of DIDs that have one head, for the manifest."""
+        found = {}
+        for did, documents in list(self._documents.items())[:count_max]:
+            head = head_of(tuple(documents.values()))
+            if head is not None:
+                found[did] = head.document_hash
+        return found
+
+    @property
+    def pointed(self) -> tuple[str, ...]:
+        """The DIDs that pointers name."""
+        return tuple(self._pointers)
+
     def set_pointers(self, pointers: Mapping[str, str]) -> None:
         """Replace the pointers of validated bootstrap data and manifests: DID -> hash of its newest document.
 

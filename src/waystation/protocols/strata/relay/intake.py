@@ -28,7 +28,7 @@ from waystation.protocols.strata.limits import StrataLimits
 from waystation.protocols.strata.packet import Packet, mark_of, read_packet
 from waystation.protocols.strata.provenance import Downgrade, assess
 from waystation.protocols.strata.refusals import NOT_STORED, Code, Refusal, RefusedError
-from waystation.protocols.strata.relay.authors import KEY_EVENT_TYPES, Authors
+from waystation.protocols.strata.relay.authors import KEY_EVENT_TYPES, Authors, Room
 from waystation.protocols.strata.relay.policy import Policy, Throttle, never_waits
 from waystation.protocols.strata.relay.software_keys import ClientKeys
 from waystation.protocols.strata.relay.trust import EDGE_TYPES, TrustBudget, is_strong
@@ -40,6 +40,7 @@ CHECKS_UNDER_WAY_MAX: Final = 2
 CHECKS_PER_VERIFY_MAX: Final = 128
 FOLDED_ABOVE_BYTES: Final = 16_384  # most packets are smaller and keep their objects while they wait
 FUTURE_S: Final = 300  # RFC-0002 3.3; not the skew of keys
+_MIB: Final = 1_048_576
 WITNESS_EARLIER_S: Final = 300  # D17: how much earlier than its timestamp a packet may have been seen
 
 
@@ -401,9 +402,13 @@ class Intake:
             if refusal is not None:
                 return Verdict(refusal)
         is_key_event = packet.content_type in KEY_EVENT_TYPES
-        # Spec 4.1: 256 key events per author.
-        if is_key_event and not self._authors.has_room(packet.author_id, candidate.signer, wall_s):
-            return Verdict(Refusal(Code.INVALID_SCHEMA, "key_events_max"))
+        if is_key_event:
+            # Spec 4.1: 256 key events per author, and a space that all of them share.
+            room = Room(self._limits.now.key_events_unpublished, self._settings.key_events_mib * _MIB)
+            is_replica = candidate.witness is not None
+            refusal = self._authors.why_no_room(packet, candidate.signer, wall_s, room, is_replica=is_replica)
+            if refusal is not None:
+                return Verdict(refusal)
         # Only what is accepted spends: a refused edge costs its author nothing.
         if budgeted:
             self._trust.spend(packet.author_id, strong=strong, received_at=received_at)

@@ -30,6 +30,8 @@ class Kind(Enum):
     AUTH = "auth"
     BYTES = "bytes"
     HTTP = "http"
+    KEY_EVENTS = "key_events"
+    SEARCHES = "searches"
 
 
 class Rank(Enum):
@@ -52,7 +54,7 @@ _NAMES: Final = {
     **{
         (rank, kind): f"{kind.value}_per_minute{suffix}"
         for rank, suffix in _SUFFIXES.items()
-        for kind in (Kind.PUBLISH, Kind.SUBSCRIBE, Kind.BYTES)
+        for kind in (Kind.PUBLISH, Kind.SUBSCRIBE, Kind.BYTES, Kind.KEY_EVENTS, Kind.SEARCHES)
     },
     (Rank.ANONYMOUS, Kind.AUTH): "auth_per_minute",
     (Rank.ANONYMOUS, Kind.HTTP): "http_per_minute",
@@ -103,14 +105,19 @@ class Limits:
             ),
         )
 
-    def take_bytes(self, payers: Sequence[Scope], now: Instant, count: int) -> Refusal | None:
-        """Spend ``count`` bytes of every payer, or return the refusal of the first that has not got them."""
+    def take_of_all(self, payers: Sequence[Scope], kind: Kind, now: Instant, count: int = 1) -> Refusal | None:
+        """Spend ``count`` of every payer, or return the refusal of the first that has not got them."""
         for payer in payers:
             # An identity costs nothing, so the address that it comes from pays as well.
-            refusal = self.take(payer, Kind.BYTES, now, count)
+            refusal = self.take(payer, kind, now, count)
             if refusal is not None:
                 return refusal
         return None
+
+    def wait_s(self, payers: Sequence[Scope], kind: Kind, now: Instant) -> int:
+        """Spend one of every payer and return 0, or return in how many seconds to ask again."""
+        refusal = self.take_of_all(payers, kind, now)
+        return 0 if refusal is None else int(dict(refusal.extra)["retry_after"])
 
     def charge_bytes(self, payers: Sequence[Scope], now: Instant, count: int) -> None:
         """Spend ``count`` bytes of every payer for something that was already done, or as many as it has left."""

@@ -23,10 +23,10 @@ from waystation.core.records import Store
 from waystation.core.settings import InForce
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
-from waystation.protocols.strata.cursor import decode_cursor, filter_hash
 from waystation.protocols.strata.limits import DEFAULT_LIMITS, StrataLimits
 from waystation.protocols.strata.messages import Auth, Publish, Subscribe, Unsubscribe
 from waystation.protocols.strata.refusals import Code, End, Refusal, RefusedError
+from waystation.protocols.strata.relay.allowances import READ_UNPAID_BYTES_MAX, Allowances
 from waystation.protocols.strata.relay.authorization import Authorizer
 from waystation.protocols.strata.relay.authors import Authors
 from waystation.protocols.strata.relay.chores import Chores
@@ -38,12 +38,12 @@ from waystation.protocols.strata.relay.intake import Candidate, Intake, Verdict
 from waystation.protocols.strata.relay.limits import Kind, Limits, Rank, Scope
 from waystation.protocols.strata.relay.membership import Membership
 from waystation.protocols.strata.relay.outbox import Outbox
-from waystation.protocols.strata.relay.pages import PROFILES, Pages
+from waystation.protocols.strata.relay.pages import NO_LOGS, PROFILES, LogPolicy, Pages
 from waystation.protocols.strata.relay.policy import Policy, Throttle, Waits, never_waits, reason_of
 from waystation.protocols.strata.relay.replication import Place, Replication
 from waystation.protocols.strata.relay.replies import left_fact, refused_fact, verdict_answer
 from waystation.protocols.strata.relay.retention import Retention
-from waystation.protocols.strata.relay.subscription import Subscription
+from waystation.protocols.strata.relay.subscription import Subscription, read_cursor
 from waystation.protocols.strata.relay.upstream_score import UpstreamView
 from waystation.protocols.strata.session import PUBLISH, REPLICATE, SUBSCRIBE, Move, Session, State
 from waystation.protocols.strata.settings import StrataSettings, read_roots, read_upstreams
@@ -60,8 +60,6 @@ from waystation.protocols.strata.wire import (
 __all__ = ["StrataRelay"]
 
 PROTOCOL: Final = "strata"
-READ_UNPAID_BYTES_MAX: Final = 4_096  # a longer frame is not even parsed once the allowance of bytes is spent
-SLOW_CHARGE: Final = 32  # how much more a byte costs us in a packet with fractions: a second per MiB
 _OFFENCES: Final = frozenset({End.MALFORMED, End.AUTH_FAILURES, End.LIMIT_IGNORED})
 """Ends by a limit of how often a connection may offend."""
 SILENT_READER_MS: Final = 60_000  # a reader that takes nothing for so long ends (specs/strata.md 13.3)
@@ -84,6 +82,7 @@ class StrataRelay:
         admits: Callable[[PublicKey], bool] = lambda _identity: True,
         access: IdentityAccess = EVERYBODY,
         waits: Waits = never_waits,
+        logs: LogPolicy = NO_LOGS,
     ) -> None:
         """Make a relay without connections over what the store holds.
 
@@ -99,6 +98,7 @@ class StrataRelay:
             admits: Returns whether a self-certifying key may authenticate.
             access: The operator's lists, as far as ``admits`` does not know them.
             waits: Returns for how long a packet's publisher and author are throttled.
+            logs: What the manifest says about logs.
         """
         self._settings = settings
         self.relay_id = encode_did(key_pair.public)
@@ -107,19 +107,21 @@ class StrataRelay:
         self._epoch = packets.epoch()
         self._in_force = in_force = InForce(limits)
         self._limits = Limits(in_force, enabled=rate_limits)
+        self._allowances = Allowances(self._limits)
         authors = Authors(store, packets)
-        skew = settings.clock_skew_s
-        pinned, events = static_dids or {}, authors.events
-        authors.use(Directory(static_dids=pinned, documents=documents, events=events, skew=skew, limits=in_force))
+        pinned, events, skew = static_dids or {}, authors.events, settings.clock_skew_s
+        directory = Directory(static_dids=pinned, documents=documents, events=events, skew=skew, limits=in_force)
+        self.directory = authors.use(directory)
         self.authorizer = Authorizer(settings, self.relay_id, authors)
         self._throttle = Throttle(waits)
         self._intake = Intake(settings, packets, authors, read_roots(settings.roots), in_force, self._throttle)
         self._outbox = Outbox(in_force)
+        mode, policy = settings.provenance_downgrade_mode, lambda: self._intake.policy
         self._delivery = Delivery(
-            packets, self._outbox, settings.provenance_downgrade_mode, lambda: self._intake.policy
+            packets, self._outbox, mode, policy, lambda session: self._allowances.search_wait_s(session, self._now)
         )
         self._retention = Retention(settings, store, packets, authors)
-        self._pages = Pages(settings, self.relay_id, packets, authors.directory, lambda: self._intake.policy, in_force)
+        self._pages = Pages(settings, self.relay_id, packets, directory, policy, in_force, logs)
         self._announcer = Announcer(settings, key_pair, self.relay_id, self._pages.descriptor)
         self._sessions: dict[Peer, Session] = {}
         self._membership = Membership(frozenset(settings.anonymous) & {PUBLISH, SUBSCRIBE}, admits, access)
@@ -127,6 +129,7 @@ class StrataRelay:
         self._replication = Replication(upstreams, key_pair, store, rng, self._offer, in_force, settings.max_backfill_s)
         self._chores = Chores(self._retention, self._replication)
         self._wall_offset = self._wall_s = 0
+        self._now = Instant(0)
         self._retiring = False
 
     # Time
@@ -137,7 +140,7 @@ class StrataRelay:
 
     def _tick(self, now: Instant) -> int:
         """Note the wall clock and return Unix seconds."""
-        self._wall_s = (now + self._wall_offset) // MICROSECONDS_PER_SECOND
+        self._now, self._wall_s = now, (now + self._wall_offset) // MICROSECONDS_PER_SECOND
         return self._wall_s
 
     # Inputs
@@ -156,7 +159,7 @@ class StrataRelay:
             if self._replication.handles(peer) and not self._retiring:
                 self._replication.receive(peer, data, now, wall_s)
             return
-        over = self._limits.take_bytes(session.payers, now, len(data))
+        over = self._allowances.why_no_bytes(session, len(data), now)
         if over is not None and len(data) > READ_UNPAID_BYTES_MAX:
             self._deny(session, over, None, None, now)
             return
@@ -166,7 +169,8 @@ class StrataRelay:
             body = parse(data, MESSAGE_DEPTH_MAX)
             message = read_message(body)
         except RefusedError as error:
-            self._on_malformed(session, body, error.refusal, now)
+            over = over or self._allowances.why_no_frame(session, len(data), now)
+            self._on_malformed(session, body, error.refusal, over, now)
             return
         session.malformed = 0
         if isinstance(message, Publish):
@@ -175,6 +179,9 @@ class StrataRelay:
             self._on_subscribe(session, message, over, now)
         elif isinstance(message, Unsubscribe):
             self._end_subscription(session, message.subscription_id, now)
+            over = over or self._allowances.why_no_frame(session, len(data), now)
+            if over is not None:
+                self._deny(session, over, None, message.subscription_id, now)
         else:
             self._on_auth(session, message, now)
 
@@ -308,13 +315,12 @@ class StrataRelay:
         """Hold peers to these limits from now on; allowances get the new size when they are asked next."""
         self._in_force.now = limits
 
-    def answer(self, path: str, address: str, now: Instant) -> HttpAnswer:
-        """Answer a plain GET; ``address`` is what its host is counted under."""
-        wall_s = self._tick(now)
+    def answer(self, path: str, address: str, now: Instant, endpoint: str = "") -> HttpAnswer:
+        """Answer a plain GET counted under ``address``; ``endpoint`` is our WebSocket address as it was asked for."""
         refusal = self._limits.take(Scope(address, Rank.ANONYMOUS), Kind.HTTP, now)
         if refusal is not None:
             return self._pages.refused(refusal)
-        return self._pages.answer(path, wall_s, for_anybody=self._membership.for_anybody)
+        return self._pages.answer(path, self._tick(now), endpoint, for_anybody=self._membership.for_anybody)
 
     def sizes(self) -> dict[str, int]:
         """Return the size of each bounded collection."""
@@ -328,10 +334,15 @@ class StrataRelay:
 
     # Messages
 
-    def _on_malformed(self, session: Session, body: object, refusal: Refusal, now: Instant) -> None:
+    def _on_malformed(
+        self, session: Session, body: object, refusal: Refusal, over: Refusal | None, now: Instant
+    ) -> None:
         if refusal.detail == "bad_utf8":
             self._note_refusal(session, refusal)
             self._close(session, End.INVALID_TEXT, now)
+            return
+        if over is not None:
+            self._deny(session, over, client_msg_id_of(body), subscription_id_of(body), now)
             return
         self._refuse(session, refusal, client_msg_id_of(body), subscription_id_of(body))
         session.malformed += 1
@@ -342,7 +353,7 @@ class StrataRelay:
         if self._retiring:
             self._refuse(session, Refusal(Code.INTERNAL_ERROR, "shutting_down"), message.client_msg_id, None)
             return
-        refusal = over or self._why_not(session, PUBLISH, Kind.PUBLISH, now)
+        refusal = over or self._allowances.why_no_publish(session, message, now)
         refusal = refusal or self._throttle.refuses(session.identity, now)
         if refusal is not None:
             self._deny(session, refusal, message.client_msg_id, None, now)
@@ -354,12 +365,12 @@ class StrataRelay:
         session.pending_bytes += candidate.size_bytes
         self._offer(candidate, now)
         if candidate.is_slow:
-            self._limits.charge_bytes(session.payers, now, SLOW_CHARGE * size)
+            self._allowances.charge_slow(session, size, now)
         self._outbox.hold(session)
 
     def _on_subscribe(self, session: Session, message: Subscribe, over: Refusal | None, now: Instant) -> None:
         wanted = SUBSCRIBE if message.replication_profile is None else REPLICATE
-        refusal = over or self._why_not(session, wanted, Kind.SUBSCRIBE, now)
+        refusal = over or self._allowances.why_not(session, wanted, Kind.SUBSCRIBE, now)
         profile, old = message.replication_profile, session.subscriptions.get(message.subscription_id)
         if refusal is None and profile is not None and profile not in PROFILES:
             refusal = Refusal(Code.UNSUPPORTED_PROFILE)
@@ -369,17 +380,12 @@ class StrataRelay:
             self._deny(session, refusal, message.client_msg_id, message.subscription_id, now)
             return
         session.limits_ignored = 0
-        filters, cursor = message.filters, None
-        if message.cursor is not None:
-            try:
-                digest = filter_hash(filters)
-                cursor = decode_cursor(message.cursor, self._epoch, digest, descending=filters.descending)
-                if max(cursor.h, cursor.s) > self._delivery.newest:  # this store was put back to an earlier time
-                    raise RefusedError(Refusal(Code.INVALID_CURSOR, "other_store"))
-            except RefusedError as error:
-                self._refuse(session, error.refusal, message.client_msg_id, message.subscription_id)
-                return
-        continued = old if cursor is not None and old is not None and old.filters == filters else None
+        try:
+            cursor = read_cursor(message, self._epoch, self._delivery.newest)
+        except RefusedError as error:
+            self._refuse(session, error.refusal, message.client_msg_id, message.subscription_id)
+            return
+        continued = old if cursor is not None and old is not None and old.filters == message.filters else None
         subscription = Subscription(message, cursor, self._epoch, self._delivery.newest, now, continued)
         if old is not None:
             self._end_subscription(session, old.id, now)
@@ -391,11 +397,6 @@ class StrataRelay:
         if ended is not None:
             counts = (ended.history_events, ended.live_events, ended.lags)
             self._outbox.add(SubscriptionEnded(PROTOCOL, session.peer, *counts, now - ended.opened_at))
-
-    def _why_not(self, session: Session, capability: str, kind: Kind, now: Instant) -> Refusal | None:
-        if capability not in session.capabilities:
-            return Refusal(Code.UNAUTHENTICATED, "missing_capability")
-        return self._limits.take(session.scope, kind, now) if session.limited else None
 
     # AUTH
 

@@ -5,8 +5,9 @@ discovery and must not be trusted. Answers are JSON, and other sites may read th
 manifest; specs/strata.md 15, 16, clarifications 8 and 11.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -26,16 +27,16 @@ from waystation.protocols.strata.settings import StrataSettings
 from waystation.protocols.strata.wire import LIMIT_MAX
 from waystation.version import __version__
 
-__all__ = ["PROFILES", "Pages"]
+__all__ = ["NO_LOGS", "PROFILES", "LogPolicy", "Pages"]
 
-SNAPSHOT: Final = "CONFIG"
 PROFILES: Final = ("FULL_ARCHIVE", "PUBLIC_SOCIAL")
 """Replication profiles offered; HIGH_TRUST_ONLY needs a rating that a relay does not make."""
 
 SNAPSHOTS_MAX: Final = 50
-SNAPSHOTS_LOOKED_AT_MAX: Final = 200
+SNAPSHOTS_LOOKED_AT_MAX: Final = 1_000
 SNAPSHOTS_BYTES_MAX: Final = 2 * 1_048_576  # read for one answer, a page more at most
 SNAPSHOTS_PAGE_BYTES: Final = 262_144
+POINTERS_SHOWN_MAX: Final = 1_000
 PATH_CHARS_MAX: Final = 1_024
 _HEADERS: Final = (
     ("Content-Type", "application/json"),
@@ -46,6 +47,18 @@ _HEADERS: Final = (
 _PACKETS: Final = "/strata/packets/"
 _DOCUMENTS: Final = "/strata/did-docs/"
 _ABOUT_THE_RELAY: Final = ("/.well-known/strata-relay.json", "/strata/descriptor")
+
+
+class LogPolicy(NamedTuple):
+    """What the node that runs a relay logs."""
+
+    retention_hours: int
+    """How long it keeps what it records about packets and requests."""
+    has_addresses: bool
+    """Whether it writes addresses of clients."""
+
+
+NO_LOGS: Final = LogPolicy(0, has_addresses=False)
 
 
 class Pages:
@@ -59,6 +72,7 @@ class Pages:
         directory: Directory,
         policy: Callable[[], Policy],
         limits: InForce[StrataLimits],
+        logs: LogPolicy = NO_LOGS,
     ) -> None:
         """Answer for one relay.
 
@@ -69,7 +83,9 @@ class Pages:
             directory: Has the DID documents.
             policy: The block lists as of now.
             limits: The allowances that the manifest names.
+            logs: What the manifest says about logs.
         """
+        self._logs = logs
         self._settings = settings
         self._relay_id = relay_id
         self._packets = packets
@@ -77,12 +93,13 @@ class Pages:
         self._policy = policy
         self._limits = limits
 
-    def answer(self, path: str, wall_s: int, *, for_anybody: bool = True) -> HttpAnswer:
+    def answer(self, path: str, wall_s: int, endpoint: str = "", *, for_anybody: bool = True) -> HttpAnswer:
         """Return the answer to a path with its query; an unknown path is 404.
 
         Args:
             path: Path and query.
             wall_s: Unix seconds.
+            endpoint: Our WebSocket address as the client asked for it, empty when unknown.
             for_anybody: False shows the relay itself and no packets of others, since a request proves no identity.
         """
         name, _, query = path[:PATH_CHARS_MAX].partition("?")
@@ -94,7 +111,7 @@ class Pages:
             document = self._directory.document_by_hash(name.removeprefix(_DOCUMENTS))
             return _json(200, document) if document is not None else _missing("no such document")
         if name == "/.well-known/strata-relay.json":
-            return _json(200, self._manifest(wall_s))
+            return _json(200, self._manifest(wall_s, endpoint))
         if name == "/strata/descriptor":
             row = self.descriptor(wall_s)
             return _json(200, _shown(row)) if row is not None else _missing("no descriptor")
@@ -133,32 +150,37 @@ class Pages:
         return HttpAnswer(200, _HEADERS, b'{"packet":%b,"received_at":%d%b}' % (packet, row.received_at, noted))
 
     def _snapshots(self, wall_s: int, count: int) -> list[dict[str, Any]]:
-        query = PacketQuery((), (SNAPSHOT,), alive_at=wall_s, descending=True, bytes_max=SNAPSHOTS_PAGE_BYTES)
-        shown: list[dict[str, Any]] = []
+        """Return the newest snapshot of each source, newest first, then their older ones, as many as asked for."""
+        query = PacketQuery(snapshots=True, alive_at=wall_s, descending=True, bytes_max=SNAPSHOTS_PAGE_BYTES)
+        ranked: list[tuple[int, PacketRow]] = []
+        of_source: Counter[str] = Counter()
         rows_left, bytes_left = SNAPSHOTS_LOOKED_AT_MAX, SNAPSHOTS_BYTES_MAX
         while rows_left > 0 and bytes_left > 0:
             page = self._packets.page(query._replace(rows_max=rows_left))
             for row in page.rows:
                 if _is_snapshot(row) and self._policy().serves(row):
-                    shown.append({"packet": orjson.Fragment(row.canonical), "observed_at": row.received_at})
-                    # Newest first, so the first found is the one that bootstrap-snapshot answers.
-                    if len(shown) == count:
-                        return shown
+                    # STRATA-SNAPSHOTS: one source cannot push out another's.
+                    ranked.append((of_source[row.author_id], row))
+                    of_source[row.author_id] += 1
+            if len(of_source) >= count:
+                break
             if page.position is None:
                 break
             rows_left -= max(1, len(page.rows))
             bytes_left -= sum(len(row.canonical) for row in page.rows)
             query = query._replace(start=page.position)
-        return shown
+        ranked.sort(key=lambda entry: entry[0])
+        return [{"packet": orjson.Fragment(row.canonical), "observed_at": row.received_at} for _, row in ranked[:count]]
 
-    def _manifest(self, wall_s: int) -> dict[str, Any]:
+    def _manifest(self, wall_s: int, endpoint: str) -> dict[str, Any]:
         settings = self._settings
         descriptor = self.descriptor(wall_s)
         # Spec 16: the manifest is unsigned, so it says nothing that a client must believe.
         rates = {rank.value: rate_of(self._limits.now, rank, Kind.PUBLISH) for rank in Rank}
         return {
             "relay_id": self._relay_id,
-            "ws_endpoint": settings.public_url or None,
+            # Spec 24.16: without public_url it is derived from the request's Host; the descriptor stays absent.
+            "ws_endpoint": settings.public_url or endpoint or None,
             "status": "ok",
             "services": {},
             "policy": relay_policy(settings),
@@ -175,14 +197,20 @@ class Pages:
                 "publish_per_minute": rates,
             },
             "clock_skew_seconds": settings.clock_skew_s,
-            "privacy": {"log_retention_hours": 0, "addresses_logged": False},
+            # STRATA-POINTERS: other relays fetch them by their hash.
+            "did_docs": [
+                {"did": did, "did_doc_hash": value, "priority": 0}
+                for did, value in self._directory.heads(POINTERS_SHOWN_MAX).items()
+            ],
+            "privacy": {
+                "log_retention_hours": self._logs.retention_hours,
+                "addresses_logged": self._logs.has_addresses,
+            },
             "descriptor_packet_id": f"0x{descriptor.packet_id.hex()}" if descriptor is not None else None,
         }
 
 
 def _is_snapshot(row: PacketRow) -> bool:
-    if b'"BOOTSTRAP_SNAPSHOT"' not in row.canonical:
-        return False
     content = orjson.loads(row.canonical)["content"]
     return "BOOTSTRAP_SNAPSHOT" in (content.get("scope"), content.get("config_type"))
 

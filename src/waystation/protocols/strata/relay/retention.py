@@ -107,7 +107,8 @@ class Retention:
         # Expired packets stay a day longer, so that answers by id can be 410.
         found = self._packets.droppable(too_old, wall_s - EXPIRED_KEPT_S, DROPS_PER_STEP_MAX)
         # Age and expiry first; then the oldest packets go until the rest fits retention_mib.
-        excess = self._packets.bytes_kept() - settings.retention_mib * _MIB
+        # Key events have a space of their own: what they hold pushes no packet out.
+        excess = self._packets.bytes_kept() - self._packets.bytes_held() - settings.retention_mib * _MIB
         if not found and excess > 0:
             found = _up_to(self._packets.droppable(wall_s + 1, wall_s + 1, DROPS_PER_STEP_MAX), excess)
         if not found:

@@ -18,14 +18,35 @@ from typing import Final
 
 from waystation.core.instant import Instant
 from waystation.core.packets import PacketEntry, PacketPage, PacketQuery
-from waystation.protocols.strata.cursor import Cursor, encode_cursor, filter_hash, first_part_encoder
+from waystation.protocols.strata.cursor import Cursor, decode_cursor, encode_cursor, filter_hash, first_part_encoder
 from waystation.protocols.strata.messages import Subscribe
+from waystation.protocols.strata.refusals import Code, Refusal, RefusedError
 from waystation.protocols.strata.wire import encode_subscription_tail
 
-__all__ = ["Part", "Subscription"]
+__all__ = ["Part", "Subscription", "read_cursor"]
 
 PAGE_ROWS_MAX: Final = 256  # a reader may have one page on its way: its credit
 PAGE_BYTES_MAX: Final = 262_144
+
+
+def read_cursor(message: Subscribe, epoch: bytes, newest: int) -> Cursor | None:
+    """Return the cursor of a SUBSCRIBE, None without one.
+
+    Args:
+        message: The client's.
+        epoch: The store's name.
+        newest: Newest committed ``seq``.
+
+    Raises:
+        RefusedError: ``invalid_cursor``.
+    """
+    if message.cursor is None:
+        return None
+    digest = filter_hash(message.filters)
+    cursor = decode_cursor(message.cursor, epoch, digest, descending=message.filters.descending)
+    if max(cursor.h, cursor.s) > newest:  # this store was put back to an earlier time
+        raise RefusedError(Refusal(Code.INVALID_CURSOR, "other_store"))
+    return cursor
 
 
 class Part(Enum):
@@ -152,6 +173,7 @@ class Subscription:
             seq_max,
             min(rows, PAGE_ROWS_MAX),
             PAGE_BYTES_MAX,
+            ids=filters.ids,
         )
 
     def took(self, page: PacketPage[PacketEntry], newest: int) -> list[tuple[PacketEntry, bytes]]:
