@@ -433,14 +433,15 @@ class MerkClient(Client):
             self._store.sync()
         return self._relays.say_mail(info)
 
-    async def _send_receipt(self, sender: bytes, receipt: Receipt) -> None:
-        """Send a receipt; by then no power cut makes new what it names."""
+    async def _send_receipt(self, sender: bytes, receipt: Receipt) -> bool:
+        """Send a receipt and return whether somebody may have it; by then no power cut makes new what it names."""
         if self._store is not None:
             self._store.sync()
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
         if agreement_key is None:
-            return
-        await self._relays.deliver(self._encrypt(sender, agreement_key, self._extended(receipt)), _RECEIPT_WITHIN_S)
+            return False
+        frame = self._encrypt(sender, agreement_key, self._extended(receipt))
+        return not (await self._deliver(frame, _RECEIPT_WITHIN_S)).retry_safe
 
     # What happens
 
