@@ -439,16 +439,16 @@ class MerkClient(Client):
             self._store.sync()
         return self._relays.say_mail(info)
 
-    async def _send_receipt(self, sender: bytes, receipt: Receipt) -> None:
-        """Send a receipt; by then no power cut makes new what it names."""
+    async def _send_receipt(self, sender: bytes, receipt: Receipt) -> bool:
+        """Send a receipt and return whether somebody may have it; by then no power cut makes new what it names."""
         if self._store is not None:
             self._store.sync()
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
         if agreement_key is None:
-            return
+            return False
         found = Found(agreement_key, is_ours=True)
         frame, _ = self._sealer.seal(sender, Mode.ENCRYPTED, found, receipt)
-        await self._relays.deliver(frame, _RECEIPT_WITHIN_S)
+        return not (await self._deliver(frame, _RECEIPT_WITHIN_S)).retry_safe
 
     # What happens
 
