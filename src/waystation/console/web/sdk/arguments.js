@@ -37,14 +37,14 @@ export function demandText(text, what = "A text") {
 
 /**
  * Makes a content: of a string a text, of bytes raw bytes, of `{ json: value }` JSON.
- * @param {unknown} content
+ * @param {string | BytesLike | { json: unknown }} content
  * @returns {import("./contents.js").Raw | import("./contents.js").Text | import("./contents.js").Json}
  */
 export function contentOf(content) {
   if (typeof content === "string") return { kind: "text", text: content };
   const isJson = typeof content === "object" && content !== null && Object.keys(content).join() === "json";
   if (isJson) return { kind: "json", text: jsonOf(/** @type {{ json: unknown }} */ (content).json) };
-  return { kind: "raw", data: bytesOf(content) };
+  return { kind: "raw", data: bytesOf(/** @type {BytesLike} */ (content)) };
 }
 
 /**
