@@ -171,9 +171,10 @@ def test_page_that_cannot_be_read_costs_its_rows(path):
     assert found["file"].damaged
 
 
-def test_sums_that_do_not_fit_are_named(path):
+@pytest.mark.parametrize("column", ["bytes_kept", "bytes_held"])
+def test_sums_that_do_not_fit_are_named(path, column):
     """Retention goes by them."""
-    flip_column(path, "packet_state", 1, "bytes_kept")
+    flip_column(path, "packet_state", 1, column)
 
     assert checked(path)["file"].shown == ("packet_state does not fit the packets",)
 

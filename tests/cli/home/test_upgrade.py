@@ -21,7 +21,7 @@ def upgraded(home, *arguments):
     return result, json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("layout", [1, 2])
+@pytest.mark.parametrize("layout", [1, 2, 3])
 def test_old_home_is_saved_and_brought_up(tmp_path, layout):
     """From which layout to which is told, and the backup made first is of the old one."""
     home = kept_home(layout, tmp_path)

@@ -35,6 +35,8 @@ from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import renamed_names
 from waystation.sdk.store_news import StoreFailed, StoreRecovered
+from waystation.sdk.strata.bootstrap import fetch_snapshots, load_document, load_gatekeepers
+from waystation.sdk.strata.documents import fetch_documents
 from waystation.sdk.strata.keys import create_identity, load_identity, open_identity
 from waystation.sdk.strata.many import ManyRelays
 from waystation.sdk.strata.outcome import Outcome, Sent
@@ -73,6 +75,10 @@ __all__ = [
     "View",
     "create_identity",
     "draw_qr",
+    "fetch_documents",
+    "fetch_snapshots",
+    "load_document",
+    "load_gatekeepers",
     "load_identity",
     "make_did_document",
     "notice_once",

@@ -63,6 +63,11 @@ class KeyBook:
             limits=InForce(DEFAULT_LIMITS),
         )
 
+    @property
+    def directory(self) -> Directory:
+        """Resolves DIDs; ``sdk.strata.documents`` gives it pointers and documents."""
+        return self._directory
+
     def keys_of(self, did: str, received_at: int) -> tuple[bytes, ...] | None:
         """Return every key that ever was the author's, revoked ones too, or None when they are unknown.
 
