@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.merk_browser_promises import BROWSER, BROWSER_NO_PROMISE, PAGE
-from tests.docs.merk_promises import CANNOT, MERK, NO_PROMISE, README
+from tests.docs.merk_cannot import CANNOT
+from tests.docs.merk_promises import MERK, NO_PROMISE, README
 
 ROOT = Path(__file__).parents[2]
 

@@ -94,12 +94,10 @@ class MerkClient(Client):
             salvage: Make the best of messages that an original relay has mutilated; they prove little.
             extensions: Speak what original relays do not know; they ignore it.
             downloads: Folder for files while they arrive; None means the system's place for temporary files.
-            seen: Where the names of messages that were taken outlive the program; closed with the client. None keeps
-                them in memory, so that a replay after a restart is not known.
+            seen: Keeps the names of messages taken, closed with the client; None knows no replay after a restart.
             receipts: Whether senders get a receipt for each message that this program has taken.
             mailbox: Have every relay that takes us keep our mail while we are away.
-            on_event: Gets ``Connected``, ``Disconnected``, ``MessageDropped``, ``MessageRead``, ``StoreFailed`` and
-                what else happens.
+            on_event: Gets ``Connected``, ``Disconnected``, ``MessageRead``, ``StoreFailed`` and what else happens.
             rng: Source of keys and jitter; anything but the default is for tests.
             clock: Unix seconds.
             retry_first_s: First pause between connections.
@@ -147,8 +145,8 @@ class MerkClient(Client):
             seen=self._seen,
             is_able=self._is_able,
         )
-        relays = self._relays
-        self.mailbox = Mailbox(keys.signing, self._say_mail, relays.established, clock, self._report, wanted=mailbox)
+        say = self._say_mail
+        self.mailbox = Mailbox(keys.signing, say, self._relays.established, clock, self._report, wanted=mailbox)
         """Our mailbox at the relay that we are connected to."""
         self._life = Life("the MERK client")
         self._directory = Directory(self._relays, pins, disk)
@@ -446,8 +444,7 @@ class MerkClient(Client):
         agreement_key = await self._directory.key_for_receipt(sender, _RECEIPT_WITHIN_S)
         if agreement_key is None:
             return False
-        found = Found(agreement_key, is_ours=True)
-        frame, _ = self._sealer.seal(sender, Mode.ENCRYPTED, found, receipt)
+        frame, _ = self._sealer.seal(sender, Mode.ENCRYPTED, Found(agreement_key, is_ours=True), receipt)
         return not (await self._deliver(frame, _RECEIPT_WITHIN_S)).retry_safe
 
     # What happens
