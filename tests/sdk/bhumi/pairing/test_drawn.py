@@ -50,6 +50,15 @@ async def played(seeds, folder, **options):
     return broken, outcomes
 
 
+def is_found(law, folder, **options):
+    """Return whether a law is broken by one of many seeds: on sockets no single seed is sure to meet a mistake."""
+    for first in range(0, SEEDS, QUICK_SEEDS):
+        broken, _ = asyncio.run(played(range(first, first + QUICK_SEEDS), folder, **options))
+        if any(law in line for line in broken):
+            return True
+    return False
+
+
 def test_no_relay_makes_a_device_act(tmp_path):
     """Whatever the relay does, a handler is called for what a paired peer has sent, and once; pairs work afterwards."""
     broken, outcomes = asyncio.run(played(range(QUICK_SEEDS), tmp_path))
@@ -62,18 +71,14 @@ def test_no_relay_makes_a_device_act(tmp_path):
 @pytest.mark.slow
 def test_law_finds_a_sender_that_repeats(tmp_path):
     """Where every content may arrive twice, some relay soon sees to it that one does."""
-    broken, _ = asyncio.run(played(range(QUICK_SEEDS), tmp_path, repeatable=True))
-
-    assert [line for line in broken if "handled-once" in line]
+    assert is_found("handled-once", tmp_path, repeatable=True)
 
 
 @pytest.mark.slow
 def test_law_finds_a_device_that_takes_weaker_forms(tmp_path, monkeypatch):
     """A device that forgets what its peers were paired in soon acts for the relay."""
     monkeypatch.setattr(Answers, "_weakest_of", lambda *_: Dialect.NONE)
-    broken, _ = asyncio.run(played(range(QUICK_SEEDS), tmp_path))
-
-    assert [line for line in broken if "asked-for" in line]
+    assert is_found("asked-for", tmp_path)
 
 
 @pytest.mark.slow
