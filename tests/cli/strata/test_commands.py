@@ -171,6 +171,38 @@ def test_rotated_key_signs_under_the_old_name(run, relay):
     assert json.loads(read[1])["packet"]["author_id"] == before["did"]
 
 
+def test_second_device_signs_with_the_key_that_was_added(run, relay):
+    """Its own key, under the name of the first, once `keys add` has said so at relays."""
+    mine = json.loads(run("keys", "create", "--json")[1])
+    run("keys", "create", "--home", "phone")
+    phone = json.loads(run("keys", "export", "--home", "phone", "--json")[1])
+    added = json.loads(run("keys", "add", phone["public_key"], "--relay", relay, "--json")[1])
+    words = (mine["did"], added["added"], phone["seed"])
+    run("keys", "import", *words, "--home", "both")
+    published = run("publish", "hello", "--home", "both", "--relay", relay)
+    read = run("subscribe", "--type", "POST", "--no-follow", "--relay", relay, "--json")
+
+    assert added["relays"] == [relay]
+    assert published[0] == 0
+    assert json.loads(read[1])["packet"]["author_id"] == mine["did"]
+
+
+def test_rotation_without_a_relay_says_how_it_goes_on(run, relay):
+    """The new key waits, the note names folder and command, publishing repeats it, and the command ends it."""
+    before = json.loads(run("keys", "create", "--json")[1])
+    failed = run("keys", "rotate", "--relay", NOWHERE)
+    published = run("publish", "hello", "--relay", relay)
+    after = json.loads(run("keys", "rotate", "--relay", relay, "--json")[1])
+    note = "waits in strata-me/next; run: waystation strata keys rotate"
+
+    assert failed[0] == 1
+    assert note in failed[2]
+    assert note in published[2]
+    assert (after["did"], after["relays"]) == (before["did"], [relay])
+    assert after["key_id"] != before["key_id"]
+    assert "note:" not in run("keys", "--json")[2]
+
+
 def test_uri_is_made_of_an_address(run):
     """The URI leads back to the same relay, with its label."""
     made = json.loads(run("uri", "wss://relay.example/strata", "--label", "An Example", "--json")[1])

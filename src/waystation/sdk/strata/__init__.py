@@ -35,6 +35,7 @@ from waystation.sdk.relay_list import Connected, Disconnected
 from waystation.sdk.relay_scores import RelayEntry, RelayScores
 from waystation.sdk.renamed import renamed_names
 from waystation.sdk.store_news import StoreFailed, StoreRecovered
+from waystation.sdk.strata.key_change import KeyChange, begin_change, finish_change, new_rotation, pending_change
 from waystation.sdk.strata.keys import create_identity, load_identity, open_identity
 from waystation.sdk.strata.many import ManyRelays
 from waystation.sdk.strata.outcome import Outcome, Sent
@@ -53,6 +54,7 @@ __all__ = [
     "Filters",
     "Identity",
     "KeyBook",
+    "KeyChange",
     "ManyRelays",
     "Outcome",
     "OutcomeUnknownError",
@@ -71,16 +73,20 @@ __all__ = [
     "StoreRecovered",
     "Subscription",
     "View",
+    "begin_change",
     "create_identity",
     "draw_qr",
+    "finish_change",
     "load_identity",
     "make_did_document",
+    "new_rotation",
     "notice_once",
     "open",
     "packet_id_text",
     "parse_packet_id",
     "parse_relay",
     "parse_relay_json",
+    "pending_change",
 ]
 
 SCORES_FILE: Final = "relay_scores.db"

@@ -187,12 +187,20 @@ class ManyRelays:
 
     # Publishing
 
-    async def send(self, content: Mapping[str, Any] | Packet, *, timeout_s: float = IN_DOUBT_S, **fields: Any) -> Sent:
+    async def send(
+        self,
+        content: Mapping[str, Any] | Packet,
+        *,
+        timeout_s: float = IN_DOUBT_S,
+        everywhere: bool = False,
+        **fields: Any,
+    ) -> Sent:
         """Publish to the best relays, after the delay that the privacy profile asks for.
 
         Args:
             content: A packet as it is; or what becomes one of now, signed by the identity.
             timeout_s: How long to ask a relay that has not answered, again when a connection has ended.
+            everywhere: Publish to all relays known, as for a key event: one that lacks it refuses what the key signs.
             fields: Of the packet; see ``Identity.packet``.
 
         Raises:
@@ -202,7 +210,7 @@ class ManyRelays:
         self._check()
         now_s = int(self._clock())
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
-        plan = self._pool.plan_publish()
+        plan = self._pool.plan_publish(everywhere=everywhere)
         if not plan.relays:
             raise RelayUnreachableError("there is no relay to publish to; add one first")
         await asyncio.sleep(plan.delay_ms / 1_000)

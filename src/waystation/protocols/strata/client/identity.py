@@ -23,6 +23,7 @@ __all__ = [
     "approve_recovery",
     "export_identity",
     "format_identity",
+    "key_fragment",
     "make_did_document",
     "parse_exported",
     "parse_identity",
@@ -116,6 +117,11 @@ def parse_identity(text: str) -> Identity:
 def add_key(identity: Identity, public: bytes, fragment: str, now_s: int) -> Packet:
     """Return the KEY_EVENT that adds a 32-byte key as ``<did>#fragment`` from now on."""
     return _key_event(identity, "ADD", f"{identity.did}#{fragment}", now_s, **_new_key(public, now_s))
+
+
+def key_fragment(public: bytes) -> str:
+    """Return what the key id of a further key of 32 bytes has behind ``#``."""
+    return f"keys-{public.hex()[:16]}"
 
 
 def rotate_key(identity: Identity, fresh: KeyPair, fragment: str, now_s: int) -> tuple[Packet, Identity]:

@@ -125,11 +125,12 @@ class RelayPool:
 
     # Choices
 
-    def plan_publish(self) -> PublishPlan:
-        """Return where to publish a packet of now."""
+    def plan_publish(self, *, everywhere: bool = False) -> PublishPlan:
+        """Return where to publish a packet of now: to the best relays, or to all that are not banned."""
         privacy = self.privacy
         # Spec 18: publish to the best 2; a privacy profile may ask for more.
-        choice = choose_publish(self._candidates(), max(_RELAYS_MIN, duties_of(privacy.profile).relays_advised))
+        best = max(_RELAYS_MIN, duties_of(privacy.profile).relays_advised)
+        choice = choose_publish(self._candidates(), len(self.watches) if everywhere else best)
         notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
         return PublishPlan(choice.relays, tuple(notices), publish_delay_ms(privacy.profile, self._rng))
 
