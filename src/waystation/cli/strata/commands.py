@@ -148,7 +148,8 @@ def subscribe(
 ) -> None:
     """Print stored packets, then new ones as they come; every packet is verified here.
 
-    A relay that is out of reach is tried again for ever, unless --no-follow is given.
+    A relay that is out of reach is tried again for ever, unless --no-follow is given; then the exit code is 1 when
+    a packet could not be verified.
 
     Example: waystation strata subscribe --type POST --relay wss://relay.example/strata
     """
@@ -161,6 +162,9 @@ def subscribe(
         deliveries = many.messages(filters, limit=limit, follow=follow, count=count, resume=resume, keep_trying=follow)
         async for delivery in deliveries:
             show_delivery(delivery, as_json=as_json)
+        if not follow and many.left_out:
+            typer.echo(f"waystation: {many.left_out} packets could not be verified and are left out", err=True)
+            raise typer.Exit(EXIT_FAILURE)
 
     news = ConnectionNews().show if follow else None
     _run(home, relay, ca, work, insecure=insecure, privacy=privacy, on_connection=news)

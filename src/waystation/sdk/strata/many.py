@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from waystation.core.errors import LocalError, WaystationError
 from waystation.core.ids import PublicKey
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
+from waystation.protocols.strata.client.events import PacketDropped, Violation
 from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.client.key_book import KeyBook
 from waystation.protocols.strata.client.relay_pool import RelayPool
@@ -124,6 +125,7 @@ class ManyRelays:
         self.book = book if book is not None else KeyBook(skew=skew)
         self._clients: dict[str, RelayClient] = {}
         self._sightings = Sightings()
+        self._left_out: OrderedDict[bytes, None] = OrderedDict()
         self._life = Life("the Strata client")
         self._task: asyncio.Task[None] | None = None
         self._partings: set[asyncio.Task[None]] = set()
@@ -184,6 +186,11 @@ class ManyRelays:
     def received_at(self, packet_id: bytes) -> int | None:
         """Return the earliest time at which any relay says that it saw a packet."""
         return self._sightings.received_at(packet_id)
+
+    @property
+    def left_out(self) -> int:
+        """How many packets came that could not be verified and no relay has delivered in a form that could."""
+        return len(self._left_out)
 
     # Publishing
 
@@ -290,6 +297,7 @@ class ManyRelays:
             async with contextlib.aclosing(merge(subscriptions)) as arrivals:
                 async for item in arrivals:
                     packet_id = item.packet.packet_id
+                    self._left_out.pop(packet_id, None)
                     earliest = self._sightings.note(item.packet, item.relay, item.received_at)
                     is_new = packet_id not in given
                     if is_new:
@@ -430,6 +438,10 @@ class ManyRelays:
 
     def _observe(self, watch: RelayWatch, event: object) -> None:
         watch.note(event)
+        if isinstance(event, Violation | PacketDropped) and self._sightings.packet(event.packet_id or b"") is None:
+            self._left_out[event.packet_id or b""] = None
+            if len(self._left_out) > SIGHTINGS_MAX:
+                self._left_out.popitem(last=False)
         if isinstance(event, Connected | Disconnected):
             self._on_connection(watch.entry.url, event)
 

@@ -147,7 +147,7 @@ class RelayClient(RelayList):
             author_id=identity.did if identity is not None else None,
             capabilities=capabilities,
             require_auth=require_auth,
-            keys_of=self.book.keys_of,
+            book=self.book,
             deliver_unverified=deliver_unverified,
         )
         self._is_full = False
@@ -346,8 +346,10 @@ class RelayClient(RelayList):
         if fetched is None:
             return None
         inspected = check_fetched(fetched, packet_id, int(self._clock()), self.book.keys_of)
-        if isinstance(inspected, Fault) and inspected.reason == "signature" and self.connected:
-            await self._read_keys((fetched["packet"]["author_id"],))
+        if isinstance(inspected, Fault) and inspected.reason == "signature":
+            await self.reached()
+            if not await self._read_keys((fetched["packet"]["author_id"],)):
+                raise RelayUnreachableError(f"{self.url} does not answer for the key events of the author")
             inspected = check_fetched(fetched, packet_id, int(self._clock()), self.book.keys_of)
         if isinstance(inspected, Fault):
             if not inspected.blame:
@@ -365,7 +367,9 @@ class RelayClient(RelayList):
             return
         self._subscriptions[subscription.id] = subscription
         filters = subscription.filters
-        if not filters.types or not set(filters.types) <= set(KEY_EVENT_TYPES):
+        # Key events of authors who are named are followed, revocations too; those of others are fetched when a
+        # signature does not verify, since nobody can follow the authors of a whole relay (STRATA-KEYS).
+        if filters.authors and (not filters.types or not set(filters.types) <= set(KEY_EVENT_TYPES)):
             await self._read_keys(filters.authors)
         if subscription.id not in self._subscriptions:
             return
@@ -396,8 +400,8 @@ class RelayClient(RelayList):
     def _waiting(self) -> int:
         return max((each.waiting for each in self._subscriptions.values()), default=0)
 
-    async def _read_keys(self, authors: tuple[str, ...]) -> None:
-        """Follow the key events of these authors, and return once the stored ones are known."""
+    async def _read_keys(self, authors: tuple[str, ...]) -> bool:
+        """Follow the key events of these authors, and return whether the stored ones are known by now."""
         if authors not in self._keys:
             if len(self._keys) >= KEY_READINGS_MAX:
                 oldest, _ = self._keys.pop(next(iter(self._keys)))
@@ -411,6 +415,7 @@ class RelayClient(RelayList):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KEYS_WAIT_S):
                 await known.wait()
+        return known.is_set()
 
     # The connection
 
@@ -462,10 +467,8 @@ class RelayClient(RelayList):
 
     def _on_packet(self, event: PacketArrived) -> None:
         packet, received_at = event.packet, event.received_at
-        if packet.content_type in KEY_EVENT_TYPES:
-            self.book.learn(packet, received_at)
         subscription = self._subscriptions.get(event.subscription_id or "")
-        if subscription is None or self.book.check(packet, received_at) is not None:
+        if subscription is None:
             return
         seen = (packet, received_at, event.origin_type, event.downgrade, event.verified, event.cursor)
         subscription.deliver(Delivery(*seen, self.url, live=subscription.history_ended.is_set()))
