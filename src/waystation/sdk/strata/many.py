@@ -44,7 +44,7 @@ from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
 from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
-from waystation.sdk.strata.subscription import Delivery, Subscription
+from waystation.sdk.strata.subscription import Delivery, Subscription, check_filters
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -267,10 +267,11 @@ class ManyRelays:
 
         Raises:
             RelayUnreachableError: There is no relay, or none can be reached.
-            LocalError: ``resume`` belongs to other filters.
+            LocalError: ``resume`` belongs to other filters, or ``filters`` are none.
             WaystationError: Every relay has refused; the first one's reason.
         """
         self._check()
+        check_filters(filters)
         source = self._deliveries(filters, limit, follow, count, resume, keep_trying)
         return Reading(set(), "messages() of the Strata client", lambda: source, resumes=False)
 
