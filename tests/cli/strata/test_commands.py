@@ -1,6 +1,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -335,3 +337,24 @@ def test_subscription_outlives_a_relay_that_is_down(run, relay):
     assert code == 0
     assert "hello" in out
     assert "nobody listens on ws://127.0.0.1:1/strata; is the relay running?; trying again" in err
+
+
+@pytest.mark.parametrize("follow", ["--follow", "--no-follow"])
+def test_reader_of_the_output_may_leave(run, relay, tmp_path, follow):
+    """As in `| head -1`: the command ends, and says nothing."""
+    for number in range(3):
+        run("publish", f"{number} " + "hello " * 20_000, "--relay", relay)
+    words = ("strata", "subscribe", follow, "--type", "POST", "--relay", relay, "--json")
+    with subprocess.Popen(
+        [sys.executable, "-c", "from waystation.cli import main; main()", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdout.read(20).startswith('{"packet": ')
+        reader.stdout.close()
+        try:
+            reader.wait(20)
+        finally:
+            reader.kill()
+        said = reader.stderr.read()
+
+    assert said == ""

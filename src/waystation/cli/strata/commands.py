@@ -160,8 +160,9 @@ def subscribe(
     async def work(many: ManyRelays) -> None:
         _show_fallback(many)
         deliveries = many.messages(filters, limit=limit, follow=follow, count=count, resume=resume, keep_trying=follow)
-        async for delivery in deliveries:
-            show_delivery(delivery, as_json=as_json)
+        async with contextlib.aclosing(deliveries):  # also when whoever reads our output has left
+            async for delivery in deliveries:
+                show_delivery(delivery, as_json=as_json)
         if not follow and many.left_out:
             typer.echo(f"waystation: {many.left_out} packets could not be verified and are left out", err=True)
             raise typer.Exit(EXIT_FAILURE)
