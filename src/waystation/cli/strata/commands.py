@@ -23,6 +23,7 @@ from waystation.cli.strata.relays import RelayAction, act_on_relay, add_listed
 from waystation.cli.strata.show import ConnectionNews, show_delivery
 from waystation.core.errors import LocalError, WaystationError
 from waystation.rules.relay_choice import Notice
+from waystation.rules.relay_state import State
 from waystation.sdk.strata import (
     SCORES_FILE,
     Connected,
@@ -48,7 +49,6 @@ from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
-_TRIAL: Final = Notice.ONLY_PROBATION  # nothing to act upon for whoever has named the relay, or has just one
 _DEFAULT_HOME: Final = Path("strata-me")
 _DEFAULT_RELAY: Final = "ws://127.0.0.1:8080/strata"  # the default of docs/configuration.md
 
@@ -116,10 +116,11 @@ def publish(
         typer.echo(packet_id_text(packet.packet_id))
         for each in receipts:
             typer.echo(f"stored by {each['relay']} in {each['latency_ms']} ms", err=True)
-        for trouble in (*failures.values(), *(each.value for each in report.notices if each is not _TRIAL)):
+        for trouble in (*failures.values(), *(each.value for each in report.notices)):
             typer.echo(f"waystation: {trouble}", err=True)
-        if _TRIAL in report.notices and not relay and len(many.entries) > 1:
-            typer.echo(f"note: {_TRIAL.value}", err=True)
+        is_trial = all(each.standing.state is State.PROBATION for each in many.entries)
+        if is_trial and not relay and len(many.entries) > 1:
+            typer.echo(f"note: {Notice.ONLY_PROBATION.value}", err=True)
 
     _run(home, relay, ca, work, insecure=insecure, privacy=privacy)
 

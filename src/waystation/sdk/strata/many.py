@@ -219,7 +219,7 @@ class ManyRelays:
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
         plan = self._pool.plan_publish(everywhere=everywhere)
         if not plan.relays:
-            raise RelayUnreachableError("there is no relay to publish to; add one first")
+            raise RelayUnreachableError(self._pool.why_none("publish to"))
         await asyncio.sleep(plan.delay_ms / 1_000)
         outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in plan.relays})
         receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
@@ -285,7 +285,7 @@ class ManyRelays:
     ) -> AsyncGenerator[Delivery, None]:
         chosen = self._pool.choose_reads()
         if not chosen:
-            raise RelayUnreachableError("there is no relay to read from; add one first")
+            raise RelayUnreachableError(self._pool.why_none("read from"))
         with contextlib.ExitStack() as stack:
             places = None
             if resume is not None:

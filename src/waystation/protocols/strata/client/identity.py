@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _FIRST_KEY: Final = "keys-1"
+_FIELDS: Final = ("expires_at", "nonce", "provenance_header", "extra")
 _EXPORTED: Final = ("did", "key_id", "seed")
 
 
@@ -55,8 +56,12 @@ class Identity:
         """Return a signed packet of this author; ``fields`` are those of ``make_packet``.
 
         Raises:
-            LocalError: ``content`` is no mapping with a ``type``, or relays would refuse the packet.
+            LocalError: ``content`` is no mapping with a ``type``, there is no such field, or relays would refuse the
+                packet.
         """
+        unknown = fields.keys() - _FIELDS
+        if unknown:
+            raise LocalError(f"a packet has {', '.join(_FIELDS)}, and no {', '.join(sorted(unknown))}")
         if not isinstance(content, Mapping):
             raise LocalError('content is a mapping such as {"type": "POST", "text": "hello"}')
         return make_packet(self.key_pair, content, timestamp=timestamp, author_id=self.did, **fields)
