@@ -1,6 +1,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -171,6 +173,38 @@ def test_rotated_key_signs_under_the_old_name(run, relay):
     assert json.loads(read[1])["packet"]["author_id"] == before["did"]
 
 
+def test_second_device_signs_with_the_key_that_was_added(run, relay):
+    """Its own key, under the name of the first, once `keys add` has said so at relays."""
+    mine = json.loads(run("keys", "create", "--json")[1])
+    run("keys", "create", "--home", "phone")
+    phone = json.loads(run("keys", "export", "--home", "phone", "--json")[1])
+    added = json.loads(run("keys", "add", phone["public_key"], "--relay", relay, "--json")[1])
+    words = (mine["did"], added["added"], phone["seed"])
+    run("keys", "import", *words, "--home", "both")
+    published = run("publish", "hello", "--home", "both", "--relay", relay)
+    read = run("subscribe", "--type", "POST", "--no-follow", "--relay", relay, "--json")
+
+    assert added["relays"] == [relay]
+    assert published[0] == 0
+    assert json.loads(read[1])["packet"]["author_id"] == mine["did"]
+
+
+def test_rotation_without_a_relay_says_how_it_goes_on(run, relay):
+    """The new key waits, the note names folder and command, publishing repeats it, and the command ends it."""
+    before = json.loads(run("keys", "create", "--json")[1])
+    failed = run("keys", "rotate", "--relay", NOWHERE)
+    published = run("publish", "hello", "--relay", relay)
+    after = json.loads(run("keys", "rotate", "--relay", relay, "--json")[1])
+    note = "waits in strata-me/next; run: waystation strata keys rotate"
+
+    assert failed[0] == 1
+    assert note in failed[2]
+    assert note in published[2]
+    assert (after["did"], after["relays"]) == (before["did"], [relay])
+    assert after["key_id"] != before["key_id"]
+    assert "note:" not in run("keys", "--json")[2]
+
+
 def test_uri_is_made_of_an_address(run):
     """The URI leads back to the same relay, with its label."""
     made = json.loads(run("uri", "wss://relay.example/strata", "--label", "An Example", "--json")[1])
@@ -303,3 +337,24 @@ def test_subscription_outlives_a_relay_that_is_down(run, relay):
     assert code == 0
     assert "hello" in out
     assert "nobody listens on ws://127.0.0.1:1/strata; is the relay running?; trying again" in err
+
+
+@pytest.mark.parametrize("follow", ["--follow", "--no-follow"])
+def test_reader_of_the_output_may_leave(run, relay, tmp_path, follow):
+    """As in `| head -1`: the command ends, and says nothing."""
+    for number in range(3):
+        run("publish", f"{number} " + "hello " * 20_000, "--relay", relay)
+    words = ("strata", "subscribe", follow, "--type", "POST", "--relay", relay, "--json")
+    with subprocess.Popen(
+        [sys.executable, "-c", "from waystation.cli import main; main()", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdout.read(20).startswith('{"packet": ')
+        reader.stdout.close()
+        try:
+            reader.wait(20)
+        finally:
+            reader.kill()
+        said = reader.stderr.read()
+
+    assert said == ""

@@ -127,9 +127,23 @@ async def test_relay_that_lies_three_times_is_banned(scores):
                 with pytest.raises(Exception, match="bad packet"):
                     await many.get(packet.packet_id)
             many.evaluate()
+            with pytest.raises(RelayUnreachableError, match=r"is banned .* `waystation strata relays pin URL`"):
+                await anext(many.messages())
+            with pytest.raises(RelayUnreachableError, match=r"no relay to publish to: .* is banned"):
+                await many.send(packet)
 
     assert changes == [(server.url, State.BLACKLISTED)]
     assert scores.load(server.url).standing.state is State.BLACKLISTED
+
+
+@drive
+async def test_probation_of_relays_that_the_program_named_is_no_news(scores):
+    """A fresh program has only such relays, and named them itself."""
+    async with RelayServer() as one, RelayServer(RELAY_2) as two:
+        async with ManyRelays(scores, [one.url, two.url], identity=ME) as many:
+            assert (await many.send({"type": "POST", "text": "x"})).notices == ()
+        async with ManyRelays(scores, identity=ME) as many:
+            assert Notice.ONLY_PROBATION in (await many.send({"type": "POST", "text": "y"})).notices
 
 
 @drive

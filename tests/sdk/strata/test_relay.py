@@ -272,7 +272,7 @@ async def test_row_43_tampered_event_is_not_delivered():
         if message["type"] != "SUBSCRIBE":
             return []
         ended = {"type": "EOSE", "subscription_id": message["subscription_id"], "has_more": False}
-        if message["subscription_id"].startswith("k"):
+        if "KEY_EVENT" in message["filters"].get("types", ()):
             return [ended]
         served = {"type": "EVENT", "subscription_id": message["subscription_id"], "packet": bad, "received_at": NOW}
         return [served, ended]

@@ -3,8 +3,10 @@ import asyncio
 import pytest
 
 from tests.protocols.strata.build import NOW, post
+from waystation.core.errors import LocalError
 from waystation.protocols.strata.messages import Filters
-from waystation.sdk.strata.subscription import Delivery, Subscription
+from waystation.sdk.strata.relay import RelayClient
+from waystation.sdk.strata.subscription import Delivery, Subscription, check_filters
 
 
 class Owner:
@@ -136,3 +138,28 @@ def test_cancelled_entry_leaves_no_subscription():
         return "end" in owner.calls
 
     assert asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"types": ["POST"]}, "filters are Filters"),
+        (Filters(types="POST"), "types of Filters is a tuple of str, not 'POST'"),
+        (Filters(authors=["did:strata:x"]), "authors of Filters is a tuple of str"),
+        (Filters(ids=("0x11",)), "ids of Filters is a tuple of bytes"),
+        (Filters(since=1.5), r"since of Filters is whole Unix seconds, such as int\(time.time\(\)\), not 1.5"),
+        (Filters(until=True), "until of Filters is whole Unix seconds"),
+    ],
+)
+def test_filters_that_are_none_are_refused_at_home(filters, said):
+    """A relay would refuse them later, or give something else."""
+    with pytest.raises(LocalError, match=said):
+        check_filters(filters)
+    with pytest.raises(LocalError, match=said):
+        RelayClient("ws://127.0.0.1:1/strata").subscribe(filters)
+
+
+def test_filters_of_every_kind_are_taken():
+    """All that the wire has."""
+    check_filters(Filters())
+    check_filters(Filters(("did:strata:x",), ("POST",), 1, 2, True, (bytes(32),)))

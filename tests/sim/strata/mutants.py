@@ -245,5 +245,5 @@ class BeginsWithNews(StrataClient):
 
     def disconnect(self, peer, now):
         super().disconnect(peer, now)
-        for reading in self._readings.values():
+        for reading in self._subscriptions._readings.values():
             reading.limit = 0

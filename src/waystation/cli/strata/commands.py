@@ -3,9 +3,10 @@
 Results are printed to stdout (with --json one object a line), everything else to stderr.
 """
 
+import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,17 +17,19 @@ from waystation.cli.loop import run as run_loop
 from waystation.cli.options import CaOption, InsecureOption, JsonOption, ca_or_local, count_option, home_option
 from waystation.cli.output import EXIT_FAILURE, print_json
 from waystation.cli.strata.input import TIME_HELP, parse_authors, parse_content, parse_since, parse_until
-from waystation.cli.strata.keys import KeyAction, act_on_key
+from waystation.cli.strata.keys import KeyAction, act_on_key, unfinished_note
 from waystation.cli.strata.packets import export_packets, import_packets
 from waystation.cli.strata.relays import RelayAction, act_on_relay, add_listed
 from waystation.cli.strata.show import ConnectionNews, show_delivery
-from waystation.core.errors import LocalError
+from waystation.core.errors import LocalError, WaystationError
 from waystation.rules.relay_choice import Notice
+from waystation.rules.relay_state import State
 from waystation.sdk.strata import (
     SCORES_FILE,
     Connected,
     Disconnected,
     Filters,
+    Identity,
     ManyRelays,
     Profile,
     RelayScores,
@@ -39,13 +42,13 @@ from waystation.sdk.strata import (
     parse_relay_json,
 )
 from waystation.sdk.strata.bootstrap import load_document, load_gatekeepers
+from waystation.sdk.strata.key_change import KeyChange, finish_change
 from waystation.sdk.strata.keys import KEY_FILE, open_identity
 from waystation.transport.http_get import TlsContext
 from waystation.transport.tls import client_context
 
 __all__ = ["app"]
 
-_TRIAL: Final = Notice.ONLY_PROBATION  # nothing to act upon for whoever has named the relay, or has just one
 _DEFAULT_HOME: Final = Path("strata-me")
 _DEFAULT_RELAY: Final = "ws://127.0.0.1:8080/strata"  # the default of docs/configuration.md
 
@@ -85,6 +88,8 @@ def publish(
     body = parse_content(text, content, reply_to)
     _show_notice(home)
     identity = open_identity(home)
+    if note := unfinished_note(home):
+        typer.echo(f"note: {note}", err=True)
     now_s = int(time.time())
     packet = identity.packet(body, timestamp=now_s, expires_at=None if expires is None else now_s + expires)
 
@@ -111,10 +116,11 @@ def publish(
         typer.echo(packet_id_text(packet.packet_id))
         for each in receipts:
             typer.echo(f"stored by {each['relay']} in {each['latency_ms']} ms", err=True)
-        for trouble in (*failures.values(), *(each.value for each in report.notices if each is not _TRIAL)):
+        for trouble in (*failures.values(), *(each.value for each in report.notices)):
             typer.echo(f"waystation: {trouble}", err=True)
-        if _TRIAL in report.notices and not relay and len(many.entries) > 1:
-            typer.echo(f"note: {_TRIAL.value}", err=True)
+        is_trial = all(each.standing.state is State.PROBATION for each in many.entries)
+        if is_trial and not relay and len(many.entries) > 1:
+            typer.echo(f"note: {Notice.ONLY_PROBATION.value}", err=True)
 
     _run(home, relay, ca, work, insecure=insecure, privacy=privacy)
 
@@ -143,7 +149,8 @@ def subscribe(
 ) -> None:
     """Print stored packets, then new ones as they come; every packet is verified here.
 
-    A relay that is out of reach is tried again for ever, unless --no-follow is given.
+    A relay that is out of reach is tried again for ever, unless --no-follow is given; then the exit code is 1 when
+    a packet could not be verified.
 
     Example: waystation strata subscribe --type POST --relay wss://relay.example/strata
     """
@@ -154,8 +161,12 @@ def subscribe(
     async def work(many: ManyRelays) -> None:
         _show_fallback(many)
         deliveries = many.messages(filters, limit=limit, follow=follow, count=count, resume=resume, keep_trying=follow)
-        async for delivery in deliveries:
-            show_delivery(delivery, as_json=as_json)
+        async with contextlib.aclosing(deliveries):  # also when whoever reads our output has left
+            async for delivery in deliveries:
+                show_delivery(delivery, as_json=as_json)
+        if not follow and many.left_out:
+            typer.echo(f"waystation: {many.left_out} packets could not be verified and are left out", err=True)
+            raise typer.Exit(EXIT_FAILURE)
 
     news = ConnectionNews().show if follow else None
     _run(home, relay, ca, work, insecure=insecure, privacy=privacy, on_connection=news)
@@ -216,7 +227,7 @@ def keys(
     action: Annotated[KeyAction, typer.Argument(help="What to do.")] = KeyAction.SHOW,
     value: Annotated[
         list[str] | None,
-        typer.Argument(help="import: the exported line, - for stdin; revoke: key id; approve: packet id."),
+        typer.Argument(help="import: exported line, - for stdin; add: public key; revoke: key id; approve: packet id."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Revoke even the last key.")] = False,
     relay: RelayOption = None,
@@ -225,19 +236,21 @@ def keys(
     insecure: InsecureOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show, create, import or export the key of this identity; rotate or revoke it, or approve a recovery, at relays.
+    """Show, create, import or export the key of this identity; rotate, add or revoke keys, or approve a recovery.
 
     What `keys export` prints on stdout is a secret, one line with DID, key id and seed; `keys import -` takes it back.
+    A change that no relay has confirmed waits in HOME/next, with the new key: the same command goes on with it.
 
     Example: waystation strata keys rotate --relay wss://relay.example/strata
     """
     text = sys.stdin.read() if value == ["-"] else " ".join(value) if value else None
-    packet, after, document, secret, note = act_on_key(action, text, home, yes=yes)
-    if packet is not None:
+    document, change, packet, secret, note = act_on_key(action, text, home, yes=yes)
+    if change is not None:
+        document["relays"] = _finish(home, change, relay, ca, insecure=insecure)
+    elif packet is not None:
 
         async def work(many: ManyRelays) -> None:
-            report = (await many.send(packet)).check()
-            after()
+            report = (await many.send(packet, everywhere=True)).check()
             document["relays"] = [receipt.relay for receipt in report.receipts]
 
         _run(home, relay, ca, work, insecure=insecure)
@@ -326,6 +339,21 @@ def _show_fallback(many: ManyRelays) -> None:
         typer.echo(f"waystation: {notice.value}", err=True)
 
 
+def _finish(home: Path, change: KeyChange, relays: list[str] | None, ca: Path | None, *, insecure: bool) -> list[str]:
+    """Bring a change of keys to relays, and return those that have it."""
+    with _relays_of(home, relays, ca, insecure=insecure, also_known=True) as connect:
+        try:
+            finished = run_loop(finish_change(home, change, connect))
+        except WaystationError:
+            note = unfinished_note(home)
+            if note:
+                typer.echo(f"note: {note}", err=True)
+            raise
+    for url, error in finished.failures.items():
+        typer.echo(f"waystation: {url}: {error}", err=True)
+    return list(finished.relays)
+
+
 def _run(
     home: Path,
     relays: list[str] | None,
@@ -337,20 +365,38 @@ def _run(
     on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
 ) -> None:
     """Run ``work(many)`` with the relays named, or those known, or the node of this folder."""
-    urls = [parse_relay(text).ws for text in relays or []]
-    tls: TlsContext = client_context(ca_or_local(ca), verify=not insecure)
     identity = load_identity(home) if (home / KEY_FILE).exists() else None
-    scores = RelayScores(home / SCORES_FILE)
 
     async def main() -> None:
-        known = [entry.url for entry in scores.list()]
-        chosen = urls or known or [local_url("strata") or _DEFAULT_RELAY]
-        async with ManyRelays(
-            scores, chosen, only=True, identity=identity, tls=tls, profile=privacy, on_connection=on_connection
-        ) as many:
+        async with connect(identity) as many:
             await work(many)
 
-    try:
+    with _relays_of(home, relays, ca, insecure=insecure, privacy=privacy, on_connection=on_connection) as connect:
         run_loop(main())
-    finally:
-        scores.close()
+
+
+@contextlib.contextmanager
+def _relays_of(
+    home: Path,
+    relays: list[str] | None,
+    ca: Path | None,
+    *,
+    insecure: bool,
+    privacy: Profile = Profile.STANDARD,
+    on_connection: Callable[[str, Connected | Disconnected], None] | None = None,
+    also_known: bool = False,
+) -> Iterator[Callable[[Identity | None], ManyRelays]]:
+    """Give what makes a client, with or without an identity; ``also_known`` adds the known relays to those named."""
+    urls = [parse_relay(text).ws for text in relays or []]
+    tls: TlsContext = client_context(ca_or_local(ca), verify=not insecure)
+    with contextlib.closing(RelayScores(home / SCORES_FILE)) as scores:
+
+        def connect(identity: Identity | None) -> ManyRelays:
+            known = [entry.url for entry in scores.list()]
+            named = list(dict.fromkeys([*urls, *known])) if also_known else urls
+            chosen = named or known or [local_url("strata") or _DEFAULT_RELAY]
+            return ManyRelays(
+                scores, chosen, only=True, identity=identity, tls=tls, profile=privacy, on_connection=on_connection
+            )
+
+        yield connect

@@ -1,29 +1,32 @@
 """``waystation strata keys``: manages the key file; the caller publishes the resulting key events.
 
-A key event is a signed packet that replaces or revokes a key. ``commands`` gets it from here, publishes it, and then
-has the file changed. A new key is saved beside the old one before that, so a crash in between loses no key.
+A key event is a signed packet that adds, replaces or revokes a key. ``commands`` gets it from here as a change that is
+on the disk already, and has it finished by ``sdk.strata.key_change``, which goes on with one that was cut.
 """
 
 import secrets
 import time
-from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from waystation.core.dids import decode_key_multibase
 from waystation.core.errors import LocalError
+from waystation.core.ids import decode_key_hex
 from waystation.crypto.signing import SEED_BYTES, KeyPair
 from waystation.protocols.strata.client.identity import (
     Identity,
+    add_key,
     approve_recovery,
     export_identity,
+    key_fragment,
     revoke_key,
-    rotate_key,
 )
 from waystation.protocols.strata.packet import Packet, packet_id_text, parse_packet_id
-from waystation.sdk.strata.keys import create_identity, import_identity, load_identity, save_identity
+from waystation.sdk.strata.key_change import NEXT_FOLDER, KeyChange, begin_change, new_rotation, pending_change
+from waystation.sdk.strata.keys import KEY_FILE, create_identity, import_identity, load_identity
 
-__all__ = ["KeyAction", "KeyOutcome", "act_on_key"]
+__all__ = ["KeyAction", "KeyOutcome", "act_on_key", "unfinished_note"]
 
 
 _EXPORTED: Final = "whoever has this is you; `waystation strata keys import -` takes it back"
@@ -37,19 +40,24 @@ class KeyAction(Enum):
     IMPORT = "import"
     EXPORT = "export"
     ROTATE = "rotate"
+    ADD = "add"
     REVOKE = "revoke"
     APPROVE = "approve"
+
+
+_CHANGES: Final = {KeyAction.ROTATE: "", KeyAction.ADD: "added", KeyAction.REVOKE: "revoked"}
+"""What goes to relays as a key event, and the member of the result that names its key."""
 
 
 class KeyOutcome(NamedTuple):
     """What an action came to."""
 
-    packet: Packet | None
-    """To publish, if any."""
-    after: Callable[[], None]
-    """To call once a relay has taken the packet."""
     document: dict[str, Any]
     """To show."""
+    change: KeyChange | None = None
+    """To finish at relays, if any."""
+    packet: Packet | None = None
+    """To publish, if any."""
     secret: str = ""
     """To show to people instead, when somebody asked for it."""
     note: str = ""
@@ -61,12 +69,13 @@ def act_on_key(action: KeyAction, value: str | None, home: Path, *, yes: bool = 
 
     Args:
         action: What to do.
-        value: What it needs: an exported identity, a key id, a packet id.
+        value: What it needs: an exported identity, a public key, a key id, a packet id.
         home: Folder of the key file.
         yes: Revoke the key in use, too, which is the only one that this folder has.
 
     Raises:
-        LocalError: A value is missing or malformed, there is an identity already or none, or the last key would go.
+        LocalError: A value is missing or malformed, there is an identity already or none, the last key would go, or
+            another change of keys is not finished.
         HostError: The key file cannot be used.
     """
     if action is KeyAction.CREATE:
@@ -76,29 +85,68 @@ def act_on_key(action: KeyAction, value: str | None, home: Path, *, yes: bool = 
     identity, now_s = load_identity(home), int(time.time())
     if action is KeyAction.EXPORT:
         whole = _document(identity) | {"seed": identity.key_pair.seed.hex()}
-        return KeyOutcome(None, _nothing, whole, secret=export_identity(identity), note=_EXPORTED)
-    if action is KeyAction.ROTATE:
-        fresh = KeyPair.from_seed(secrets.token_bytes(SEED_BYTES))
-        # The new key is on the disk before it is published: a crash in between must not lose the name.
-        packet, renewed = rotate_key(identity, fresh, f"keys-{fresh.public.hex()[:16]}", now_s)
-        waiting = home / "next"
-        save_identity(waiting, renewed)
-        return KeyOutcome(packet, lambda: _take_over(home, waiting, renewed), _document(renewed))
-    if action is KeyAction.REVOKE:
-        key_id = value or identity.key_id
-        if not key_id.startswith(f"{identity.did}#"):
-            raise LocalError(f"a key id of this identity begins with {identity.did}#")
-        if key_id == identity.key_id and not yes:
-            raise LocalError("this is your last key; rotate first, or pass --yes")
-        packet = revoke_key(identity, key_id, now_s)
-        return KeyOutcome(packet, _nothing, _document(identity) | {"revoked": key_id})
+        notes = (unfinished_note(home), _EXPORTED)
+        return KeyOutcome(whole, secret=export_identity(identity), note="; ".join(filter(None, notes)))
+    if action in _CHANGES:
+        return _changed(home, pending_change(home) or _begun(action, value, home, identity, yes=yes), action, value)
     if action is KeyAction.APPROVE:
         target = parse_packet_id(_needed(value, "the packet id of the pending key event"))
         if target is None:
             raise LocalError("a packet id is 0x and 64 lower-case hexadecimal digits")
         packet = approve_recovery(identity, target, now_s)
-        return KeyOutcome(packet, _nothing, _document(identity) | {"approved": packet_id_text(target)})
-    return _shown(identity)
+        return KeyOutcome(_document(identity) | {"approved": packet_id_text(target)}, packet=packet)
+    return _shown(identity)._replace(note=unfinished_note(home))
+
+
+def unfinished_note(home: Path) -> str:
+    """Return a sentence on the change of keys that is under way in a folder; empty when there is none."""
+    change = pending_change(home) if (home / KEY_FILE).exists() else None
+    if change is None:
+        return ""
+    return f"a change of keys is not finished and waits in {home / NEXT_FOLDER}; run: {_command_of(change)}"
+
+
+def _begun(action: KeyAction, value: str | None, home: Path, identity: Identity, *, yes: bool) -> KeyChange:
+    """Sign a new change and put it on the disk."""
+    now_s = int(time.time())
+    if action is KeyAction.ROTATE:
+        return begin_change(home, new_rotation(identity, KeyPair.from_seed(secrets.token_bytes(SEED_BYTES)), now_s))
+    if action is KeyAction.ADD:
+        public = _public_key(value)
+        return begin_change(home, KeyChange(identity, add_key(identity, public, key_fragment(public), now_s)))
+    key_id = value or identity.key_id
+    if not key_id.startswith(f"{identity.did}#"):
+        raise LocalError(f"a key id of this identity begins with {identity.did}#")
+    if key_id == identity.key_id and not yes:
+        raise LocalError("this is your last key; rotate first, or pass --yes")
+    return begin_change(home, KeyChange(identity, revoke_key(identity, key_id, now_s)))
+
+
+def _changed(home: Path, change: KeyChange, action: KeyAction, value: str | None) -> KeyOutcome:
+    """Return what to show of a change; raises LocalError when another one was asked for."""
+    identity, asked = change.identity, change.subject
+    if action is KeyAction.REVOKE:
+        asked = value or identity.key_id
+    elif action is KeyAction.ADD:
+        asked = f"{identity.did}#{key_fragment(_public_key(value))}"
+    if (change.event, change.subject) != (action.name, asked):
+        raise LocalError(unfinished_note(home))
+    shown = {} if action is KeyAction.ROTATE else {_CHANGES[action]: change.subject}
+    return KeyOutcome(_document(identity) | shown, change)
+
+
+def _public_key(value: str | None) -> bytes:
+    return decode_key_hex(_needed(value, "the public key of the other device, 64 hexadecimal digits"))
+
+
+def _command_of(change: KeyChange) -> str:
+    value = ""
+    if change.event == KeyAction.REVOKE.name:
+        value = f" {change.subject} --yes"
+    elif change.event == KeyAction.ADD.name and change.packet is not None:
+        public = decode_key_multibase(change.packet.body["content"]["public_key_multibase"])
+        value = f" {public.hex()}" if public is not None else ""
+    return f"waystation strata keys {change.event.lower()}{value}"
 
 
 def _imported(home: Path, text: str) -> KeyOutcome:
@@ -109,7 +157,7 @@ def _imported(home: Path, text: str) -> KeyOutcome:
 
 
 def _shown(identity: Identity) -> KeyOutcome:
-    return KeyOutcome(None, _nothing, _document(identity))
+    return KeyOutcome(_document(identity))
 
 
 def _document(identity: Identity) -> dict[str, Any]:
@@ -120,14 +168,3 @@ def _needed(value: str | None, what: str) -> str:
     if value is None:
         raise LocalError(f"this needs {what}")
     return value
-
-
-def _take_over(home: Path, waiting: Path, renewed: Identity) -> None:
-    path = save_identity(waiting, renewed)
-    save_identity(home, renewed)
-    path.unlink()
-    waiting.rmdir()
-
-
-def _nothing() -> None:
-    """Do nothing after an action that changes no file."""

@@ -37,6 +37,7 @@ from waystation.sdk.renamed import renamed_names
 from waystation.sdk.store_news import StoreFailed, StoreRecovered
 from waystation.sdk.strata.bootstrap import fetch_snapshots, load_document, load_gatekeepers
 from waystation.sdk.strata.documents import fetch_documents
+from waystation.sdk.strata.key_change import KeyChange, begin_change, finish_change, new_rotation, pending_change
 from waystation.sdk.strata.keys import create_identity, load_identity, open_identity
 from waystation.sdk.strata.many import ManyRelays
 from waystation.sdk.strata.outcome import Outcome, Sent
@@ -55,6 +56,7 @@ __all__ = [
     "Filters",
     "Identity",
     "KeyBook",
+    "KeyChange",
     "ManyRelays",
     "Outcome",
     "OutcomeUnknownError",
@@ -73,20 +75,24 @@ __all__ = [
     "StoreRecovered",
     "Subscription",
     "View",
+    "begin_change",
     "create_identity",
     "draw_qr",
     "fetch_documents",
     "fetch_snapshots",
+    "finish_change",
     "load_document",
     "load_gatekeepers",
     "load_identity",
     "make_did_document",
+    "new_rotation",
     "notice_once",
     "open",
     "packet_id_text",
     "parse_packet_id",
     "parse_relay",
     "parse_relay_json",
+    "pending_change",
 ]
 
 SCORES_FILE: Final = "relay_scores.db"

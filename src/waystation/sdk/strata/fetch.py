@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from waystation.core.errors import LocalError
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
+from waystation.protocols.strata.client.events import PublishRefused
 from waystation.protocols.strata.client.inspection import Fault, Inspected, KeysOf, inspect_packet
 from waystation.protocols.strata.client.wire import integer_in
 from waystation.protocols.strata.packet import PACKET_ID_BYTES, packet_id_text, parse_packet_id
@@ -16,7 +17,7 @@ from waystation.protocols.strata.refusals import RefusedError
 from waystation.sdk.errors import RelayLiedError, RequestRefusedError
 from waystation.transport.http_get import TlsContext, http_get
 
-__all__ = ["Fetched", "as_packet_id", "check_fetched", "fetch_packet"]
+__all__ = ["Fetched", "as_packet_id", "check_fetched", "fetch_packet", "refusal_of"]
 
 Fetched = dict[str, Any]
 """The JSON object of a relay's answer; its ``received_at`` is an integer."""
@@ -66,3 +67,10 @@ def check_fetched(fetched: Fetched, packet_id: bytes, wall_s: int, keys_of: Keys
     if not isinstance(inspected, Fault) and inspected.packet.packet_id != packet_id:
         return Fault("packet_id", "another packet than was asked for", packet_id)
     return inspected
+
+
+def refusal_of(relay: str, refused: PublishRefused) -> RequestRefusedError:
+    """Return what to raise for a packet that the relay at this address refused, with the size that it takes."""
+    _, _, code, detail, reason, retry_after_s, max_bytes = refused
+    sentence = reason if max_bytes is None else f"{reason.rstrip('.')}; it takes at most {max_bytes} bytes"
+    return RequestRefusedError(relay, code, detail, retry_after_s, sentence)

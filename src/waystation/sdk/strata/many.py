@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from waystation.core.errors import LocalError, WaystationError
 from waystation.core.ids import PublicKey
 from waystation.protocols.strata.client.bootstrap import BootstrapDocument, Snapshot
+from waystation.protocols.strata.client.events import PacketDropped, Violation
 from waystation.protocols.strata.client.identity import Identity
 from waystation.protocols.strata.client.key_book import KeyBook
 from waystation.protocols.strata.client.relay_pool import RelayPool
@@ -43,7 +44,7 @@ from waystation.sdk.strata.merge import merge
 from waystation.sdk.strata.outcome import Sent, sent_of
 from waystation.sdk.strata.places import Place, Places
 from waystation.sdk.strata.relay import IN_DOUBT_S, Receipt, RelayClient
-from waystation.sdk.strata.subscription import Delivery, Subscription
+from waystation.sdk.strata.subscription import Delivery, Subscription, check_filters
 from waystation.transport.http_get import TlsContext
 from waystation.transport.silence import SILENCE_S
 
@@ -124,6 +125,7 @@ class ManyRelays:
         self.book = book if book is not None else KeyBook(skew=skew)
         self._clients: dict[str, RelayClient] = {}
         self._sightings = Sightings()
+        self._left_out: OrderedDict[bytes, None] = OrderedDict()
         self._life = Life("the Strata client")
         self._task: asyncio.Task[None] | None = None
         self._partings: set[asyncio.Task[None]] = set()
@@ -185,14 +187,27 @@ class ManyRelays:
         """Return the earliest time at which any relay says that it saw a packet."""
         return self._sightings.received_at(packet_id)
 
+    @property
+    def left_out(self) -> int:
+        """How many packets came that could not be verified and no relay has delivered in a form that could."""
+        return len(self._left_out)
+
     # Publishing
 
-    async def send(self, content: Mapping[str, Any] | Packet, *, timeout_s: float = IN_DOUBT_S, **fields: Any) -> Sent:
+    async def send(
+        self,
+        content: Mapping[str, Any] | Packet,
+        *,
+        timeout_s: float = IN_DOUBT_S,
+        everywhere: bool = False,
+        **fields: Any,
+    ) -> Sent:
         """Publish to the best relays, after the delay that the privacy profile asks for.
 
         Args:
             content: A packet as it is; or what becomes one of now, signed by the identity.
             timeout_s: How long to ask a relay that has not answered, again when a connection has ended.
+            everywhere: Publish to all relays known, as for a key event: one that lacks it refuses what the key signs.
             fields: Of the packet; see ``Identity.packet``.
 
         Raises:
@@ -202,9 +217,9 @@ class ManyRelays:
         self._check()
         now_s = int(self._clock())
         packet = content if isinstance(content, Packet) else self._signer.packet(content, timestamp=now_s, **fields)
-        plan = self._pool.plan_publish()
+        plan = self._pool.plan_publish(everywhere=everywhere)
         if not plan.relays:
-            raise RelayUnreachableError("there is no relay to publish to; add one first")
+            raise RelayUnreachableError(self._pool.why_none("publish to"))
         await asyncio.sleep(plan.delay_ms / 1_000)
         outcomes = await fan_out({url: self._publish(url, packet, timeout_s) for url in plan.relays})
         receipts = tuple(each for each in outcomes.values() if isinstance(each, Receipt))
@@ -252,10 +267,11 @@ class ManyRelays:
 
         Raises:
             RelayUnreachableError: There is no relay, or none can be reached.
-            LocalError: ``resume`` belongs to other filters.
+            LocalError: ``resume`` belongs to other filters, or ``filters`` are none.
             WaystationError: Every relay has refused; the first one's reason.
         """
         self._check()
+        check_filters(filters)
         source = self._deliveries(filters, limit, follow, count, resume, keep_trying)
         return Reading(set(), "messages() of the Strata client", lambda: source, resumes=False)
 
@@ -269,7 +285,7 @@ class ManyRelays:
     ) -> AsyncGenerator[Delivery, None]:
         chosen = self._pool.choose_reads()
         if not chosen:
-            raise RelayUnreachableError("there is no relay to read from; add one first")
+            raise RelayUnreachableError(self._pool.why_none("read from"))
         with contextlib.ExitStack() as stack:
             places = None
             if resume is not None:
@@ -282,6 +298,7 @@ class ManyRelays:
             async with contextlib.aclosing(merge(subscriptions)) as arrivals:
                 async for item in arrivals:
                     packet_id = item.packet.packet_id
+                    self._left_out.pop(packet_id, None)
                     earliest = self._sightings.note(item.packet, item.relay, item.received_at)
                     is_new = packet_id not in given
                     if is_new:
@@ -422,6 +439,10 @@ class ManyRelays:
 
     def _observe(self, watch: RelayWatch, event: object) -> None:
         watch.note(event)
+        if isinstance(event, Violation | PacketDropped) and self._sightings.packet(event.packet_id or b"") is None:
+            self._left_out[event.packet_id or b""] = None
+            if len(self._left_out) > SIGHTINGS_MAX:
+                self._left_out.popitem(last=False)
         if isinstance(event, Connected | Disconnected):
             self._on_connection(watch.entry.url, event)
 

@@ -21,8 +21,9 @@ async def merge(subscriptions: Sequence[Subscription]) -> AsyncGenerator[Deliver
 
     Raises:
         WaystationError: Every one of them has failed; the first one's reason.
+        Exception: Anything else that one of them raised, at once.
     """
-    arrivals: asyncio.Queue[Delivery | WaystationError | None] = asyncio.Queue(_WAITING_MAX)
+    arrivals: asyncio.Queue[Delivery | Exception | None] = asyncio.Queue(_WAITING_MAX)
     tasks = [asyncio.create_task(_read(each, arrivals)) for each in subscriptions]
     failures: list[WaystationError] = []
     ended = 0
@@ -32,6 +33,8 @@ async def merge(subscriptions: Sequence[Subscription]) -> AsyncGenerator[Deliver
             if isinstance(item, Delivery):
                 yield item
                 continue
+            if isinstance(item, Exception) and not isinstance(item, WaystationError):
+                raise item
             ended += 1
             failures += [item] if item is not None else []
         if failures and len(failures) == len(tasks):
@@ -42,12 +45,12 @@ async def merge(subscriptions: Sequence[Subscription]) -> AsyncGenerator[Deliver
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _read(subscription: Subscription, arrivals: "asyncio.Queue[Delivery | WaystationError | None]") -> None:
+async def _read(subscription: Subscription, arrivals: "asyncio.Queue[Delivery | Exception | None]") -> None:
     try:
         async with subscription:
             async for delivery in subscription:
                 await arrivals.put(delivery)
-    except WaystationError as error:
+    except Exception as error:  # noqa: BLE001 - whoever waits for the queue must see the end of every reader
         await arrivals.put(error)
     else:
         await arrivals.put(None)

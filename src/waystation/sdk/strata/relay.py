@@ -43,9 +43,9 @@ from waystation.protocols.strata.wire import LIMIT_MAX
 from waystation.sdk.backoff import CAP_S, FIRST_S, Backoff
 from waystation.sdk.connection import NOT_ADMITTED, Connection, Ended, now
 from waystation.sdk.errors import OutcomeUnknownError, RelayLiedError, RelayUnreachableError, RequestRefusedError
-from waystation.sdk.relay_list import RelayList
-from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packet
-from waystation.sdk.strata.subscription import BUFFER_MAX, Delivery, Subscription
+from waystation.sdk.relay_list import Disconnected, RelayList
+from waystation.sdk.strata.fetch import as_packet_id, check_fetched, fetch_packet, refusal_of
+from waystation.sdk.strata.subscription import BUFFER_MAX, Delivery, Subscription, check_filters
 from waystation.transport.silence import SILENCE_S, SilencePolicy
 from waystation.transport.tls import TlsContext
 from waystation.transport.websocket.pipe import WebSocketPipe
@@ -127,8 +127,9 @@ class RelayClient(RelayList):
             LocalError: ``url`` is no WebSocket address.
         """
         chance = rng if rng is not None else random.SystemRandom()
+        self._report = on_event or (lambda _event: None)
         super().__init__(
-            on_event or (lambda _event: None),
+            self._on_contact,
             Backoff(chance, first_s=retry_first_s, cap_s=retry_cap_s),
             text=True,
             message_bytes_max=MESSAGE_BYTES_MAX,
@@ -147,7 +148,7 @@ class RelayClient(RelayList):
             author_id=identity.did if identity is not None else None,
             capabilities=capabilities,
             require_auth=require_auth,
-            keys_of=self.book.keys_of,
+            book=self.book,
             deliver_unverified=deliver_unverified,
         )
         self._is_full = False
@@ -258,8 +259,7 @@ class RelayClient(RelayList):
                         _, _, duplicate, same, downgrade, latency_us = outcome
                         return Receipt(packet, self.url, duplicate, same, downgrade, latency_us / 1_000)
                     if isinstance(outcome, PublishRefused):
-                        _, _, code, detail, reason, retry_after_s, _ = outcome
-                        raise RequestRefusedError(self.url, code, detail, retry_after_s, reason)
+                        raise refusal_of(self.url, outcome)
         except TimeoutError as error:
             if not doubt.has_left:
                 raise RelayUnreachableError(f"no way to {self.url} within {timeout_s:g} s") from error
@@ -310,12 +310,13 @@ class RelayClient(RelayList):
             cursor: Where to go on, from an earlier ``Subscription.cursor`` with the same filters.
             received_at: The ``Subscription.received_at`` beside it, for a relay that has forgotten the cursor.
             limit: At most so many stored packets, 0 to 500; None for all of them.
-            follow: Go on with new packets; else end with history.
+            follow: Go on with new packets; else end with history, or when the relay is lost and not reached again.
             profile: Replication profile.
 
         Raises:
-            LocalError: ``limit`` is out of range.
+            LocalError: ``limit`` is out of range, or ``filters`` are none.
         """
+        check_filters(filters)
         if limit is not None and not 0 <= limit <= LIMIT_MAX:
             raise LocalError(f"limit is 0 to {LIMIT_MAX}, or None for everything")
         self._numbers += 1
@@ -346,8 +347,10 @@ class RelayClient(RelayList):
         if fetched is None:
             return None
         inspected = check_fetched(fetched, packet_id, int(self._clock()), self.book.keys_of)
-        if isinstance(inspected, Fault) and inspected.reason == "signature" and self.connected:
-            await self._read_keys((fetched["packet"]["author_id"],))
+        if isinstance(inspected, Fault) and inspected.reason == "signature":
+            await self.reached()
+            if not await self._read_keys((fetched["packet"]["author_id"],)):
+                raise RelayUnreachableError(f"{self.url} does not answer for the key events of the author")
             inspected = check_fetched(fetched, packet_id, int(self._clock()), self.book.keys_of)
         if isinstance(inspected, Fault):
             if not inspected.blame:
@@ -365,7 +368,9 @@ class RelayClient(RelayList):
             return
         self._subscriptions[subscription.id] = subscription
         filters = subscription.filters
-        if not filters.types or not set(filters.types) <= set(KEY_EVENT_TYPES):
+        # Key events of authors who are named are followed, revocations too; those of others are fetched when a
+        # signature does not verify, since nobody can follow the authors of a whole relay (STRATA-KEYS).
+        if filters.authors and (not filters.types or not set(filters.types) <= set(KEY_EVENT_TYPES)):
             await self._read_keys(filters.authors)
         if subscription.id not in self._subscriptions:
             return
@@ -379,6 +384,7 @@ class RelayClient(RelayList):
             follow=subscription.limit is None,
             profile=subscription.profile,
         )
+        subscription.was_asked = self.connected
         self._flush()
 
     def _end(self, subscription: Subscription) -> None:
@@ -388,16 +394,14 @@ class RelayClient(RelayList):
 
     def _has_room(self) -> None:
         """Read on once no subscription has too much waiting."""
-        if self._is_full and self._waiting() < BUFFER_MAX // 2:
+        waiting = max((each.waiting for each in self._subscriptions.values()), default=0)
+        if self._is_full and waiting < BUFFER_MAX // 2:
             self._is_full = False
             if self._pipe is not None:
                 self._pipe.resume()
 
-    def _waiting(self) -> int:
-        return max((each.waiting for each in self._subscriptions.values()), default=0)
-
-    async def _read_keys(self, authors: tuple[str, ...]) -> None:
-        """Follow the key events of these authors, and return once the stored ones are known."""
+    async def _read_keys(self, authors: tuple[str, ...]) -> bool:
+        """Follow the key events of these authors, and return whether the stored ones are known by now."""
         if authors not in self._keys:
             if len(self._keys) >= KEY_READINGS_MAX:
                 oldest, _ = self._keys.pop(next(iter(self._keys)))
@@ -411,6 +415,7 @@ class RelayClient(RelayList):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KEYS_WAIT_S):
                 await known.wait()
+        return known.is_set()
 
     # The connection
 
@@ -420,7 +425,18 @@ class RelayClient(RelayList):
     def _make(self, url: str) -> Connection:  # noqa: ARG002 - there is one
         return Connection(self._machine, self._handle, clock=self._clock)
 
+    def _on_contact(self, event: object) -> None:
+        """Report an event; a relay that was lost and cannot be reached again ends readings of history."""
+        self._report(event)
+        if isinstance(event, Disconnected) and event.up_s is None:
+            lost = RelayUnreachableError(f"{self.url} was lost before the end of its history: {event.reason}")
+            for each in [each for each in self._subscriptions.values() if each.was_asked and not each.follow]:
+                each.fail(lost)
+                self._end(each)
+
     def _on_open(self) -> None:
+        for subscription in self._subscriptions.values():
+            subscription.was_asked = True
         self._on_established()
         if self._is_full and self._pipe is not None:
             self._pipe.pause()
@@ -461,13 +477,10 @@ class RelayClient(RelayList):
             self._on_event(event)
 
     def _on_packet(self, event: PacketArrived) -> None:
-        packet, received_at = event.packet, event.received_at
-        if packet.content_type in KEY_EVENT_TYPES:
-            self.book.learn(packet, received_at)
         subscription = self._subscriptions.get(event.subscription_id or "")
-        if subscription is None or self.book.check(packet, received_at) is not None:
+        if subscription is None:
             return
-        seen = (packet, received_at, event.origin_type, event.downgrade, event.verified, event.cursor)
+        seen = (event.packet, event.received_at, event.origin_type, event.downgrade, event.verified, event.cursor)
         subscription.deliver(Delivery(*seen, self.url, live=subscription.history_ended.is_set()))
         if subscription.waiting >= BUFFER_MAX:
             self._is_full = True

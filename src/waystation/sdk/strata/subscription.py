@@ -8,13 +8,32 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Self
 
+from waystation.core.errors import LocalError
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet
 
-__all__ = ["BUFFER_MAX", "Delivery", "Subscription"]
+__all__ = ["BUFFER_MAX", "Delivery", "Subscription", "check_filters"]
 
 BUFFER_MAX: Final = 10_000
 """Packets that wait for the program before the connection is not read any more, ours."""
+
+
+def check_filters(filters: Filters) -> None:
+    """Check what a program asks for, before a relay refuses it or gives something else.
+
+    Raises:
+        LocalError: That are no ``Filters``, or one of them has the wrong type.
+    """
+    if not isinstance(filters, Filters):
+        raise LocalError('filters are Filters, such as Filters(types=("POST",))')
+    for name, kind in (("authors", str), ("types", str), ("ids", bytes)):
+        given = getattr(filters, name)
+        if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in given):
+            raise LocalError(f"{name} of Filters is a tuple of {kind.__name__}, not {given!r:.80}")
+    for name in ("since", "until"):
+        given = getattr(filters, name)
+        if given is not None and type(given) is not int:
+            raise LocalError(f"{name} of Filters is whole Unix seconds, such as int(time.time()), not {given!r:.80}")
 
 
 class Delivery(NamedTuple):
@@ -74,6 +93,8 @@ class Subscription:
         self.limit = limit
         self.follow = follow
         self.profile = profile
+        self.was_asked = False
+        """Whether the relay has been asked on some connection."""
         self.history_ended = asyncio.Event()
         """Set once everything that was stored, or the one page asked for, has arrived."""
 

@@ -57,3 +57,9 @@ def test_content_without_a_type_is_a_mistake(content):
     """A sentence says so instead of an error of Python."""
     with pytest.raises(LocalError):
         Identity.of(ALICE).packet(content, timestamp=1)
+
+
+def test_unknown_field_of_a_packet_is_named_with_those_that_are():
+    """In the words of a packet, not of a function that the caller never met."""
+    with pytest.raises(LocalError, match="a packet has expires_at, nonce, provenance_header, extra, and no ttl"):
+        Identity.of(ALICE).packet({"type": "POST"}, timestamp=NOW, ttl=5)

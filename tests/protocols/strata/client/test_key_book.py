@@ -1,4 +1,4 @@
-from tests.protocols.strata.build import ALICE, ALICE_KEY_2, BOB, NOW, did, packet_of, post, signed, unsigned
+from tests.protocols.strata.build import ALICE, ALICE_KEY_2, BOB, NOW, did, key, packet_of, post, signed, unsigned
 from waystation.core.dids import encode_key_multibase
 from waystation.protocols.strata.client.key_book import KeyBook
 from waystation.protocols.strata.refusals import Code
@@ -52,3 +52,20 @@ def test_packet_of_a_revoked_key_is_judged_without_blame():
     assert ALICE_KEY_2.public in book.keys_of(did(ALICE), NOW + 1_000)
     assert book.check(late, NOW + 1_000).code is Code.KEY_REVOKED
     assert book.check(late, NOW + 5) is None
+
+
+def test_author_who_is_asked_for_stays():
+    """With room for two authors the one not asked for longest goes, however late its key events were learnt."""
+    book, people = KeyBook(authors_max=2), [key(number) for number in range(3)]
+
+    def added(person):
+        content = {"type": "KEY_EVENT", "event": "ADD", "key_id": did(person) + "#k2", "valid_from": NOW}
+        content["public_key_multibase"] = encode_key_multibase(BOB.public)
+        return packet_of(signed(unsigned(content, author_id=did(person)), person))
+
+    book.learn(added(people[0]), NOW)
+    book.learn(added(people[1]), NOW)
+    book.keys_of(did(people[0]), NOW)
+    book.learn(added(people[2]), NOW)
+
+    assert [len(book.keys_of(did(each), NOW)) for each in people] == [2, 1, 2]

@@ -26,6 +26,7 @@ from waystation.protocols.strata.client.events import (
     Authenticated,
     HistoryEnded,
     PacketArrived,
+    PacketDropped,
     ProtocolFault,
     Published,
     Violation,
@@ -134,7 +135,7 @@ def test_author_nobody_knows_is_no_violation():
     strict.hear(event(named))
     lax.hear(event(named))
 
-    assert strict.take() == []
+    assert strict.take() == [PacketDropped("s", packet_of(named).packet_id, "unknown_author")]
     assert [(each.packet.author_id, each.verified) for each in lax.take()] == [("did:strata:somebody", False)]
 
 

@@ -16,7 +16,7 @@ from waystation.protocols.strata.client.events import (
     PacketArrived,
     SubscriptionRefused,
 )
-from waystation.protocols.strata.client.machine import READINGS_MAX
+from waystation.protocols.strata.client.subscriptions import SUBSCRIPTIONS_MAX
 from waystation.protocols.strata.messages import Filters
 
 
@@ -169,7 +169,7 @@ def test_refused_subscription_is_told_and_forgotten():
 def test_subscriptions_are_bounded():
     """One more than a relay allows is the caller's mistake."""
     talk = Talk()
-    for number in range(READINGS_MAX):
+    for number in range(SUBSCRIPTIONS_MAX):
         talk.client.subscribe(f"{number}", Filters(), talk.now)
 
     with pytest.raises(LocalError):

@@ -1,7 +1,7 @@
 import itertools
 
 from tests.protocols.strata.build import ALICE, BOB, CLIENT, NOW, did, packet, post, sign_value
-from waystation.protocols.strata.client.view import Fate, Tier, View
+from waystation.protocols.strata.client.view import REFERRERS_MAX, Fate, Tier, View
 
 TARGET = post("original")
 
@@ -51,6 +51,40 @@ def test_row_32_later_of_two_own_corrections_wins_in_any_order():
     tied = [correction(text="1"), correction(text="2")]
     first = min(tied, key=lambda each: each.packet_id)
     assert viewed((TARGET, NOW), *((each, NOW + 5) for each in tied)).show(TARGET.packet_id).by == first
+
+
+def test_nobody_pushes_out_what_the_author_says(monkeypatch):
+    """However many corrections and attestations others send, the retraction counts, and so does each attestor."""
+    monkeypatch.setattr("waystation.protocols.strata.client.view.REFERRERS_MAX", 8)
+    foreign = [correction(CLIENT, text=f"{number}") for number in range(20)]
+    foreign += [attestation(CLIENT, f"c{number}") for number in range(20)]
+    entries = [(TARGET, NOW), *((each, NOW + 1) for each in foreign)]
+    view = viewed(*entries, (attestation(), NOW + 2), (correction(action="retract"), NOW + 3))
+    first = viewed((correction(action="retract"), NOW + 3), (attestation(), NOW + 2), *entries)
+
+    for each in (view, first):
+        assert each.show(TARGET.packet_id).fate is Fate.RETRACTED
+        assert did(BOB) in [found.attestor_id for found in each.attestations(TARGET.packet_id)]
+    assert REFERRERS_MAX == 1_024
+
+
+def test_withdrawal_counts_whatever_others_send(monkeypatch):
+    """An attestor takes an attestation back behind a flood of others."""
+    monkeypatch.setattr("waystation.protocols.strata.client.view.REFERRERS_MAX", 8)
+    target = TARGET.body["packet_id"]
+    withdrawal = packet({"type": "ATTESTATION_RETRACTION", "target_packet": target, "attestation_id": "a1"}, BOB)
+    flood = [(attestation(CLIENT, f"c{number}"), NOW + 1) for number in range(20)]
+    found = viewed((TARGET, NOW), (attestation(), NOW), *flood, (withdrawal, NOW + 2)).attestations(TARGET.packet_id)
+
+    assert {each.attestor_id for each in found} == {did(CLIENT)}
+
+
+def test_newest_of_many_corrections_of_one_author_count(monkeypatch):
+    """Its own are bounded, and the last one is among those that are looked at."""
+    monkeypatch.setattr("waystation.protocols.strata.client.view.REFERRERS_MAX", 8)
+    own = [(correction(text=f"{number}"), NOW + number) for number in range(20)]
+
+    assert viewed((TARGET, NOW), *own).show(TARGET.packet_id).text == "19"
 
 
 def test_retracted_packet_has_no_text():

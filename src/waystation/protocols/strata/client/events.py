@@ -19,6 +19,7 @@ __all__ = [
     "HistoryEnded",
     "Limited",
     "PacketArrived",
+    "PacketDropped",
     "ProtocolFault",
     "PublishQueued",
     "PublishRefused",
@@ -37,6 +38,7 @@ class ClientEnd(Enum):
     SERVER_ID_CHANGED = "the relay names itself differently"
     NOT_AUTHENTICATED = "the relay does not authenticate us"
     NOT_STRATA = "the relay does not speak Strata"
+    KEYS_PENDING = "too much waits for key events of authors"
     MALFORMED_PACKET = "the relay passed on a bad packet: malformed_packet"
     PACKET_ID = "the relay passed on a bad packet: packet_id"
     SIGNATURE = "the relay passed on a bad packet: signature"
@@ -137,6 +139,15 @@ class PacketArrived(NamedTuple):
     """False when the author's keys are unknown, or when checking is left to the owner."""
 
 
+class PacketDropped(NamedTuple):
+    """A packet that could not be verified, for which the relay is not to blame."""
+
+    subscription_id: str | None
+    packet_id: bytes | None
+    reason: str
+    """``unknown_author``, or ``signature`` when the relay did not answer for the author's key events."""
+
+
 class HistoryEnded(NamedTuple):
     """History is complete up to now (``has_more`` false), or its page is; again after each reconnect."""
 
@@ -203,6 +214,7 @@ Event = (
     | PublishRefused
     | PublishUnknown
     | PacketArrived
+    | PacketDropped
     | HistoryEnded
     | SubscriptionRefused
     | CursorLost

@@ -23,6 +23,7 @@ __all__ = [
     "approve_recovery",
     "export_identity",
     "format_identity",
+    "key_fragment",
     "make_did_document",
     "parse_exported",
     "parse_identity",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _FIRST_KEY: Final = "keys-1"
+_FIELDS: Final = ("expires_at", "nonce", "provenance_header", "extra")
 _EXPORTED: Final = ("did", "key_id", "seed")
 
 
@@ -54,8 +56,12 @@ class Identity:
         """Return a signed packet of this author; ``fields`` are those of ``make_packet``.
 
         Raises:
-            LocalError: ``content`` is no mapping with a ``type``, or relays would refuse the packet.
+            LocalError: ``content`` is no mapping with a ``type``, there is no such field, or relays would refuse the
+                packet.
         """
+        unknown = fields.keys() - _FIELDS
+        if unknown:
+            raise LocalError(f"a packet has {', '.join(_FIELDS)}, and no {', '.join(sorted(unknown))}")
         if not isinstance(content, Mapping):
             raise LocalError('content is a mapping such as {"type": "POST", "text": "hello"}')
         return make_packet(self.key_pair, content, timestamp=timestamp, author_id=self.did, **fields)
@@ -116,6 +122,11 @@ def parse_identity(text: str) -> Identity:
 def add_key(identity: Identity, public: bytes, fragment: str, now_s: int) -> Packet:
     """Return the KEY_EVENT that adds a 32-byte key as ``<did>#fragment`` from now on."""
     return _key_event(identity, "ADD", f"{identity.did}#{fragment}", now_s, **_new_key(public, now_s))
+
+
+def key_fragment(public: bytes) -> str:
+    """Return what the key id of a further key of 32 bytes has behind ``#``."""
+    return f"keys-{public.hex()[:16]}"
 
 
 def rotate_key(identity: Identity, fresh: KeyPair, fragment: str, now_s: int) -> tuple[Packet, Identity]:

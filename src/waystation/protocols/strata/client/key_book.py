@@ -41,6 +41,7 @@ class KeyBook:
         static_dids: Mapping[str, bytes | Sequence[StaticKey]] | None = None,
         documents: Iterable[Mapping[str, Any]] = (),
         skew: int | None = None,
+        authors_max: int = AUTHORS_MAX,
     ) -> None:
         """Start with the user's keys and documents.
 
@@ -48,10 +49,13 @@ class KeyBook:
             static_dids: DID -> its 32-byte key, or keys with windows.
             documents: DID Documents that the user trusts.
             skew: Tolerance around key windows in seconds, 60 to 300; None takes 300.
+            authors_max: Authors whose key events are kept, at least 1.
 
         Raises:
             RefusedError: One of the documents is no document.
         """
+        self.authors_max = authors_max
+        """Authors whose key events are kept; those of others have to be fetched again."""
         self._skew = skew = skew if skew is not None else _SKEW_S
         self._events: OrderedDict[str, dict[bytes, KeyEvent]] = OrderedDict()
         self._count = 0
@@ -73,6 +77,8 @@ class KeyBook:
 
         Whether a key counted at that time is for ``check``: a relay is not to blame for a key that is revoked since.
         """
+        if did in self._events:
+            self._events.move_to_end(did)
         ring = self._directory.ring(did, received_at)
         return None if ring is None or ring.conflict else candidates(ring)
 
@@ -112,7 +118,7 @@ class KeyBook:
         # The next packet of the author is checked against the new ring.
         self._directory.forget(packet.author_id)
         # The forgotten author has its first keys again, until its key events are read once more.
-        if len(self._events) > AUTHORS_MAX:
+        if len(self._events) > self.authors_max:
             forgotten, _ = self._events.popitem(last=False)
             self._directory.forget(forgotten)
         return True

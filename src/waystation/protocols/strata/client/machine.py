@@ -25,43 +25,34 @@ from typing import Any, Final
 from waystation.core.alarms import Alarms
 from waystation.core.dids import encode_did
 from waystation.core.effects import Close, Effect, Peer, make_send
-from waystation.core.errors import LocalError
 from waystation.core.instant import MICROSECONDS_PER_SECOND, Instant, after_ms
 from waystation.core.machine import AsksNothing, IgnoresPressure
 from waystation.crypto.signing import KeyPair
 from waystation.protocols.strata.canonical import MESSAGE_DEPTH_MAX, parse
+from waystation.protocols.strata.client.arrivals import Arrivals
 from waystation.protocols.strata.client.auth import AUTH_ATTEMPTS_MAX, Authentication
-from waystation.protocols.strata.client.bad_packets import BadPackets
 from waystation.protocols.strata.client.events import (
     Authenticated,
     AuthFailed,
     ChallengeRefused,
     ClientEnd,
-    CursorLost,
     Event,
-    HistoryEnded,
-    Limited,
-    PacketArrived,
     ProtocolFault,
     RelayError,
     ServerNamed,
-    SubscriptionRefused,
-    Violation,
 )
-from waystation.protocols.strata.client.inspection import Fault, KeysOf, inspect_packet, own_key
-from waystation.protocols.strata.client.limits import LIMIT_RETRIES_MAX, limited_until
+from waystation.protocols.strata.client.inspection import KeysOf, own_key
+from waystation.protocols.strata.client.key_book import KeyBook
 from waystation.protocols.strata.client.publishing import Publishing
-from waystation.protocols.strata.client.reading import Reading
-from waystation.protocols.strata.client.seen_packets import SeenPackets
-from waystation.protocols.strata.client.wire import CURSOR_MAX, encode_unsubscribe, integer_in, text_in, texts_in
+from waystation.protocols.strata.client.subscriptions import Outlet, Subscriptions
+from waystation.protocols.strata.client.wire import text_in, texts_in
 from waystation.protocols.strata.messages import Filters
 from waystation.protocols.strata.packet import Packet
 from waystation.protocols.strata.refusals import RefusedError
-from waystation.protocols.strata.wire import ID_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from waystation.protocols.strata.wire import ID_CHARS_MAX, LIMIT_DEFAULT
 
-__all__ = ["READINGS_MAX", "StrataClient"]
+__all__ = ["StrataClient"]
 
-READINGS_MAX: Final = 32  # what a relay allows per connection, specs/strata.md 13
 FAULTS_MAX: Final = 20  # frames in a row that are no messages; the relay closes after as many of ours
 CHALLENGE_WAIT_MS: Final = 3_000  # ours: how long requests wait for a challenge that need not come
 _POLICY_VIOLATION: Final = 1008  # RFC 6455 7.4.1
@@ -90,6 +81,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
         capabilities: tuple[str, ...] = ("publish", "subscribe"),
         require_auth: bool = False,
         keys_of: KeysOf | None = own_key,
+        book: KeyBook | None = None,
         deliver_unverified: bool = False,
         unsolicited: bool = False,
         close_on_violation: bool = True,
@@ -104,6 +96,8 @@ class StrataClient(AsksNothing, IgnoresPressure):
             capabilities: What to ask for in AUTH.
             require_auth: Hold every request back until AUTH_OK.
             keys_of: Knows the keys of authors; None leaves signatures to the owner, who gets ``verified`` false.
+            book: Takes the place of ``keys_of`` and learns key events; those of an author whose signature does not
+                verify are fetched before the packet is judged (STRATA-KEYS).
             deliver_unverified: Deliver packets of authors whom ``keys_of`` does not know, with ``verified`` false,
                 instead of dropping them. Neither is a violation.
             unsolicited: Take packets that belong to no subscription (D29).
@@ -114,24 +108,27 @@ class StrataClient(AsksNothing, IgnoresPressure):
         identity = author_id or (encode_did(key_pair.public) if key_pair is not None else "")
         self._auth = Authentication(rng, key_pair, identity, capabilities, server_id)
         self._require_auth = require_auth
-        self._keys_of = keys_of
-        self._deliver_unverified = deliver_unverified
-        self._unsolicited = unsolicited
-        self._close_on_violation = close_on_violation
         self._state = _State.CLOSED
         self._released = False
-        self._eose_known = False
         self._peer: Peer | None = None
         self._wall_offset_us = 0
         self._faults = 0
         self._next_number = itertools.count(_FIRST_NUMBER).__next__
         self._alarms = Alarms()
-        self._readings: dict[str, Reading] = {}
-        self._by_number: dict[int, Reading] = {}
-        self._seen = SeenPackets()
-        self._bad = BadPackets()
         self._effects: list[Effect] = []
         self._events: list[Event] = []
+        arrivals = Arrivals(
+            self._events,
+            self._close,
+            keys_of=book.keys_of if book is not None else keys_of,
+            book=book,
+            deliver_unverified=deliver_unverified,
+            close_on_violation=close_on_violation,
+        )
+        outlet = Outlet(self._send, self._close, self._on_fault)
+        self._subscriptions = Subscriptions(
+            rng, outlet, self._events, self._alarms, self._next_number, arrivals, book, unsolicited=unsolicited
+        )
         self._publishing = Publishing(rng, self._send, self._events, self._alarms, self._next_number)
         self.capabilities: tuple[str, ...] = ()
         """What AUTH_OK granted on this connection; empty while unauthenticated."""
@@ -148,7 +145,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
         self._state = _State.ANONYMOUS
         self._peer = peer
         self._faults = 0
-        self._bad.begin()
+        self._subscriptions.begin()
         self._auth.begin()
         if self._key_pair is None:
             self._release(now)
@@ -184,9 +181,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
                 self._release(now)
             elif key == _AUTH_ALARM:
                 self._on_auth_due(now)
-            elif (reading := self._by_number.get(key)) is not None:
-                self._on_reading_due(reading, now)
-            else:
+            elif not self._subscriptions.on_due(key, now):
                 self._publishing.on_due(key, now, sending=self._released)
 
     def deadline(self) -> Instant | None:
@@ -260,32 +255,22 @@ class StrataClient(AsksNothing, IgnoresPressure):
             profile: ``replication_profile``.
 
         Raises:
-            LocalError: No id, or 32 subscriptions are open already.
+            LocalError: No id, or ``SUBSCRIPTIONS_MAX`` subscriptions are open already.
         """
-        if not 1 <= len(subscription_id) <= ID_CHARS_MAX:
-            raise LocalError(f"a subscription id has 1 to {ID_CHARS_MAX} characters")
-        self._drop(subscription_id)
-        if len(self._readings) >= READINGS_MAX:
-            raise LocalError(f"at most {READINGS_MAX} subscriptions per relay")
-        reading = Reading(
-            self._next_number(),
+        self._subscriptions.add(
             subscription_id,
             filters,
+            now,
             cursor=cursor,
             received_at=received_at,
-            limit=min(limit, LIMIT_MAX),
+            limit=limit,
             follow=follow,
             profile=profile,
         )
-        self._readings[subscription_id] = self._by_number[reading.number] = reading
-        if self._released:
-            self._ask(reading, now)
 
     def unsubscribe(self, subscription_id: str) -> None:
         """End a subscription; what is under way for it is ignored. An unknown id is ignored, too."""
-        reading = self._drop(subscription_id)
-        if reading is not None and reading.sent:
-            self._send(encode_unsubscribe(subscription_id))
+        self._subscriptions.end(subscription_id)
 
     # AUTH
 
@@ -352,80 +337,16 @@ class StrataClient(AsksNothing, IgnoresPressure):
         self._released = True
         self._alarms.cancel(_RELEASE_ALARM)
         self._publishing.send_all(now)
-        for reading in list(self._readings.values()):
-            self._ask(reading, now)
-
-    # Packets
-
-    def _on_event(self, body: dict[str, Any], now: Instant) -> None:
-        subscription_id = text_in(body, "subscription_id", ID_CHARS_MAX)
-        reading = self._readings.get(subscription_id) if subscription_id is not None else None
-        if (reading is None or not reading.sent) and not (self._unsolicited and body.get("subscription_id") is None):
-            return  # after an UNSUBSCRIBE, or never asked for
-        received_at = integer_in(body, "received_at")
-        if received_at is None:
-            self._on_fault("received_at")
-            return
-        filters, number = (reading.filters, reading.number) if reading is not None else (None, 0)
-        wall_s = (now + self._wall_offset_us) // MICROSECONDS_PER_SECOND
-        inspected = inspect_packet(body, filters, received_at, wall_s, self._keys_of)
-        new = not isinstance(inspected, Fault) and self._seen.is_new(number, inspected.packet.packet_id)
-        cursor = text_in(body, "cursor", CURSOR_MAX) or None
-        if reading is not None:
-            # STRATA-BAD: the position moves past a bad packet too, or every connection would end at it.
-            reading.took(received_at, cursor, wall_s, now, new=new)
-        if isinstance(inspected, Fault):
-            self._on_bad_packet(inspected, body)
-        elif new and (inspected.verified or self._deliver_unverified or self._keys_of is None):
-            packet, origin_type, downgrade, verified = inspected
-            arrived = PacketArrived(subscription_id, packet, received_at, cursor, origin_type, downgrade, verified)
-            self._events.append(arrived)
-
-    def _on_bad_packet(self, fault: Fault, body: dict[str, Any]) -> None:
-        if fault.blame and self._bad.is_new(body.get("packet")):
-            self._events.append(Violation(fault.reason, fault.detail, fault.packet_id))
-            if self._close_on_violation and self._bad.ends_connection():
-                self._close(ClientEnd[fault.reason.upper()])
-
-    # Subscriptions
-
-    def _ask(self, reading: Reading, now: Instant) -> None:
-        self._send(reading.encode(f"s{reading.number}", now))
-        self._on_reading_due(reading, now)
-
-    def _on_end_of_history(self, body: dict[str, Any], now: Instant) -> None:
-        reading = self._readings.get(text_in(body, "subscription_id", ID_CHARS_MAX) or "")
-        if reading is None or not reading.sent:
-            return
-        self._eose_known = True
-        self._end_page(reading, text_in(body, "cursor", CURSOR_MAX), body.get("has_more") is True, now)
-
-    def _end_page(self, reading: Reading, cursor: str | None, has_more: bool, now: Instant) -> None:
-        if reading.end_page(cursor, has_more=has_more):
-            self._ask(reading, now)
-        elif reading.history_open:
-            reading.history_open = False
-            self._events.append(HistoryEnded(reading.id, reading.cursor, has_more))
-
-    def _on_reading_due(self, reading: Reading, now: Instant) -> None:
-        due = reading.due()
-        if due is None:
-            return
-        if now < due:
-            self._alarms.set_by(reading.number, due)
-        elif reading.retry_at is not None:
-            self._ask(reading, now)
-        elif not self._eose_known:
-            self._end_page(reading, None, reading.page_full, now)
-
-    def _drop(self, subscription_id: str) -> Reading | None:
-        reading = self._readings.pop(subscription_id, None)
-        if reading is not None:
-            del self._by_number[reading.number]
-            self._alarms.cancel(reading.number)
-        return reading
+        self._subscriptions.release(now)
 
     # Answers
+
+    def _on_event(self, body: dict[str, Any], now: Instant) -> None:
+        wall_s = (now + self._wall_offset_us) // MICROSECONDS_PER_SECOND
+        self._subscriptions.on_event(body, wall_s, now)
+
+    def _on_end_of_history(self, body: dict[str, Any], now: Instant) -> None:
+        self._subscriptions.on_end_of_history(body, now)
 
     def _on_ok(self, body: dict[str, Any], now: Instant) -> None:
         self._publishing.on_ok(body, now)
@@ -433,33 +354,12 @@ class StrataClient(AsksNothing, IgnoresPressure):
     def _on_error(self, body: dict[str, Any], now: Instant) -> None:
         code, detail = text_in(body, "code") or "", text_in(body, "detail") or ""
         msg_id = text_in(body, "client_msg_id", ID_CHARS_MAX)
-        reading = self._reading_of(body, msg_id)
         if self._state is _State.AUTHENTICATING and self._auth.is_answered_by(body, msg_id, code):
             self._on_auth_failed(code, detail, now)
-        elif reading is not None:
-            self._on_refused(reading, body, code, detail, now)
+        elif self._subscriptions.on_error(body, msg_id, code, detail, now):
+            return
         elif not self._publishing.on_error(body, msg_id, code, detail, now):
             self._events.append(RelayError(code, detail))
-
-    def _reading_of(self, body: dict[str, Any], msg_id: str | None) -> Reading | None:
-        reading = self._readings.get(text_in(body, "subscription_id", ID_CHARS_MAX) or "")
-        if reading is None and msg_id is not None and msg_id[:1] == "s" and msg_id[1:].isdecimal():
-            reading = self._by_number.get(int(msg_id[1:]))
-        return reading
-
-    def _on_refused(self, reading: Reading, body: dict[str, Any], code: str, detail: str, now: Instant) -> None:
-        retry_after_s = integer_in(body, "retry_after")
-        if code == "rate_limited" and reading.retries < LIMIT_RETRIES_MAX:
-            reading.retries += 1
-            waited_s, reading.retry_at = limited_until(self._rng, retry_after_s, now)
-            self._events.append(Limited(waited_s, None, reading.id))
-            self._on_reading_due(reading, now)
-        elif code == "invalid_cursor" and reading.lose_cursor():
-            self._events.append(CursorLost(reading.id))
-            self._ask(reading, now)
-        else:
-            self._drop(reading.id)
-            self._events.append(SubscriptionRefused(reading.id, code, detail, retry_after_s))
 
     def _on_fault(self, detail: str) -> None:
         self._events.append(ProtocolFault(detail))
@@ -485,9 +385,7 @@ class StrataClient(AsksNothing, IgnoresPressure):
         self.capabilities = ()
         self._alarms.cancel(_RELEASE_ALARM)
         self._alarms.cancel(_AUTH_ALARM)
-        for reading in self._readings.values():
-            self._alarms.cancel(reading.number)
-            reading.reset()
+        self._subscriptions.lose()
         self._publishing.lose()
 
     _handlers: Final = {

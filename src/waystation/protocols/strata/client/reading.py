@@ -7,8 +7,9 @@ only with the cursor.
 Spec: specs/strata.md 13, 13.1, 13.2, 15.
 """
 
+from collections import deque
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from waystation.core.instant import Instant, after_ms
 from waystation.protocols.strata.client.wire import CURSOR_MAX, encode_subscribe
@@ -36,6 +37,7 @@ class Reading:
         "cursor",
         "filters",
         "follow",
+        "held",
         "history_open",
         "id",
         "limit",
@@ -46,6 +48,7 @@ class Reading:
         "retries",
         "retry_at",
         "sent",
+        "waits_for",
     )
 
     def __init__(
@@ -54,11 +57,11 @@ class Reading:
         subscription_id: str,
         filters: Filters,
         *,
-        cursor: str | None,
-        received_at: int | None,
+        cursor: str | None = None,
+        received_at: int | None = None,
         limit: int,
         follow: bool,
-        profile: str | None,
+        profile: str | None = None,
     ) -> None:
         self.number = number
         self.id = subscription_id
@@ -70,6 +73,10 @@ class Reading:
         self.follow = follow
         self.profile = profile
         self.sent = False
+        self.held: deque[tuple[dict[str, Any], int]] = deque()
+        """EVENTs and EOSEs with their bytes, in their order, that wait for key events; the position is before them."""
+        self.waits_for: str | None = None
+        """Author of the first of them."""
         self.complete = False
         """Whether history has ever been read to its end."""
         self.history_open = True
@@ -86,6 +93,8 @@ class Reading:
     def reset(self) -> None:
         """Forget what belongs to one connection."""
         self.sent = False
+        self.held.clear()  # they come again, since the position has not moved past them
+        self.waits_for = None
         self.quiet_at = self.retry_at = None
         self.retries = self._losses = self._barren_pages = 0
         # One page was asked for and has been read: what follows it is live, and was lost with the connection. With a
@@ -105,16 +114,23 @@ class Reading:
         self.quiet_at = after_ms(now, QUIET_MS)
         return encode_subscribe(self.id, self._effective, self.limit, self.cursor, self.profile, client_msg_id)
 
-    def took(self, received_at: int, cursor: str | None, wall_s: int, now: Instant, *, new: bool) -> None:
+    def took(self, received_at: int, cursor: str | None, wall_s: int, now: Instant) -> None:
         """Note one EVENT; a time from the future is not trusted for resuming."""
         self._events += 1
-        self._new_packets += new
-        if self.quiet_at is not None:
-            self.quiet_at = after_ms(now, QUIET_MS)
+        self.rest(now)
         if cursor:
             self.cursor = cursor
             # A time from the future would skip packets when it is used for resuming.
             self.received_at = min(received_at, wall_s)
+
+    def count_new(self, *, new: bool) -> None:
+        """Note whether the EVENT that was noted last brought a new packet."""
+        self._new_packets += new
+
+    def rest(self, now: Instant) -> None:
+        """Put the end of a page without EOSE off; something has come, or waits."""
+        if self.quiet_at is not None:
+            self.quiet_at = after_ms(now, QUIET_MS)
 
     @property
     def page_full(self) -> bool:

@@ -125,13 +125,26 @@ class RelayPool:
 
     # Choices
 
-    def plan_publish(self) -> PublishPlan:
-        """Return where to publish a packet of now."""
+    def plan_publish(self, *, everywhere: bool = False) -> PublishPlan:
+        """Return where to publish a packet of now: to the best relays, or to all that are not banned."""
         privacy = self.privacy
         # Spec 18: publish to the best 2; a privacy profile may ask for more.
-        choice = choose_publish(self._candidates(), max(_RELAYS_MIN, duties_of(privacy.profile).relays_advised))
-        notices = privacy.notices if choice.notice is None else (*privacy.notices, choice.notice)
+        best = max(_RELAYS_MIN, duties_of(privacy.profile).relays_advised)
+        choice = choose_publish(self._candidates(), len(self.watches) if everywhere else best)
+        # Whoever named the relays has nothing to act upon.
+        is_own_choice = choice.notice is Notice.ONLY_PROBATION and self._named.keys() >= set(choice.relays)
+        notices = privacy.notices if choice.notice is None or is_own_choice else (*privacy.notices, choice.notice)
         return PublishPlan(choice.relays, tuple(notices), publish_delay_ms(privacy.profile, self._rng))
+
+    def why_none(self, purpose: str) -> str:
+        """Return for people why there is no relay for a purpose, such as ``read from``, and what to do."""
+        banned = [each.url for each in self.entries if each.standing.state is State.BLACKLISTED]
+        if not banned:
+            return f"there is no relay to {purpose}; add one first"
+        return (
+            f"there is no relay to {purpose}: {', '.join(banned)} is banned for what it sent or did not answer; "
+            "`waystation strata relays pin URL` uses it all the same, `relays forget URL` starts anew"
+        )
 
     def choose_reads(self) -> Sequence[str]:
         """Return the relays to read from; each is chosen as often as its score asks for."""

@@ -21,7 +21,7 @@ from waystation.protocols.strata.packet import Packet, packet_id_text, parse_pac
 __all__ = ["Attestation", "Fate", "Shown", "Tier", "View"]
 
 PACKETS_MAX: Final = 100_000  # ours
-REFERRERS_MAX: Final = 1_024  # packets about one packet that are looked at, ours
+REFERRERS_MAX: Final = 1_024  # packets of one author about one packet that are looked at, ours
 _REFERRING: Final = frozenset({"CORRECTION", "ATTESTATION", "ATTESTATION_RETRACTION"})
 
 
@@ -86,7 +86,8 @@ class View:
         self._keys_of = keys_of
         self._packets_max = packets_max
         self._packets: OrderedDict[bytes, tuple[Packet, int]] = OrderedDict()
-        self._about: dict[bytes, list[bytes]] = {}
+        self._about: dict[bytes, dict[str, list[bytes]]] = {}
+        """Packet -> author -> what that author said about it, so that nobody else can push it out."""
 
     def __len__(self) -> int:
         """Return how many packets are remembered."""
@@ -102,9 +103,11 @@ class View:
             return False
         self._packets[packet.packet_id] = (packet, received_at)
         target = _target_of(packet)
-        # Ours: one packet may be referred to without end; beyond the limit a referrer is kept without effect.
-        if target is not None and len(self._about.setdefault(target, [])) < REFERRERS_MAX:
-            self._about[target].append(packet.packet_id)
+        if target is not None:
+            own = self._about.setdefault(target, {}).setdefault(packet.author_id, [])
+            own.append(packet.packet_id)
+            # Ours: an author may refer to one packet without end; the newest count.
+            del own[:-REFERRERS_MAX]
         if len(self._packets) > self._packets_max:
             self._forget()
         return True
@@ -129,7 +132,7 @@ class View:
         """Return the attestations of a packet that count, each once, by the time they were first seen."""
         found: dict[tuple[str, str], Attestation] = {}
         withdrawn = set()
-        for packet, received_at in self._referrers(packet_id):
+        for packet, received_at in self._referrers(packet_id, *self._about.get(packet_id, ())):
             # Spec 5.2: only the attestor withdraws, so the author of the retraction is part of the key.
             if packet.content_type == "ATTESTATION_RETRACTION":
                 withdrawn.add((packet.body["content"].get("attestation_id"), packet.author_id))
@@ -150,18 +153,18 @@ class View:
         known = self._packets.get(packet_id)
         return None if known is None else known[1]
 
-    def _referrers(self, packet_id: bytes) -> list[tuple[Packet, int]]:
-        return [self._packets[each] for each in self._about.get(packet_id, ()) if each in self._packets]
+    def _referrers(self, packet_id: bytes, *authors: str) -> list[tuple[Packet, int]]:
+        """Return what these authors said about a packet."""
+        about = self._about.get(packet_id, {})
+        return [self._packets[each] for author in authors for each in about.get(author, ())]
 
     def _correction(self, packet: Packet) -> Packet | None:
         """Return the correction in force: of the same author, latest received, ties to the smallest id."""
         own = [
             (other, received_at)
-            for other, received_at in self._referrers(packet.packet_id)
-            if other.content_type == "CORRECTION"
             # Spec 5.2: only the target's author supersedes it; relays store everybody's.
-            and other.author_id == packet.author_id
-            and other.body["content"].get("action") in ("replace", "retract")
+            for other, received_at in self._referrers(packet.packet_id, packet.author_id)
+            if other.content_type == "CORRECTION" and other.body["content"].get("action") in ("replace", "retract")
         ]
         # Spec 5.2: latest ``received_at``, ties to the smallest packet id.
         return min(own, key=lambda each: (-each[1], each[0].packet_id))[0] if own else None
@@ -200,11 +203,15 @@ class View:
     def _forget(self) -> None:
         packet_id, (packet, _) = self._packets.popitem(last=False)
         target = _target_of(packet)
-        if target is not None:
+        authors = self._about.get(target, {}) if target is not None else {}
+        own = authors.get(packet.author_id, [])
+        if packet_id in own:
             # The other referrers stay: their target may still be shown.
-            about = [each for each in self._about.pop(target, ()) if each != packet_id]
-            if about:
-                self._about[target] = about
+            own.remove(packet_id)
+        if not own:
+            authors.pop(packet.author_id, None)
+        if target is not None and not authors:
+            self._about.pop(target, None)
 
 
 def _target_of(packet: Packet) -> bytes | None:
