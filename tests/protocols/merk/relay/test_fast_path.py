@@ -151,6 +151,18 @@ def test_a_run_leaves_as_one_effect():
         assert [len(send.messages) for send in sends] == [20]
 
 
+def test_runs_to_a_place_that_ends_ask_for_it_once():
+    """The whole run arrives in its order, and so does the next (MERK-RENEW)."""
+    world = World()
+    world.net.pass_ms(50_000)
+    frames = [data_to(DAVE, ALICE, b"%d" % number) for number in range(40)]
+    world.hand(world.alice, frames, together=True).hand(world.alice, frames, together=True)
+    infos = world.x.told()
+
+    assert [info.frame for info in infos if isinstance(info, Forward)] == frames * 2
+    assert [info for info in infos if not isinstance(info, Forward)] == [QueryClient(DAVE.public)]
+
+
 @pytest.mark.parametrize("target", [BOB, DAVE])
 def test_every_frame_of_a_run_is_counted(target):
     """A thousand at once, whichever way they go."""

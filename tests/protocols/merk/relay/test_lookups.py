@@ -450,3 +450,49 @@ def test_where_the_mail_is_kept_counts_after_where_the_client_is():
     assert (waits, ended) == (None, lookup)
     assert (at_first.node, at_first.proof) == (mailbox, Proof.MAILBOX)
     assert found.place(BOB, START).node is home
+
+
+# Places that are asked for again (MERK-RENEW)
+
+
+def renewing(*, proved=True, delivers=False):
+    """Return look-ups that search for Bob though his place counts, the search, his node, and another."""
+    found, home, other = Lookups(in_force()), node(1), node(2)
+    found.found(BOB, home, START, shown() if proved else None)
+    if delivers:
+        found.delivers(home, BOB)
+    return found, found.begin(BOB, None, [home, other], later(50_000)), home, other
+
+
+def test_a_place_is_renewed_for_a_minute_from_the_answer():
+    """What its node has delivered goes on to speak for it."""
+    found, lookup, home, _ = renewing(delivers=True)
+
+    assert found.found(BOB, home, later(51_000), shown()) is lookup
+    place = found.place(BOB, later(60_000))
+    assert (place.node, place.until, place.delivers) == (home, later(111_000), True)
+
+
+@pytest.mark.parametrize("known", ["proved", "delivers"])
+def test_the_bare_word_of_another_node_ends_no_place_that_counts(known):
+    """Its own node is slow: the search ends with the word, and the place stays until its end."""
+    found, lookup, home, liar = renewing(proved=known == "proved", delivers=known == "delivers")
+    found.found(BOB, liar, later(51_000))
+
+    assert found.expired(later(55_000)) == [lookup]
+    assert found.place(BOB, later(55_000)).node is home
+    assert found.place(BOB, later(60_000)) is None
+
+
+def test_a_place_is_to_be_renewed_in_its_last_ten_seconds():
+    """Once, and never the place of a mailbox."""
+    found, home = Lookups(in_force()), node()
+    found.found(BOB, home, START, shown())
+    found.found(CAROL, home, START, shown(kind=PresenceKind.MAILBOX))
+    place = found.place(BOB, START)
+    moments = [found.is_to_be_renewed(BOB, place, later(at)) for at in (49_999, 50_000)]
+    place.is_asked_again = True
+
+    assert moments == [False, True]
+    assert not found.is_to_be_renewed(BOB, place, later(55_000))
+    assert not found.is_to_be_renewed(CAROL, found.place(CAROL, START), START)

@@ -198,20 +198,22 @@ def test_a_sender_that_has_left_is_told_nothing_and_its_frame_goes_on():
 
 
 def test_a_place_is_remembered_for_a_minute():
-    """No question goes out meanwhile."""
+    """Without an answer to the question near its end (MERK-RENEW), a frame waits from then on."""
     net, _, alice, x = world()
     frame = alice.write(BOB)
     found_at(x)
     tell(x, DELIVERED, frame).hear()
-    net.pass_ms(59_999)
+    net.pass_ms(55_001)
+    alice.write(BOB)
+    net.pass_ms(4_998)
     alice.write(BOB)
     within = x.forwarded()
     tell(x, DELIVERED, frame)
     net.pass_ms(1)
     alice.write(BOB)
 
-    assert within == [frame]
-    assert x.questions() == [BOB.public]
+    assert within == [frame] * 2
+    assert x.forwarded() == []
 
 
 def test_who_is_gone_is_forgotten():
@@ -287,6 +289,129 @@ def test_a_client_that_returns_to_its_node_is_found_there():
 
     assert told == notice(UNKNOWN, frame)
     assert x.forwarded() == [again]
+
+
+# Places that end (MERK-RENEW)
+
+
+def test_a_steady_flow_outlives_the_place_of_its_recipient():
+    """Sixteen frames a second for 70 s, a node that answers questions after 4.75 s: every frame is delivered."""
+    net, _, alice, x = world()
+    frame = alice.write(BOB)
+    found_at(x)
+    codes, answer_at, asked = [], None, 0
+    for tick in range(280):
+        for info in x.told():
+            if info == QueryClient(BOB.public):
+                asked, answer_at = asked + 1, tick + 19
+            elif isinstance(info, Forward):
+                tell(x, DELIVERED, frame)
+        if tick == answer_at:
+            found_at(x)
+        codes += alice.codes()
+        net.pass_ms(250)
+        alice.send(*[frame] * 4)
+
+    assert codes == [DELIVERED] * 1_117  # the last four are on their way
+    assert asked == 2
+
+
+def flowing(*, peers=1, **settings):
+    """Return a net, its node, Alice and its peers, near the end of the place of Bob, who is at X."""
+    net, node, alice, x, *others = world(peers=peers, **settings)
+    frame = alice.write(BOB)
+    found_at(x)
+    for other in others:
+        absent_at(other)
+        other.hear()
+    tell(x, DELIVERED, frame).hear()
+    alice.hear()
+    net.pass_ms(49_999)
+    return net, node, alice, x, *others
+
+
+def test_a_place_is_asked_for_again_once_in_its_last_ten_seconds():
+    """Not before, not without a frame, and not for each frame; every node is asked."""
+    net, _, alice, x, y = flowing(peers=2)
+    alice.write(BOB)
+    before = y.questions()
+    net.pass_ms(1)
+    unasked = y.questions()
+    for _ in range(3):
+        alice.write(BOB)
+        y.deny()
+        net.pass_ms(1)
+
+    assert (before, unasked) == ([], [])
+    assert x.questions() == [BOB.public]
+
+
+def test_frames_go_to_the_old_place_until_the_answer_comes():
+    """And to the new one from then on, which a newer presence shows (MERK-NEWEST)."""
+    net, _, alice, x, y = flowing(peers=2)
+    net.pass_ms(1)
+    first = alice.write(BOB, b"first")
+    meanwhile = x.forwarded()
+    found_at(y, issued_ms=1)
+    second = alice.write(BOB, b"second")
+
+    assert (meanwhile, x.forwarded()) == ([first], [])
+    assert y.forwarded() == [second]
+
+
+def test_a_node_that_has_the_client_no_more_ends_its_place_at_once():
+    """Its "not here" to the new question sends frames into the search that is under way."""
+    net, _, alice, x, y = flowing(peers=2)
+    net.pass_ms(1)
+    alice.write(BOB)
+    x.hear()
+    absent_at(x)
+    frame = alice.write(BOB)
+    found_at(y)
+
+    assert x.forwarded() == []
+    assert y.forwarded() == [frame]
+
+
+@pytest.mark.parametrize("answer", ["silence", "old presence"])
+def test_a_search_in_vain_ends_no_place_before_its_time(answer):
+    """Nobody shows the client: its place counts to its end, and the next frame is searched for."""
+    net, node, alice, x = flowing()
+    net.pass_ms(1)
+    tell(x, DELIVERED, alice.write(BOB))
+    if answer == "old presence":
+        found_at(x, issued_ms=-600_000)
+    net.pass_ms(9_999)
+    alice.write(BOB)
+    within = len(x.forwarded())
+    net.pass_ms(1)
+    alice.write(BOB)
+
+    assert (within, x.questions()) == (2, [BOB.public])
+    assert node.searches()[:2] == ["found", "timeout" if answer == "silence" else "absent"]
+
+
+def test_a_node_that_retires_asks_for_no_place_again():
+    """It takes no new work; frames go to the place as long as it counts."""
+    net, node, alice, x = flowing()
+    net.pass_ms(1)
+    node.relay.retire()
+    frame = alice.write(BOB)
+    told = x.told()
+
+    assert [type(info) for info in told] == [Forward]
+    assert told[0].frame == frame
+
+
+def test_nobody_can_be_asked_for_a_place_that_still_counts():
+    """The node has as many open questions as it may have: its place is left as it is."""
+    net, _, alice, x = flowing(limits=MerkLimits(questions_per_node=1))
+    net.pass_ms(1)
+    alice.write(CAROL)
+    x.hear()
+    frames = [alice.write(BOB), alice.write(BOB)]
+
+    assert x.forwarded() == frames
 
 
 # What is told of searches

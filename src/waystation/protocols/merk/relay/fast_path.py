@@ -95,6 +95,9 @@ class Runs:
         place = routing.lookups.place(target, now) if recipient is None else None
         if recipient is None and not (isinstance(place, Location) and place.node.state is State.PEER):
             return False
+        # MERK-RENEW: the slow path asks for the recipient again, once.
+        if isinstance(place, Location) and routing.lookups.is_to_be_renewed(target, place, now):
+            return False
         taker = place.node if isinstance(place, Location) else recipient
         assert taker is not None
         # A slow reader or a full table needs the slow path's outcomes.

@@ -29,6 +29,7 @@ __all__ = ["Absent", "Location", "Lookup", "Lookups", "Proof"]
 LOOKUP_MS: Final = 5_000  # specs/merk.md 5
 ANSWER_MS: Final = 60_000  # how late an answer may be and still be no offence; a slow node is not a lying one
 FOUND_MS: Final = 60_000  # spec 5
+RENEW_MS: Final = 2 * LOOKUP_MS  # MERK-RENEW: a search that begins so long before a place ends is over before it
 ABSENT_MS: Final = 2_000  # spec 5
 MAILBOX_MS: Final = 2_000  # spec 5: as absence, because the client may come back anywhere (MERK-MAILPLACE)
 DISTRUST_MS: Final = 60_000  # ours: how long the word of a node that was wrong about a client counts for less
@@ -45,7 +46,7 @@ class Proof(IntEnum):
 class Location:
     """The node that has a client, or its mailbox."""
 
-    __slots__ = ("delivers", "issued_ms", "node", "proof", "until")
+    __slots__ = ("delivers", "is_asked_again", "issued_ms", "node", "proof", "until")
 
     def __init__(self, node: Session, until: Instant, presence: Presence | None = None) -> None:
         """Note a node's claim, with the presence that proves it."""
@@ -56,6 +57,8 @@ class Location:
         """When the client signed it, Unix milliseconds; 0 without proof."""
         self.delivers = False
         """Whether the node has said of a frame that it reached the client."""
+        self.is_asked_again = False
+        """Whether a search has begun while it counts."""
 
 
 class Absent(NamedTuple):
@@ -137,6 +140,13 @@ class Lookups:
             del self._places[target]
             return None
         return place
+
+    def is_to_be_renewed(self, target: bytes, place: Location, now: Instant) -> bool:
+        """Return whether a client whose place counts must be searched for again, as frames for it come near its end."""
+        # MERK-RENEW: once for each place. What a mailbox takes is bounded by its shares, not by the search.
+        is_near_end = place.until <= after_ms(now, RENEW_MS)
+        is_wanted = is_near_end and not place.is_asked_again and place.proof is not Proof.MAILBOX
+        return is_wanted and target not in self._lookups
 
     def running(self, target: bytes) -> Lookup | None:
         """Return the search for a client, None when there is none."""
@@ -263,6 +273,9 @@ class Lookups:
     def end_absent(self, lookup: Lookup, now: Instant) -> None:
         """Give up a search that has nobody to ask."""
         self._end(lookup)
+        # MERK-RENEW: only the word of its own node ends a place before its time (``moved``).
+        if isinstance(self.place(lookup.target, now), Location):
+            return
         # Spec 5: absence is remembered for 2 s, so that a sender cannot have all nodes asked for every frame.
         self._remember(lookup.target, Absent(after_ms(now, ABSENT_MS)))
 
@@ -334,7 +347,13 @@ class Lookups:
         self._end(lookup)
         # Spec 5: a known location counts for 60 s.
         claim.until = after_ms(now, FOUND_MS)
-        self._remember(lookup.target, claim)
+        place = self.place(lookup.target, now)
+        if not isinstance(place, Location):
+            self._remember(lookup.target, claim)
+        # MERK-RENEW: a place that still counts gives way as it does to any later claim.
+        elif place.node is claim.node or self._displaces(claim, place, lookup.target, now):
+            claim.delivers = place.delivers and place.node is claim.node
+            self._remember(lookup.target, claim)
         return lookup
 
     def _remember(self, target: bytes, place: Location | Absent) -> None:

@@ -9,7 +9,7 @@ Spec: specs/merk.md 3, 5, 10.3, 10.7.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from waystation.core.facts import MeshLookup, Refused
@@ -227,6 +227,8 @@ class Routing:
         place = self.lookups.place(target, now)
         if isinstance(place, Location):
             self._forward(place.node, sending, now)
+            if may_ask and self.lookups.is_to_be_renewed(target, place, now):
+                self._renew(target, place, owner, now)
             return
         lookup = self.lookups.running(target)
         # Spec 5: that nobody has a client is remembered for 2 s.
@@ -234,7 +236,7 @@ class Routing:
             self.unreached(sending, DeliveryCode.UNKNOWN_TARGET, now)
             return
         if lookup is None:
-            lookup = self._begin(target, owner, [node for node in self._mesh.nodes() if node is not without], now)
+            lookup = self._begin(target, owner, without, now)
         # Spec 5: 64 frames and 256 KiB wait for one search, or one larger frame.
         if lookup is None or not self.lookups.queue(lookup, sending):
             self.delivery.finish(sending, DeliveryCode.QUEUE_FULL, now)
@@ -261,7 +263,8 @@ class Routing:
 
     # Searches
 
-    def _begin(self, target: bytes, owner: Session | None, nodes: Iterable[Session], now: Instant) -> Lookup | None:
+    def _begin(self, target: bytes, owner: Session | None, without: Session | None, now: Instant) -> Lookup | None:
+        nodes = [node for node in self._mesh.nodes() if node is not without]
         lookup = self.lookups.begin(target, owner, nodes, now)
         if lookup is not None:
             # Spec 5: one QUERY_CLIENT to every node.
@@ -269,6 +272,15 @@ class Routing:
             for node in lookup.open:
                 self.outbox.reply(node, question)
         return lookup
+
+    def _renew(self, target: bytes, place: Location, owner: Session | None, now: Instant) -> None:
+        """Search for a client whose place is about to end; frames go there until the answer comes or it ends."""
+        lookup = self._begin(target, owner, None, now)
+        if lookup is not None:
+            place.is_asked_again = True
+        if lookup is not None and not lookup.open:
+            self.lookups.end_absent(lookup, now)
+            self._ended(lookup, "absent", now)
 
     def asked(self, node: Session, target: bytes, now: Instant, *, may_ask: bool) -> None:
         """Answer another node's question about a client.
@@ -294,7 +306,7 @@ class Routing:
             return False
         lookup = self.lookups.running(target)
         if lookup is None:
-            lookup = self._begin(target, node, [other for other in self._mesh.nodes() if other is not node], now)
+            lookup = self._begin(target, node, node, now)
         if lookup is not None and not lookup.open:
             self.lookups.end_absent(lookup, now)
             lookup = None
