@@ -54,6 +54,7 @@ def _infos() -> list[messages.Info]:
         *(messages.Deliveries(code, (*_FORWARD_IDS, *_FORWARD_IDS)) for code in (0, 1)),
         messages.Deliveries(6, (_FORWARD_IDS[1], bytes(16), _FORWARD_IDS[0])),
         messages.Forward(1, b"i" * 16, keys[2], frame),
+        messages.ForwardRun(1, keys[2], ((b"i" * 16, frame), (b"j" * 16, frame), (b"j" * 16, frame))),
         wire.make_advert(_KEYS[0], b"a" * 32, 1),
         messages.KeyQuery(keys[1]),
         messages.KeyUnknown(keys[1]),

@@ -31,6 +31,7 @@ MERK_INFOS: Final[tuple[Info, ...]] = (
     messages.Deliveries(6, (_HASH,)),
     messages.Deliveries(0, tuple(bytes([number]) * 16 for number in range(messages.DELIVERIES_MAX))),
     messages.Forward(1, _HASH, _NODE, _CONTENT),
+    messages.ForwardRun(1, _NODE, ((_HASH, _CONTENT), (_HASH, _CONTENT + b"!"))),
     messages.KeyAdvert(_KEY, _NODE, 1_700_000_000_000, _SIGNATURE),
     messages.KeyQuery(_KEY),
     messages.KeyUnknown(_KEY),

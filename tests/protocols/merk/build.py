@@ -113,6 +113,10 @@ INFOS: list[tuple[messages.Info, str]] = [
     (messages.Auth(SIGNATURE), "81" + SIGNATURE.hex()),
     (messages.Delivery(5, KEY, HASHED), "8205" + KEY.hex() + HASHED.hex()),
     (messages.Deliveries(6, (HASHED, ID)), "8a06" + HASHED.hex() + ID.hex()),
+    (
+        messages.ForwardRun(1, KEY, ((ID, b"f" * 120), (HASHED, b"g" * 121))),
+        "8b01" + KEY.hex() + "02" + ID.hex() + "00000078" + "66" * 120 + HASHED.hex() + "00000079" + "67" * 121,
+    ),
     (messages.Forward(1, ID, KEY, b"f" * 120), "8301" + ID.hex() + KEY.hex() + "66" * 120),
     (
         messages.KeyAdvert(KEY, KEY_2, 2**63 + 1, SIGNATURE),
@@ -195,6 +199,12 @@ infos = st.one_of(
     st.builds(messages.Auth, signature_bytes),
     st.builds(messages.Delivery, st.integers(0, 255), key_bytes, id_bytes),
     st.builds(messages.Deliveries, st.integers(0, 255), st.lists(id_bytes, min_size=1, max_size=240).map(tuple)),
+    st.builds(
+        messages.ForwardRun,
+        st.integers(0, 255),
+        key_bytes,
+        st.lists(st.tuples(id_bytes, st.binary(min_size=120, max_size=200)), min_size=1, max_size=9).map(tuple),
+    ),
     st.builds(messages.Forward, st.integers(0, 255), id_bytes, key_bytes, st.binary(min_size=120, max_size=200)),
     st.builds(messages.KeyAdvert, key_bytes, key_bytes, u64, signature_bytes),
     st.builds(messages.KeyQuery, key_bytes),
@@ -235,3 +245,10 @@ any_content = plains | st.builds(contents.Extended, u64, id_bytes, plains | file
 
 ADVERT = make_advert(ALICE.signing, ALICE.agreement_public, 1_700_000_000_000)
 """A valid one."""
+
+
+def forwards_in(info):
+    """Return the envelopes that an info is, or carries."""
+    if isinstance(info, messages.ForwardRun):
+        return [messages.Forward(info.hop, message_id, info.origin, frame) for message_id, frame in info.frames]
+    return [info] if isinstance(info, messages.Forward) else []

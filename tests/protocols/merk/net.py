@@ -7,6 +7,7 @@ which they were sent, or in one that a seed draws. ``Line`` is a connection that
 import random
 from collections import deque
 
+from tests.protocols.merk.build import forwards_in
 from tests.protocols.refusing import commit_to
 from waystation.core.effects import Close, Commit, Dial, Peer, Send, SendMany
 from waystation.core.facts import MeshLinkEnded, MeshLookup, Refused
@@ -216,8 +217,8 @@ class Line:
         return self.say(*(ClientAbsent(key) for key in self.questions()))
 
     def forwarded(self):
-        """Return and forget the frames that came in envelopes."""
-        return [info.frame for info in self.told() if isinstance(info, Forward)]
+        """Return and forget the frames that came in envelopes, alone or together."""
+        return [forward.frame for info in self.told() for forward in forwards_in(info)]
 
     # Ends
 

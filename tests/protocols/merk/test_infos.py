@@ -12,6 +12,7 @@ from waystation.protocols.merk.infos import SERVERS_MAX, decode_forward, decode_
 from waystation.protocols.merk.messages import (
     AddServer,
     Deliveries,
+    ForwardRun,
     Hello,
     InfoType,
     KeyQuery,
@@ -81,7 +82,7 @@ def test_junk_behind_an_info_is_refused(info, payload):
         assert is_refused(longer)
 
 
-@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x8B, 0xFF])
+@pytest.mark.parametrize("subtype", [0, 1, 7, 0x7F, 0x8C, 0xFF])
 def test_unknown_subtype_is_ignored(subtype):
     """Later extensions do not disturb: neither alone nor with anything behind."""
     assert decode_info(bytes([subtype])) is None
@@ -164,6 +165,53 @@ def test_a_notice_names_1_to_240_frames(count, is_whole):
         assert is_refused(payload)
         with pytest.raises(LocalError, match=str(count)):
             encode_info(Deliveries(0, ids))
+
+
+# Runs of frames (MERK-RUNS)
+
+
+def run_of(count, frame=b"f" * 120):
+    """Return the payload of a FORWARDS, made without the code under test."""
+    return b"\x8b\x01" + KEY + bytes([count]) + (b"i" * 16 + len(frame).to_bytes(4, "big") + frame) * count
+
+
+@pytest.mark.parametrize(("count", "is_whole"), [(0, False), (1, True), (240, True), (241, False)])
+def test_a_run_has_1_to_240_frames(count, is_whole):
+    """Spec 7: fewer or more are malformed, and not ours to send."""
+    info = ForwardRun(1, KEY, ((b"i" * 16, b"f" * 120),) * count)
+
+    if is_whole:
+        assert decode_info(run_of(count)) == info
+        assert encode_info(info) == run_of(count)
+    else:
+        assert is_refused(run_of(count))
+        with pytest.raises(LocalError, match=str(count)):
+            encode_info(info)
+
+
+@pytest.mark.parametrize("size", [0, 119, 121, 140, 256, 2**16, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_run_that_lies_about_a_length_is_refused(which, size):
+    """Whichever of its frames it is of; a length is checked before it is used."""
+    payload = bytearray(run_of(3))
+    at = 35 + which * 140 + 16
+    payload[at : at + 4] = size.to_bytes(4, "big")
+
+    assert is_refused(bytes(payload))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 240, 255])
+def test_a_run_that_lies_about_its_number_is_refused(count):
+    """Fewer leave bytes behind, more find none."""
+    payload = bytearray(run_of(3))
+    payload[34] = count
+
+    assert is_refused(bytes(payload))
+
+
+def test_a_run_has_no_frame_shorter_than_a_header():
+    """As a FORWARD."""
+    assert is_refused(run_of(2, b"f" * 119))
 
 
 # Addresses

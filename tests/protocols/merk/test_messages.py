@@ -32,7 +32,7 @@ def test_subtypes_of_the_original_and_ours_are_apart():
     """The original's subtypes are 2 to 6; ours begin at 0x80, which it ignores (specs/merk.md 7)."""
     numbers = [kind.value for kind in InfoType]
 
-    assert numbers == [2, 3, 4, 5, 6, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A]
+    assert numbers == [2, 3, 4, 5, 6, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8A, 0x8B]
 
 
 def test_numbers_of_the_extensions_are_those_of_the_digest():

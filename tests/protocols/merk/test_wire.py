@@ -251,7 +251,7 @@ def test_info_frame_survives(info):
 
 def test_notice_of_many_is_that_of_the_vectors():
     """What two nodes say to each other, byte for byte; cut anywhere it is no such frame."""
-    (said,) = VECTORS["between_nodes"]
+    said, _ = VECTORS["between_nodes"]
     data = bytes.fromhex(said["hex"])
     info = messages.Deliveries(said["code"], tuple(map(bytes.fromhex, said["ids"])))
 
@@ -260,6 +260,20 @@ def test_notice_of_many_is_that_of_the_vectors():
     assert {outcome_of(wire.read_head, data[:count]) for count in range(len(data))} <= {
         Refusal.SHORT,
         Refusal.BAD_LENGTH,
+    }
+
+
+def test_run_of_frames_is_that_of_the_vectors():
+    """FORWARDS with two frames, byte for byte (MERK-RUNS); its payload cut anywhere is refused."""
+    _, said = VECTORS["between_nodes"]
+    data, key = bytes.fromhex(said["hex"]), bytes.fromhex(said["origin"])
+    frames = zip(map(bytes.fromhex, said["ids"]), map(bytes.fromhex, said["frames"]), strict=True)
+    info = messages.ForwardRun(said["hop"], key, tuple(frames))
+
+    assert wire.decode_info_frame(data) == info
+    assert wire.encode_info_frame(info, key) == data
+    assert {outcome_of(wire.decode_info_frame, data[:size]) for size in range(121, len(data))} == {
+        Refusal.MALFORMED_INFO
     }
 
 

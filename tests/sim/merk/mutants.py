@@ -55,12 +55,12 @@ class _WithPart(MerkRelay):
             self._frames = self.mistaken(self._settings, *others)
 
 
-def _in_relay(part: type) -> type[MerkRelay]:
+def in_relay(part: type) -> type[MerkRelay]:
     """Return a relay with this part in the place of the right one."""
     return type(part.__name__, (_WithPart,), {"mistaken": part})
 
 
-@_in_relay
+@in_relay
 class ForwardsTwice(Forwards):
     """Forwards each frame under two numbers."""
 
@@ -69,7 +69,7 @@ class ForwardsTwice(Forwards):
         super()._send(*args)
 
 
-@_in_relay
+@in_relay
 class TakesReplays(SeenIds):
     """Takes a forwarded frame as often as it comes."""
 
@@ -77,7 +77,7 @@ class TakesReplays(SeenIds):
         return False
 
 
-@_in_relay
+@in_relay
 class TouchesFrames(Delivery):
     """Changes a reserved byte of the header."""
 
@@ -85,7 +85,7 @@ class TouchesFrames(Delivery):
         super().deliver(recipient, origin, target, frame[:8] + b"\x01" + frame[9:], now, message_id)
 
 
-@_in_relay
+@in_relay
 class MixesUp(Routing):
     """Gives a frame to another client now and then."""
 
@@ -97,7 +97,7 @@ class MixesUp(Routing):
             super().route(session, target, frame, now, may_ask=may_ask)
 
 
-@_in_relay
+@in_relay
 class SkipsInBunches(Runs):
     """Leaves out the frame behind a run to one recipient."""
 
@@ -106,15 +106,7 @@ class SkipsInBunches(Runs):
         return taken + 1 if taken > 2 else taken
 
 
-@_in_relay
-class DoublesInBunches(Forwards):
-    """Forwards the last frame of a run twice."""
-
-    def send_run(self, node, origin, target, frames, now):
-        return super().send_run(node, origin, target, [*frames, frames[-1]], now)
-
-
-@_in_relay
+@in_relay
 class BelievesSenders(KnownFrames):
     """Takes every sender for the client itself."""
 
@@ -122,7 +114,7 @@ class BelievesSenders(KnownFrames):
         super().of_client(session, kind, session.identity, data, now)
 
 
-@_in_relay
+@in_relay
 class TellsEverybody(Delivery):
     """Tells outcomes to clients that have never asked for them."""
 
@@ -132,7 +124,7 @@ class TellsEverybody(Delivery):
         super().deliver(recipient, origin, target, frame, now, message_id)
 
 
-@_in_relay
+@in_relay
 class StopsAtFirstNo(Routing):
     """Believes that nobody has a client as soon as one node has not."""
 
@@ -143,7 +135,7 @@ class StopsAtFirstNo(Routing):
         super().absent(node, answer, now)
 
 
-@_in_relay
+@in_relay
 class KeepsAbsences(Lookups):
     """Believes for a minute that somebody is nowhere."""
 
@@ -152,7 +144,7 @@ class KeepsAbsences(Lookups):
         self._remember(lookup.target, searches.Absent(now + 60_000_000))
 
 
-@_in_relay
+@in_relay
 class BelievesOldPlaces(Lookups):
     """Goes on sending to where a client was."""
 
@@ -163,7 +155,7 @@ class BelievesOldPlaces(Lookups):
         return
 
 
-@_in_relay
+@in_relay
 class BelievesAnybody(Lookups):
     """Takes answers that nobody asked for."""
 
@@ -172,7 +164,7 @@ class BelievesAnybody(Lookups):
         return True
 
 
-@_in_relay
+@in_relay
 class BelievesClaims(Lookups):
     """Believes any node that says it has a client, though it shows nothing."""
 
@@ -181,7 +173,7 @@ class BelievesClaims(Lookups):
         return super().found(target, node, now, presence)
 
 
-@_in_relay
+@in_relay
 class TakesRelayedLogins(Routing):
     """Gives a key to whoever has its answer to a challenge."""
 
@@ -189,7 +181,7 @@ class TakesRelayedLogins(Routing):
         return False
 
 
-@_in_relay
+@in_relay
 class TakesInventedSenders(Routing):
     """Takes frames of unnamed nodes that nobody has signed."""
 
@@ -199,7 +191,7 @@ class TakesInventedSenders(Routing):
         node.is_unnamed = was
 
 
-@_in_relay
+@in_relay
 class ForgetsOutcomes(Delivery):
     """Does not tell every twentieth outcome."""
 
@@ -211,7 +203,7 @@ class ForgetsOutcomes(Delivery):
             super()._notify(origin, *said)
 
 
-@_in_relay
+@in_relay
 class TellsTwice(Delivery):
     """Tells some outcomes twice."""
 
@@ -221,7 +213,7 @@ class TellsTwice(Delivery):
             super()._notify(origin, code, target, frame, *names)
 
 
-@_in_relay
+@in_relay
 class TellsNodesTwice(Delivery):
     """Names a frame twice in a notice of many."""
 
@@ -229,7 +221,7 @@ class TellsNodesTwice(Delivery):
         super().gather(node, code, [*message_ids, message_ids[0]])
 
 
-@_in_relay
+@in_relay
 class CallsQueuedDelivered(Routing):
     """Says that a frame is delivered before it knows where the recipient is."""
 
@@ -239,7 +231,7 @@ class CallsQueuedDelivered(Routing):
         super().seek(sending, owner, now, may_ask=may_ask, without=without)
 
 
-@_in_relay
+@in_relay
 class ForwardsOn(Routing):
     """Looks for the recipients of frames that came from other nodes."""
 
@@ -250,7 +242,7 @@ class ForwardsOn(Routing):
             self.seek(Sending(node, target, frame, b"", message_id), None, now, may_ask=True)
 
 
-@_in_relay
+@in_relay
 class BlamesTime(Routing):
     """Says that a search timed out when all nodes have answered."""
 
@@ -258,7 +250,7 @@ class BlamesTime(Routing):
         super()._ended(lookup, "timeout", now)
 
 
-@_in_relay
+@in_relay
 class HasNoQueue(Lookups):
     """Says that there is no room when there is."""
 
@@ -266,7 +258,7 @@ class HasNoQueue(Lookups):
         return len(lookup.queue) < 1 and sending.frame[-1] % 4 != 0 and super().queue(lookup, sending)
 
 
-@_in_relay
+@in_relay
 class DialsForClients(KnownFrames):
     """Dials what a client names."""
 
@@ -290,7 +282,7 @@ class DialsMuch(MerkRelay):
         self._mesh._may_dial_at = lambda: Instant(0)
 
 
-@_in_relay
+@in_relay
 class KeepsClients(Routing):
     """Forgets to forget who has left."""
 
@@ -298,7 +290,7 @@ class KeepsClients(Routing):
         self.delivery.abandon(session, now)
 
 
-@_in_relay
+@in_relay
 class KeepsPlaces(Lookups):
     """Never sweeps out what is out of date."""
 
@@ -306,7 +298,7 @@ class KeepsPlaces(Lookups):
         return None
 
 
-@_in_relay
+@in_relay
 class NeverAsks(KnownFrames):
     """Does not care who else there is."""
 
@@ -317,7 +309,7 @@ class NeverAsks(KnownFrames):
         return
 
 
-@_in_relay
+@in_relay
 class WaitsForDeaf(Delivery):
     """Never lets go of a client that reads nothing."""
 
@@ -327,7 +319,7 @@ class WaitsForDeaf(Delivery):
         super().wake(now)
 
 
-@_in_relay
+@in_relay
 class GivesCredit(Outbox):
     """Sends everything to everybody, whether they read it or not."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.merk import build, mutants
+from tests.sim.merk import build, mutants, mutants_runs
 
 SEEDS = range(1, 5)
 
@@ -20,7 +20,7 @@ SEEDS = range(1, 5)
         (mutants.Doubts, "own-only", build.QUIET),
         (mutants.StopsAtFirstNo, "path-delivers", build.QUIET),
         (mutants.KeepsAbsences, "path-delivers", build.ROAMING),
-        (mutants.DoublesInBunches, "delivered-once", build.BURSTS),
+        (mutants_runs.DoublesInBunches, "delivered-once", build.BURSTS),
         (mutants.SkipsInBunches, "path-delivers", build.BURSTS),
         (mutants.BelievesOldPlaces, "path-delivers", build.ROAMING),
         (mutants.BelievesAnybody, "forwarding", build.BESET),
@@ -30,6 +30,7 @@ SEEDS = range(1, 5)
         (mutants.ForgetsOutcomes, "one-outcome", build.QUIET),
         (mutants.TellsTwice, "one-outcome", build.QUIET),
         (mutants.TellsNodesTwice, "forwarding", build.BESET),
+        (mutants_runs.BundlesForEverybody, "forwarding", build.BESET),
         (mutants.CallsQueuedDelivered, "true-outcome", build.QUIET),
         (mutants.BlamesTime, "true-outcome", build.ROAMING),
         (mutants.HasNoQueue, "true-outcome", build.ROAMING),

@@ -17,6 +17,7 @@ from waystation.core.errors import LocalError
 from waystation.protocols.merk.messages import (
     ADDRESS_BYTES_MAX,
     DELIVERIES_MAX,
+    FORWARDS_MAX,
     HASH_BYTES,
     HEADER_BYTES,
     KEY_BYTES,
@@ -31,6 +32,7 @@ from waystation.protocols.merk.messages import (
     Deliveries,
     Delivery,
     Forward,
+    ForwardRun,
     Gone,
     Hello,
     Info,
@@ -56,7 +58,15 @@ from waystation.protocols.merk.messages import (
 )
 from waystation.protocols.merk.refusals import MalformedError, Refusal
 
-__all__ = ["EXTENSION_VERSION", "SERVERS_MAX", "decode_forward", "decode_info", "encode_info", "info_parts"]
+__all__ = [
+    "EXTENSION_VERSION",
+    "SERVERS_MAX",
+    "decode_forward",
+    "decode_forwards",
+    "decode_info",
+    "encode_info",
+    "info_parts",
+]
 
 EXTENSION_VERSION: Final = 1  # specs/merk.md 10.1
 SERVERS_MAX: Final = 1_024  # ours: of one frame
@@ -72,6 +82,8 @@ _DELIVERIES_HEAD: Final = 2  # spec 7: subtype and code
 _PRESENCE_BYTES: Final = 1 + 2 * KEY_BYTES + 2 * _TIME_BYTES + SIGNATURE_BYTES  # spec 7
 _MAIL_STATE: Final = struct.Struct(">BIIQ")  # spec 7: state, messages, bytes, until
 _FORWARD_FIXED: Final = 2 + MESSAGE_ID_BYTES + KEY_BYTES
+_FORWARDS_FIXED: Final = 2 + KEY_BYTES + 1  # spec 7: subtype, hop, origin, count
+_FORWARDED: Final = struct.Struct(f">{MESSAGE_ID_BYTES}sI")  # spec 7: id and length of each frame
 
 # Plain bytes: making them of enum members costs more than the rest of encoding a query.
 _QUERY_CLIENT: Final = bytes((InfoType.QUERY_CLIENT,))
@@ -91,7 +103,7 @@ def encode_info(info: Info) -> bytes:
 
     Raises:
         LocalError: An address is longer than 255 bytes, there are more than 65,535 servers, a TAKEN names none or
-            more than 64 frames, or a DELIVERIES none or more than 240.
+            more than 64 frames, or a DELIVERIES or FORWARDS none or more than 240.
     """
     return b"".join(info_parts(info))
 
@@ -123,6 +135,13 @@ def _hello_parts(info: Hello) -> tuple[bytes, ...]:
 
 def _forward_parts(info: Forward) -> tuple[bytes, ...]:
     return bytes((InfoType.FORWARD, info.hop)), info.message_id, info.origin, info.frame
+
+
+def _forwards_parts(info: ForwardRun) -> tuple[bytes, ...]:
+    if not 1 <= len(info.frames) <= FORWARDS_MAX:
+        raise LocalError(f"FORWARDS carries 1 to {FORWARDS_MAX} frames, this {len(info.frames)}")
+    listed = (piece for name, frame in info.frames for piece in (_FORWARDED.pack(name, len(frame)), frame))
+    return bytes((InfoType.FORWARDS, info.hop)), info.origin, bytes((len(info.frames),)), *listed
 
 
 def _deliveries_parts(info: Deliveries) -> tuple[bytes, ...]:
@@ -183,6 +202,7 @@ _ENCODERS: Final[Mapping[type, Callable[[Any], tuple[bytes, ...]]]] = {
     Auth: lambda info: (bytes((InfoType.AUTH,)), info.signature),
     Delivery: lambda info: (bytes((InfoType.DELIVERY, info.code)), info.target, info.frame_hash),
     Forward: _forward_parts,
+    ForwardRun: _forwards_parts,
     KeyAdvert: _advert_parts,
     KeyQuery: lambda info: (_KEY_QUERY, info.key),
     KeyUnknown: lambda info: (_KEY_QUERY, info.key, _UNKNOWN),
@@ -232,6 +252,32 @@ def decode_forward(data: bytes, start: int = 0) -> Forward:
         raise _malformed(f"FORWARD with {len(data) - start} bytes")
     origin_at = start + 2 + MESSAGE_ID_BYTES
     return Forward(data[start + 1], data[start + 2 : origin_at], data[origin_at:frame_at], data[frame_at:])
+
+
+def decode_forwards(data: bytes, start: int = 0) -> ForwardRun:
+    """Return the FORWARDS whose payload begins at ``start`` and ends with ``data``; its frames are copied once.
+
+    Raises:
+        MalformedError: MALFORMED_INFO when it carries no frame or more than 240, when one is shorter than a header, or
+            when they do not end with it.
+    """
+    at, end = start + _FORWARDS_FIXED, len(data)
+    count = data[at - 1] if at <= end else 0
+    if not 1 <= count <= FORWARDS_MAX:
+        raise _malformed(f"FORWARDS with {end - start} bytes and {count} frames")
+    frames: list[tuple[bytes, bytes]] = []
+    for _ in range(count):
+        frame_at = at + _FORWARDED.size
+        if frame_at > end:
+            raise _malformed(f"FORWARDS that ends in its frame {len(frames) + 1} of {count}")
+        message_id, size = _FORWARDED.unpack_from(data, at)
+        at = frame_at + size
+        if size < HEADER_BYTES or at > end:
+            raise _malformed(f"FORWARDS with a frame of {size} bytes at {frame_at} of {end}")
+        frames.append((message_id, data[frame_at:at]))
+    if at != end:
+        raise _malformed(f"FORWARDS with {end - at} bytes behind its last frame")
+    return ForwardRun(data[start + 1], data[start + 2 : start + 2 + KEY_BYTES], tuple(frames))
 
 
 def _servers(payload: bytes) -> Servers:
@@ -413,6 +459,7 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], Info | None]]] = {
     InfoType.AUTH: lambda payload: Auth(payload[1:]),
     InfoType.DELIVERY: lambda payload: Delivery(payload[1], payload[2:34], payload[34:]),
     InfoType.FORWARD: decode_forward,
+    InfoType.FORWARDS: decode_forwards,
     InfoType.KEY_ADVERT: _key_advert,
     InfoType.KEY_QUERY: _key_query,
     InfoType.GONE: lambda payload: Gone(payload[1:]),

@@ -16,6 +16,7 @@ __all__ = [
     "CHALLENGE_BYTES",
     "CONFIRMATION",
     "DELIVERIES_MAX",
+    "FORWARDS_MAX",
     "FRAME_BYTES_USUAL",
     "HASH_BYTES",
     "HEADER_BYTES",
@@ -39,6 +40,7 @@ __all__ = [
     "DeliveryCode",
     "Feature",
     "Forward",
+    "ForwardRun",
     "Frame",
     "Gone",
     "Hello",
@@ -81,6 +83,8 @@ MAIL_TAKEN_MAX: Final = 64  # spec 7, MAIL
 """How many frames one TAKEN names at most."""
 DELIVERIES_MAX: Final = 240  # spec 7: with its header such a frame has less than 4 KiB, which is counted, not weighed
 """How many frames one DELIVERIES names at most."""
+FORWARDS_MAX: Final = DELIVERIES_MAX  # spec 7
+"""How many frames one FORWARDS carries at most."""
 ADDRESS_BYTES_MAX: Final = 255  # spec 4: u8 length
 FRAME_BYTES_USUAL: Final = 8_388_608  # spec 7: a node that has not said LIMITS
 """What a node takes that has not said so (specs/merk.md 10.11)."""
@@ -119,6 +123,7 @@ class InfoType(IntEnum):
     PRESENCE = 0x88  # of a client; between nodes as an answer
     MAIL = 0x89  # between a client and the node that keeps its mail
     DELIVERIES = 0x8A  # between nodes of ours
+    FORWARDS = 0x8B  # between nodes of ours
 
 
 class Role(IntEnum):
@@ -137,7 +142,7 @@ class Feature(IntFlag):
     MESH = 8
     PRESENCE = 16
     MAILBOX = 32
-    DELIVERIES = 64
+    DELIVERIES = 64  # and FORWARDS
 
 
 class DeliveryCode(IntEnum):
@@ -288,6 +293,17 @@ class Forward(NamedTuple):
     """The whole frame, header and all, as its sender sent it."""
 
 
+class ForwardRun(NamedTuple):
+    """Several frames of clients that a node passes on at once, each of which counts as one ``Forward``."""
+
+    hop: int
+    """1 always: a frame crosses one link."""
+    origin: bytes
+    """Key of the node that sends it, 32 bytes."""
+    frames: tuple[tuple[bytes, bytes], ...]
+    """1 to 240 frames, each behind its id of 16 bytes."""
+
+
 class Deliveries(NamedTuple):
     """What became of many frames that were forwarded, all of them the same."""
 
@@ -404,6 +420,7 @@ Info = (
     | Auth
     | Delivery
     | Forward
+    | ForwardRun
     | KeyAdvert
     | KeyQuery
     | KeyUnknown

@@ -14,7 +14,7 @@ from typing import Final
 from waystation.core.errors import LocalError
 from waystation.crypto.hashing import sha256
 from waystation.crypto.signing import KeyPair, sign, verify
-from waystation.protocols.merk.infos import decode_forward, decode_info, encode_info, info_parts
+from waystation.protocols.merk.infos import decode_forward, decode_forwards, decode_info, encode_info, info_parts
 from waystation.protocols.merk.messages import (
     HASH_BYTES,
     HEADER_BYTES,
@@ -180,6 +180,8 @@ def decode_info_frame(data: bytes) -> Info | None:
     # A forwarded frame may be large, so it is not copied twice.
     if len(data) > HEADER_BYTES and data[HEADER_BYTES] == InfoType.FORWARD:
         return decode_forward(data, HEADER_BYTES)
+    if len(data) > HEADER_BYTES and data[HEADER_BYTES] == InfoType.FORWARDS:
+        return decode_forwards(data, HEADER_BYTES)
     return decode_info(data[HEADER_BYTES:])
 
 

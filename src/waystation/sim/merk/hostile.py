@@ -215,6 +215,7 @@ def draw_lie(context: MerkContext, rng: random.Random, own: bytes) -> Info:
         messages.Delivery(code, somebody, rng.choice(context.recent_frames())),
         messages.Deliveries(code, tuple(rng.randbytes(16) for _ in range(rng.randint(1, messages.DELIVERIES_MAX)))),
         messages.Forward(1, rng.randbytes(16), server, b"X" * 200),
+        messages.ForwardRun(1, server, ((rng.randbytes(16), b"X" * 200),) * rng.randint(1, 3)),
         messages.Auth(rng.randbytes(64)),
         messages.KeyUnknown(somebody),
     )

@@ -46,6 +46,7 @@ ASKED_US: Final = 6 * MICROSECONDS_PER_SECOND  # a little longer than a question
 FLOOD_QUESTIONS: Final = 150
 REPLAYS: Final = 3
 NAMED_MAX: Final = 8
+BUNDLED: Final = b"\x8b"  # subtype of a run of frames, which is read here without the code under test, too
 GATHERED: Final = b"\x8a"  # subtype of a notice of many frames, which is read here without the code under test
 THIEVES: Final = frozenset({"false_node", "replayer"})
 """Kinds that say they have everybody."""
@@ -124,6 +125,9 @@ class _Link(hostile.HostileLink):
         if frame.payload[:1] == GATHERED:
             self._on_gathered(frame.payload)
             return
+        if frame.payload[:1] == BUNDLED:
+            self._on_bundled(frame.payload)
+            return
         info = decode_info_frame(data)
         answer = self._answers.get(type(info))
         if answer is not None:
@@ -154,6 +158,20 @@ class _Link(hostile.HostileLink):
         self._unanswered -= known
         is_right = is_whole and self._features == ALL_FEATURES and known.total() == len(ids)
         self._context.observe(seen.Gathered(self._context.node_keys.index(self._peer_key), is_right=is_right))
+
+    def _on_bundled(self, payload: bytes) -> None:
+        """Note whether a run of frames is whole and meant for who understands it; take its frames one by one."""
+        forwards, at, count = [], 35, payload[34]
+        for _ in range(count):
+            size = int.from_bytes(payload[at + 16 : at + 20], "big")
+            body = payload[at + 20 : at + 20 + size]
+            forwards.append(messages.Forward(payload[1], payload[at : at + 16], payload[2:34], body))
+            at += 20 + size
+        is_whole = at == len(payload) and 0 < count <= messages.FORWARDS_MAX
+        is_right = is_whole and self._features == ALL_FEATURES
+        self._context.observe(seen.Bundled(self._context.node_keys.index(self._peer_key), is_right=is_right))
+        for forward in forwards:
+            self._on_forward(forward)
 
     def _hello(self) -> messages.Hello:
         return messages.Hello(self._features, Role.NODE, self._host.key_pair.public, self._nonce, self._host.url)
@@ -289,8 +307,12 @@ class _Link(hostile.HostileLink):
             return
         frame, message_id = self._rng.choice(self._context.overheard), self._rng.randbytes(16)
         self._context.observe(seen.Injected(frame_hash(frame)))
-        for _ in range(REPLAYS):
-            self._forward(frame, message_id)
+        if self._features == ALL_FEATURES and self._rng.random() < 1 / 2:
+            self._unanswered[message_id] += REPLAYS
+            self._say(messages.ForwardRun(1, self._host.key_pair.public, ((message_id, frame),) * REPLAYS))
+        else:
+            for _ in range(REPLAYS):
+                self._forward(frame, message_id)
         self._forward(frame, self._rng.randbytes(16), hop=self._rng.choice((0, 2, 255)))
 
     def _forward(self, frame: bytes, message_id: bytes = b"", hop: int = 1) -> None:

@@ -230,10 +230,15 @@ class TrueOutcome(Invariant):
 class Forwarding(Invariant):
     """A frame crosses one link: a node forwards what its own clients sent, to whom it has asked and who said yes.
 
-    Of what was forwarded to it a node says one outcome at most, to who has brought it (MERK-NOTICES).
+    Several at once go to who understands that (MERK-RUNS). Of what was forwarded to it a node says one outcome at
+    most, to who has brought it (MERK-NOTICES).
     """
 
     name = "forwarding"
+
+    def _on_bundled(self, bundled: seen.Bundled, now: Instant) -> None:  # noqa: ARG002
+        if not bundled.is_right:
+            raise self.broken(f"node {bundled.node} forwards frames by a message that is broken or not understood")
 
     def _on_gathered(self, gathered: seen.Gathered, now: Instant) -> None:  # noqa: ARG002
         if not gathered.is_right:

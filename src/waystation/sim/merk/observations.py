@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 __all__ = [
     "Arrived",
+    "Bundled",
     "Dialled",
     "Drawn",
     "Dropped",
@@ -174,6 +175,15 @@ class Forwarded(NamedTuple):
     """Whether the hostile node said, about when it was asked, that it has the recipient."""
     is_shown: bool
     """Whether the recipient is a client of the hostile node, whose presence it can show."""
+
+
+class Bundled(NamedTuple):
+    """An honest node forwarded several frames to a hostile one by one message; each is ``Forwarded``, too."""
+
+    node: int
+    """Who did so."""
+    is_right: bool
+    """Whether the hostile node understands that, and every length in the message is right."""
 
 
 class Gathered(NamedTuple):

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
+from tests.protocols.merk.build import forwards_in
 from tests.protocols.merk.net import ALL_FEATURES, GATHERING, Net, assert_closed, data_to, key_of
 from waystation.core.effects import SendMany
 from waystation.core.facts import Refused
 from waystation.protocols.merk import wire
-from waystation.protocols.merk.messages import Deliveries, Delivery, Forward, Gone, MessageType, QueryClient
+from waystation.protocols.merk.messages import Deliveries, Delivery, Forward, ForwardRun, Gone, MessageType, QueryClient
 from waystation.protocols.merk.refusals import Refusal
 
 ALICE, BOB, CAROL, DAVE, X, Y = (key_of(name) for name in ("alice", "bob", "carol", "dave", "x", "y"))
@@ -48,11 +49,11 @@ class World:
             heard = line.hear()
             content = [frame for frame in heard if frame[2] in (2, 4, 5)]
             infos = [wire.decode_info_frame(frame) for frame in heard if frame[2] == MessageType.NODE_INFO]
-            forwarded = [info.frame for info in infos if isinstance(info, Forward)]
+            forwarded = [forward.frame for info in infos for forward in forwards_in(info)]
             others = sorted(
                 repr(each)
                 for info in infos
-                if not isinstance(info, Forward)
+                if not forwards_in(info)
                 for each in ([(info.code, each) for each in info[1]] if isinstance(info, Deliveries) else [info])
             )
             told.append((content, forwarded, others, line.closed))
@@ -94,6 +95,11 @@ def peer_messages(rng, count):
             info = rng.choice((QueryClient(BOB.public), Gone(BOB.public), *notices))
         elif 0.2 < odd < 0.23:
             info = Forward(1, message_id, Y.public, frame[:-1])
+        elif odd > 0.8:
+            others = [data_to(rng.choice((BOB, CAROL)), key_of("far"), b"%d %d" % (number, each)) for each in range(4)]
+            ids = [rng.choice((message_id, rng.randbytes(16))) for _ in others]
+            run = [(message_id, frame), *zip(ids, others, strict=True), (rng.randbytes(16), frame[:-1])]
+            info = ForwardRun(info.hop, info.origin, tuple(run[: rng.randint(1, 6)]))
         messages.append(wire.encode_info_frame(info, Y.public))
     return messages
 

@@ -29,7 +29,9 @@ from waystation.protocols.merk.messages import (
     DeliveryCode,
     Feature,
     Forward,
+    ForwardRun,
     Hello,
+    Limits,
     MessageType,
     Role,
 )
@@ -288,3 +290,132 @@ def test_two_nodes_of_ours_say_one_notice_for_many_frames():
     assert bob.content() == frames
     assert alice.notices() == [(DELIVERED, wire.frame_hash(frame)) for frame in frames]
     assert a.sizes["forwards"] == 0
+
+
+# Runs of frames (MERK-RUNS)
+
+
+def known_at_x():
+    """Return a net, its node, Alice and X when X, which gathers, has had one frame for Bob."""
+    net, node, alice, x, envelopes = forwarding(1)
+    x.say(Deliveries(0, (envelopes[0].message_id,))).hear()
+    alice.hear()
+    return net, node, alice, x
+
+
+def hand(net, node, line, frames):
+    """Let frames arrive in one read."""
+    node.relay.receive_many(line.peer, frames, net.now)
+    net.settle()
+
+
+def test_a_run_to_a_node_that_gathers_is_one_message():
+    """Every frame with an id of its own, and each is answered by it."""
+    net, node, alice, x = known_at_x()
+    hand(net, node, alice, FRAMES)
+    (run,) = x.told()
+    x.say(Deliveries(0, tuple(message_id for message_id, _ in run.frames)))
+
+    assert (run.hop, run.origin) == (1, node.key)
+    assert [frame for _, frame in run.frames] == FRAMES
+    assert len({message_id for message_id, _ in run.frames}) == len(FRAMES)
+    assert alice.notices() == [(DELIVERED, wire.frame_hash(frame)) for frame in FRAMES]
+
+
+def test_a_run_to_a_node_without_the_feature_is_the_old_envelopes():
+    """To the byte, each a message of its own, as one by one."""
+    told = []
+    for is_together in (True, False):
+        net = Net()
+        node = net.node()
+        alice, x = net.client(node, ALICE), net.peer(node, X)
+        alice.write(BOB)
+        found_at(x).hear()
+        if is_together:
+            hand(net, node, alice, FRAMES)
+        else:
+            alice.send(*FRAMES)
+        told.append(x.hear())
+
+    assert told[0] == told[1]
+    assert len(told[0]) == len(FRAMES)
+
+
+def test_a_run_has_at_most_240_frames():
+    """What is beyond goes into the next one, in its order."""
+    net, node, alice, x = known_at_x()
+    hand(net, node, alice, FRAMES * 25)
+    runs = [info.frames for info in x.told()]
+
+    assert [len(frames) for frames in runs] == [240, 240, 20]
+    assert [frame for frames in runs for _, frame in frames] == FRAMES * 25
+
+
+@pytest.mark.parametrize("size", [1_000, 2_000])
+def test_a_run_is_no_larger_than_what_the_node_takes(size):
+    """LIMITS and 256 bytes: an exact fit is one message, and not a byte more is."""
+    net, node, alice, x = known_at_x()
+    x.say(Limits(size))
+    least = wire.encode_frame(2, BOB.public, sender=ALICE.public)
+    room = size + 256 - 155 - 4 * (20 + len(least))
+    fits, too_large = (wire.encode_frame(2, BOB.public + bytes(room + more), sender=ALICE.public) for more in (0, 1))
+    hand(net, node, alice, [least, least, least, fits])
+    whole = x.hear()
+    hand(net, node, alice, [least, least, least, too_large])
+    parted = x.hear()
+
+    assert [len(message) for message in whole] == [size + 256]
+    assert [len(wire.decode_info_frame(message).frames) for message in parted] == [3, 1]
+
+
+def test_a_run_from_a_node_without_the_feature_is_an_offence():
+    """It has not said that it knows it."""
+    net = Net()
+    node = net.node()
+    bob, x = net.client(node, BOB), net.peer(node, X)
+    x.say(ForwardRun(1, X.public, ((IDS[0], FRAMES[0]),)))
+
+    assert bob.content() == []
+    assert node.refused(Refusal.INFO_NOT_ALLOWED) == 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_each_frame_of_a_run_counts_and_is_answered(together):
+    """A message of many frames takes as much of the rate as they would alone."""
+    net, node, bob, x, _ = bringing(limits=MerkLimits(node_factor=1, frames_burst=4))
+    net.pass_ms(10_000)
+    data = wire.encode_info_frame(ForwardRun(1, X.public, tuple(zip(IDS, FRAMES, strict=True))), X.public)
+    if together:
+        hand(net, node, x, [data])
+    else:
+        x.send(data)
+
+    assert bob.content() == FRAMES[:4]
+    assert x.gathered() == [(DELIVERED, tuple(IDS[:4])), (RATE, tuple(IDS[4:]))]
+    assert node.refused(Refusal.RATE) == 16
+
+
+def test_a_stranger_brings_no_unsigned_frames_in_a_run():
+    """The rights of a node that nobody has named are those of its single frames (MERK-UNNAMED)."""
+    net = Net()
+    node = net.node()
+    bob, x = net.client(node, BOB), net.stranger(node, X, features=GATHERING)
+    unsigned = wire.encode_frame(2, BOB.public + b"!", sender=ALICE.public)
+    x.say(ForwardRun(1, X.public, ((IDS[0], unsigned), (IDS[1], FRAMES[0]))))
+
+    assert bob.content() == [FRAMES[0]]
+    assert node.refused(Refusal.UNSIGNED) == 1
+
+
+@pytest.mark.parametrize("lie", ["hop", "origin", "replay"])
+def test_a_run_that_lies_is_struck_for_each_frame_until_it_is_closed(lie):
+    """Sixteen lies in one message are as many as in sixteen; what stands behind them is not looked at."""
+    net, node, bob, x, _ = bringing()
+    ids = [IDS[0]] * 20 if lie == "replay" else IDS
+    run = ForwardRun(
+        2 if lie == "hop" else 1, Y.public if lie == "origin" else X.public, tuple(zip(ids, FRAMES, strict=True))
+    )
+    hand(net, node, x, [wire.encode_info_frame(run, X.public)])
+
+    assert x.close is not None
+    assert bob.content() == FRAMES[:1] * (lie == "replay")

@@ -13,6 +13,7 @@ from typing import Final
 
 from waystation.core.ids import PublicKey
 from waystation.core.instant import Instant
+from waystation.protocols.merk.infos import decode_forwards
 from waystation.protocols.merk.messages import (
     HASH_BYTES,
     HEADER_BYTES,
@@ -21,12 +22,14 @@ from waystation.protocols.merk.messages import (
     MESSAGE_ID_BYTES,
     VERSION,
     DeliveryCode,
+    Forward,
     InfoType,
     MessageType,
 )
+from waystation.protocols.merk.refusals import MalformedError
 from waystation.protocols.merk.relay.lookups import Location
 from waystation.protocols.merk.relay.notices import Notices
-from waystation.protocols.merk.relay.routing import CARRIED, Routing
+from waystation.protocols.merk.relay.routing import CARRIED, FORWARD_BYTES, Routing
 from waystation.protocols.merk.session import FREE_BYTES, Session, State
 
 __all__ = ["Runs"]
@@ -34,11 +37,11 @@ __all__ = ["Runs"]
 _MARK: Final = MAGIC << 8 | VERSION
 _CARRIED_HEAD: Final = struct.Struct(">HBxI16x32s64x32s")  # magic and version, type, length, sender, target
 _INFO_HEAD: Final = struct.Struct(">HBxI112xB")  # magic and version, type, length, subtype
-_ENVELOPE: Final = struct.Struct(f">HBxI112xBB{MESSAGE_ID_BYTES}s{KEY_BYTES}sHBxI16x32s64x32s")
-"""FORWARD: the same, then hop, id, origin, and the head of the frame inside."""
-_FRAME_AT: Final = _ENVELOPE.size - _CARRIED_HEAD.size
+_ENVELOPE: Final = struct.Struct(f">HBxI112xBB{MESSAGE_ID_BYTES}s{KEY_BYTES}s")
+"""FORWARD: the same, then hop, id and origin, up to the frame inside."""
 _NODE_INFO: Final = int(MessageType.NODE_INFO)
 _FORWARD: Final = int(InfoType.FORWARD)
+_FORWARDS: Final = int(InfoType.FORWARDS)
 _DELIVERY: Final = int(InfoType.DELIVERY)
 _CODE_AT: Final = HEADER_BYTES + 1
 _TARGET_AT: Final = _CODE_AT + 1
@@ -122,43 +125,31 @@ class Runs:
         Returns:
             How many messages were taken; the one behind them must go the slow path.
         """
-        routing = self._routing
-        clients, seen, largest = routing.clients, routing.seen, _FRAME_AT + self._frame_bytes_max
-        target = sender = b""
-        frames: list[bytes] = []
-        ids: list[bytes] = []
+        arrivals = _Arrivals(self._routing, node, self._frame_bytes_max, now)
         at = start
         for at in range(start, len(messages)):
             data = messages[at]
             size = len(data)
             if size == _NOTICE_BYTES and self._take_notice(node, data, now):
                 continue
-            if not _ENVELOPE.size <= size <= largest:
+            if size < _ENVELOPE.size:
                 break
-            mark, kind, length, subtype, hop, message_id, origin, *inner = _ENVELOPE.unpack_from(data)
-            if mark != _MARK or kind != _NODE_INFO or length != size - HEADER_BYTES or subtype != _FORWARD:
+            mark, kind, length, subtype, hop, message_id, origin = _ENVELOPE.unpack_from(data)
+            if mark != _MARK or kind != _NODE_INFO or length != size - HEADER_BYTES:
                 break
-            frame_mark, frame_kind, frame_length, sent_by, aimed_at = inner
-            if hop != 1 or origin != node.identity or frame_mark != _MARK or frame_kind not in CARRIED:
+            if subtype == _FORWARDS and node.gathers_notices:
+                if not arrivals.take_many(data):
+                    break
+            elif (
+                subtype != _FORWARD
+                or hop != 1
+                or origin != node.identity
+                or not arrivals.take(message_id, data[_ENVELOPE.size :])
+            ):
                 break
-            if frame_length != size - _FRAME_AT - HEADER_BYTES or aimed_at not in clients:
-                break
-            # The ban list is asked once per run of one sender.
-            if sent_by != sender and not routing.admits(PublicKey(sent_by)):
-                break
-            number = message_id + origin
-            if number in seen or not node.affords(size, now):
-                break
-            sender = sent_by
-            seen.add(number, now)
-            if aimed_at != target:
-                self._deliver(node, target, frames, ids, now)
-                target, frames, ids = aimed_at, [], []
-            frames.append(data[_FRAME_AT:])
-            ids.append(message_id)
         else:
             at = len(messages)
-        self._deliver(node, target, frames, ids, now)
+        arrivals.hand_over()
         return at - start
 
     def _take_notice(self, node: Session, data: bytes, now: Instant) -> bool:
@@ -171,11 +162,70 @@ class Runs:
         self._notices.delivered(node, data[_TARGET_AT:_HASH_AT], data[_HASH_AT:], now)
         return True
 
-    def _deliver(self, node: Session, target: bytes, frames: list[bytes], ids: list[bytes], now: Instant) -> None:
-        """Hand over the frames of a run, whose ids are those of their envelopes."""
+
+class _Arrivals:
+    """Ordinary frames of one peer, of which those for one client are handed over together."""
+
+    __slots__ = ("_frame_bytes_max", "_frames", "_ids", "_node", "_now", "_origin", "_routing", "_sender", "_target")
+
+    def __init__(self, routing: Routing, node: Session, frame_bytes_max: int, now: Instant) -> None:
+        """Start with none."""
+        self._routing = routing
+        self._node = node
+        self._frame_bytes_max = frame_bytes_max
+        self._now = now
+        self._origin = node.identity or b""
+        self._target = self._sender = b""
+        self._frames: list[bytes] = []
+        self._ids: list[bytes] = []
+
+    def take(self, message_id: bytes, frame: bytes) -> bool:
+        """Note a frame that needs no second look; False when it must go the slow path."""
+        routing, size = self._routing, len(frame)
+        if not _CARRIED_HEAD.size <= size <= self._frame_bytes_max:
+            return False
+        mark, kind, length, sender, target = _CARRIED_HEAD.unpack_from(frame)
+        if mark != _MARK or kind not in CARRIED or length != size - HEADER_BYTES or target not in routing.clients:
+            return False
+        # The ban list is asked once per run of one sender.
+        if sender != self._sender and not routing.admits(PublicKey(sender)):
+            return False
+        number = message_id + self._origin
+        if number in routing.seen or not self._node.affords(FORWARD_BYTES + size, self._now):
+            return False
+        self._sender = sender
+        routing.seen.add(number, self._now)
+        if target != self._target:
+            self.hand_over()
+            self._target = target
+        self._frames.append(frame)
+        self._ids.append(message_id)
+        return True
+
+    def take_many(self, data: bytes) -> bool:
+        """Take a FORWARDS, each frame as if it had come alone; False when all of it must go the slow path."""
+        try:
+            run = decode_forwards(data, HEADER_BYTES)
+        except MalformedError:
+            return False
+        if run.hop != 1 or run.origin != self._origin:
+            return False
+        for message_id, frame in run.frames:
+            if not self.take(message_id, frame):
+                self.hand_over()
+                self._routing.arrived_in_run(self._node, Forward(1, message_id, run.origin, frame), self._now)
+                # A lie may have closed the connection, behind which nothing is taken.
+                if self._node.state is not State.PEER:
+                    return False
+        return True
+
+    def hand_over(self) -> None:
+        """Deliver what has been noted."""
+        frames, ids, now = self._frames, self._ids, self._now
         if not frames:
             return
-        delivery, recipient = self._routing.delivery, self._routing.clients[target]
+        self._frames, self._ids = [], []
+        node, delivery, recipient = self._node, self._routing.delivery, self._routing.clients[self._target]
         size = sum(map(len, frames))
         assert node.link is not None
         node.link.frames_in += len(frames)
@@ -185,7 +235,8 @@ class Runs:
             if node.gathers_notices:
                 delivery.gather(node, DeliveryCode.DELIVERED, ids)
             else:
-                delivery.notify_run(node, target, frames)
+                delivery.notify_run(node, self._target, frames)
             return
         for frame, message_id in zip(frames, ids, strict=True):
-            delivery.deliver(recipient, node, target, frame, now, message_id if node.gathers_notices else b"")
+            name = message_id if node.gathers_notices else b""
+            delivery.deliver(recipient, node, self._target, frame, now, name)

@@ -17,7 +17,15 @@ from waystation.core.instant import Instant, after_ms
 from waystation.core.settings import InForce
 from waystation.protocols.merk import wire
 from waystation.protocols.merk.limits import MerkLimits
-from waystation.protocols.merk.messages import HEADER_BYTES, LENGTH_AT, LENGTH_BYTES, MESSAGE_ID_BYTES, Forward
+from waystation.protocols.merk.messages import (
+    FORWARDS_MAX,
+    HEADER_BYTES,
+    LENGTH_AT,
+    LENGTH_BYTES,
+    MESSAGE_ID_BYTES,
+    Forward,
+    ForwardRun,
+)
 from waystation.protocols.merk.relay.outbox import Outbox
 from waystation.protocols.merk.session import ORIGINALS, Flight, Sending, Session, State
 
@@ -25,7 +33,10 @@ __all__ = ["Forwards", "SeenIds", "sending_of"]
 
 ANSWER_MS: Final = 5_000  # as long as a look-up
 SEEN_MS: Final = 120_000  # spec 8
+LINK_EXTRA_BYTES: Final = 256  # spec 10.5: what a message between nodes may have beyond the largest frame
 _BOOT_BYTES: Final = 8
+_SIZE_BYTES: Final = 4  # spec 7, FORWARDS: of each frame
+_PART_BYTES: Final = MESSAGE_ID_BYTES + _SIZE_BYTES
 _NUMBER_BYTES: Final = MESSAGE_ID_BYTES - _BOOT_BYTES
 _UNTIL: Final = 0  # places in a ``Flight``
 _TARGET: Final = 2
@@ -53,6 +64,10 @@ class Forwards:
         self._before_size = empty[:LENGTH_AT]
         self._behind_size = empty[LENGTH_AT + LENGTH_BYTES : HEADER_BYTES + 2]
         """Two halves of every envelope's beginning, up to the id."""
+        bundle = wire.encode_info_frame(ForwardRun(1, node_key, ((bytes(MESSAGE_ID_BYTES), b""),)), node_key)
+        self._bundle_bytes = len(bundle) - _PART_BYTES
+        self._bundle_head = bundle[LENGTH_AT + LENGTH_BYTES : self._bundle_bytes - 1]
+        """Of every FORWARDS, from behind its length up to the number of its frames."""
         self._boot = boot
         self._sent = 0
         self._due: deque[tuple[Instant, Session, list[bytes]]] = deque()
@@ -129,6 +144,10 @@ class Forwards:
         self._fly(node, until, names, [(until, session, target, frame, 0) for frame in frames])
         self._bytes += size
         self._count_out(node, len(frames), size)
+        if node.gathers_notices and len(frames) > 1:
+            # Spec 7: FORWARDS; it is framed, masked and read once for all of them.
+            self._outbox.send_many(node, self._bundle(node, ids, frames))
+            return
         # Spec 7: FORWARD has the whole frame inside.
         heads = {size: self._head(size) for size in dict.fromkeys(map(len, frames))}
         envelopes = [
@@ -136,6 +155,26 @@ class Forwards:
             for message_id, frame in zip(ids, frames, strict=True)
         ]
         self._outbox.send_many(node, envelopes)
+
+    def _bundle(self, node: Session, ids: Sequence[bytes], frames: Sequence[bytes]) -> list[bytes]:
+        """Return frames in as few FORWARDS as may be: of 240 frames each, and no larger than what the node takes."""
+        most, bundles = node.frame_bytes_max + LINK_EXTRA_BYTES, []
+        pieces: list[bytes] = []
+        count, size = 0, self._bundle_bytes
+        for message_id, frame in zip(ids, frames, strict=True):
+            part_bytes = _PART_BYTES + len(frame)
+            if count == FORWARDS_MAX or (count and size + part_bytes > most):
+                bundles.append(self._seal(count, size, pieces))
+                pieces, count, size = [], 0, self._bundle_bytes
+            pieces += (message_id, len(frame).to_bytes(_SIZE_BYTES, "big"), frame)
+            count, size = count + 1, size + part_bytes
+        bundles.append(self._seal(count, size, pieces))
+        return bundles
+
+    def _seal(self, count: int, size: int, pieces: list[bytes]) -> bytes:
+        """Return the FORWARDS of ``size`` bytes that carries so many frames."""
+        length = (size - HEADER_BYTES).to_bytes(LENGTH_BYTES, "big")
+        return b"".join((self._before_size, length, self._bundle_head, bytes((count,)), *pieces))
 
     def answered(self, node: Session, target: bytes, frame_hash: bytes) -> Flight | None:
         """Return the oldest frame that a node's notice is about, None when it has nothing of that kind."""

@@ -8,11 +8,12 @@ Spec: specs/merk.md 3 to 7, 9, 10.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from waystation.core.instant import Instant
 from waystation.protocols.merk import wire
 from waystation.protocols.merk.messages import (
+    HEADER_BYTES,
     AddServer,
     Auth,
     ClientAbsent,
@@ -21,8 +22,10 @@ from waystation.protocols.merk.messages import (
     Delivery,
     DeliveryCode,
     Forward,
+    ForwardRun,
     Gone,
     Hello,
+    InfoType,
     KeyAdvert,
     KeyQuery,
     KeyUnknown,
@@ -52,6 +55,9 @@ from waystation.protocols.merk.session import NODES, Session, State
 from waystation.protocols.merk.settings import MerkSettings
 
 __all__ = ["KnownFrames"]
+
+_SUBTYPE: Final = slice(HEADER_BYTES, HEADER_BYTES + 1)
+_FORWARDS: Final = bytes((InfoType.FORWARDS,))
 
 
 class KnownFrames:
@@ -91,6 +97,7 @@ class KnownFrames:
             Delivery: notices.on_delivery,
             Deliveries: notices.on_deliveries,
             Forward: self._on_forward,
+            ForwardRun: self._on_forwards,
             KeyAdvert: key_frames.on_advert,
             KeyQuery: key_frames.on_query,
             KeyUnknown: key_frames.on_unknown,
@@ -139,7 +146,10 @@ class KnownFrames:
         """Take a frame of another node; an original may confirm and challenge as often as it likes."""
         link = session.link
         assert link is not None
-        if not session.affords(len(data), now):
+        # MERK-RUNS: its frames are counted, not the message.
+        if session.gathers_notices and kind == MessageType.NODE_INFO and data[_SUBTYPE] == _FORWARDS:
+            self._on_node_info(session, kind, data, now)
+        elif not session.affords(len(data), now):
             # Spec 6: the rate is of its clients' frames, so the node itself gets no strike.
             self._sessions.note(session, Refusal.RATE, named=False)  # its clients' frames, not its own
             self._routing.arrived_too_fast(session, data, now)
@@ -218,6 +228,18 @@ class KnownFrames:
             session.link.frames_in += 1
             session.link.bytes_in += len(forward.frame)
             self._routing.arrived(session, forward, now)
+
+    def _on_forwards(self, session: Session, run: ForwardRun, now: Instant) -> None:
+        if not self._sessions.is_peer(session, now):
+            return
+        # Spec 7: between nodes that have both said the feature.
+        if not session.gathers_notices:
+            self._sessions.strike(session, Refusal.INFO_NOT_ALLOWED, now)
+            return
+        for message_id, frame in run.frames:
+            # A lie may have closed the connection.
+            if session.state is State.PEER:
+                self._routing.arrived_in_run(session, Forward(run.hop, message_id, run.origin, frame), now)
 
     def _on_gone(self, session: Session, gone: Gone, now: Instant) -> None:
         if self._sessions.is_peer(session, now):

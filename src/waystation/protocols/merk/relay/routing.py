@@ -22,6 +22,8 @@ from waystation.protocols.merk.infos import decode_forward
 from waystation.protocols.merk.limits import MerkLimits
 from waystation.protocols.merk.messages import (
     HEADER_BYTES,
+    KEY_BYTES,
+    MESSAGE_ID_BYTES,
     ClientAbsent,
     ClientFound,
     DeliveryCode,
@@ -49,6 +51,7 @@ __all__ = ["CARRIED", "Routing"]
 CARRIED: Final = frozenset({MessageType.DATA, MessageType.SIGNED_DATA, MessageType.ENCRYPTED_DATA})
 SWEEP_MS: Final = 10_000  # ours: places live for a minute
 _BOOT_BYTES: Final = 8
+FORWARD_BYTES: Final = HEADER_BYTES + 2 + MESSAGE_ID_BYTES + KEY_BYTES  # spec 7: what FORWARD puts before a frame
 _FORWARD: Final = bytes((InfoType.FORWARD,))
 
 
@@ -168,9 +171,23 @@ class Routing:
         if node.state is not State.PEER or data[HEADER_BYTES : HEADER_BYTES + 1] != _FORWARD:
             return
         try:
-            forward = decode_forward(data, HEADER_BYTES)
+            self._too_fast(node, decode_forward(data, HEADER_BYTES), now)
         except MalformedError:
             return
+
+    def arrived_in_run(self, node: Session, forward: Forward, now: Instant) -> None:
+        """Take one of the frames of a FORWARDS as if it had come alone: counted, and answered by itself."""
+        size = len(forward.frame)
+        assert node.link is not None
+        if not node.affords(FORWARD_BYTES + size, now):
+            self.outbox.add(Refused(PROTOCOL, None, Refusal.RATE.value))
+            self._too_fast(node, forward, now)
+            return
+        node.link.frames_in += 1
+        node.link.bytes_in += size
+        self.arrived(node, forward, now)
+
+    def _too_fast(self, node: Session, forward: Forward, now: Instant) -> None:
         target = wire.target_of(forward.frame)
         if target is not None:
             message_id = forward.message_id if node.gathers_notices else b""
