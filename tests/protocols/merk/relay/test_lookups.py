@@ -452,6 +452,18 @@ def test_where_the_mail_is_kept_counts_after_where_the_client_is():
     assert found.place(BOB, START).node is home
 
 
+def test_a_mailbox_counts_for_two_seconds_however_it_was_found():
+    """The client may come back at any node (MERK-MAILPLACE): its mailbox is soon asked for again."""
+    searched, said, home = Lookups(in_force()), Lookups(in_force()), node()
+    searched.begin(BOB, None, [home], START)
+    for found in (searched, said):
+        found.found(BOB, home, START, shown(kind=PresenceKind.MAILBOX))
+
+    for found in (searched, said):
+        assert found.place(BOB, Instant(later(2_000) - 1)).proof is Proof.MAILBOX
+        assert found.place(BOB, later(2_000)) is None
+
+
 # Places that are asked for again (MERK-RENEW)
 
 

@@ -211,8 +211,7 @@ class Lookups:
         # MERK-PRESENCE: what a client signs cannot be had without it, so the bare word of a node does not count.
         if presence is None and (node.is_unnamed or self._is_able(target)):
             return self.absent(target, node, now)
-        is_mail = presence is not None and presence.kind is PresenceKind.MAILBOX
-        claim = Location(node, after_ms(now, MAILBOX_MS if is_mail else FOUND_MS), presence)
+        claim = Location(node, after_ms(now, _kept_ms(_proof_of(presence))), presence)
         lookup = self._lookups.get(target)
         if lookup is None:
             place = self.place(target, now)
@@ -345,8 +344,7 @@ class Lookups:
     def _end_found(self, lookup: Lookup, claim: Location, now: Instant) -> Lookup:
         lookup.node = claim.node
         self._end(lookup)
-        # Spec 5: a known location counts for 60 s.
-        claim.until = after_ms(now, FOUND_MS)
+        claim.until = after_ms(now, _kept_ms(claim.proof))
         place = self.place(lookup.target, now)
         if not isinstance(place, Location):
             self._remember(lookup.target, claim)
@@ -374,6 +372,11 @@ def _proof_of(presence: Presence | None) -> Proof:
     if presence is None:
         return Proof.NONE
     return Proof.CONNECTED if presence.kind is PresenceKind.CONNECTED else Proof.MAILBOX
+
+
+def _kept_ms(proof: Proof) -> int:
+    """Return how long a place counts: spec 5, a mailbox for 2 s only."""
+    return MAILBOX_MS if proof is Proof.MAILBOX else FOUND_MS
 
 
 def _order(claim: Location) -> tuple[Proof, bool, int]:
