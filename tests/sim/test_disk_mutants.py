@@ -41,7 +41,7 @@ MISTAKES = [
     (lprp, mutants.LprpHearsNothing, "liveness", lprp.QUIET, REFUSING),
     (lprp, mutants.LprpLosesRefused, "promise-kept", lprp.FRAGILE, DYING),
     (lprp, PromisesEarly, "promise-kept", lprp.QUIET, REFUSING),
-    (merk, mutants.MerkTakesRefusalForCommit, "remembers", None, STUBBORN),
+    (merk, mutants.MerkTakesRefusalForCommit, "keeps-mail", merk.MAILED, STUBBORN),
     (bsp, mutants.BspTakesRefusalForCommit, "on-disk-first", WIRED, REFUSING),
     (bsp, mutants.BspHearsNothing, "agreed", WIRED, REFUSING),
     (bsp, mutants.BspLosesRefused, "on-disk-first", WIRED, REFUSING),

@@ -24,7 +24,7 @@ PLANS = {
 """What draws a plan, and the kinds of hostile actors in it by field."""
 
 SEEDS = 400
-CONSTANT = {"framed", "pieces", "verify_delay_us", "rebind_on_relay", "byte_order"}
+CONSTANT = {"framed", "pieces", "verify_delay_us", "rebind_on_relay", "byte_order", "retention_mib"}
 """Choices that a protocol does not make."""
 
 

@@ -71,4 +71,4 @@ def test_outcomes_of_all_clients_are_summed_up():
     scenario.run(20)
 
     assert list(scenario.outcomes()) == sorted(scenario.outcomes())
-    assert scenario.outcomes()["read"] > 10
+    assert scenario.outcomes()["taken"] > 10

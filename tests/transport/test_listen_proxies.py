@@ -145,13 +145,11 @@ def test_header_that_does_not_come_is_given_up(monkeypatch, folder):
         listener = await door.open(server_context(folder / "cert", folder / "key"))
         reader, writer = await connected(listener.port)
         writer.write(TEXT[:20])
-        async with asyncio.timeout(20):
-            rest = await reader.read()
+        rest = await read_all(reader)
         writer.close()
         named_reader, named = await connected(listener.port)
         named.write(TEXT + client_hello(folder)[:20])
-        async with asyncio.timeout(20):
-            silence = await named_reader.read()
+        silence = await read_all(named_reader)
         named.close()
         await door.until(lambda: door.released)
         listener.close()

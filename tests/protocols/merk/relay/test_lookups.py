@@ -438,7 +438,7 @@ def test_of_two_presences_the_newest_counts():
 
 
 def test_where_the_mail_is_kept_counts_after_where_the_client_is():
-    """A mailbox waits for all nodes, and never displaces a connection; a connection displaces it."""
+    """A mailbox waits for all nodes, counts for 2 s, and never displaces a connection; a connection displaces it."""
     found, mailbox, home = Lookups(in_force()), node(1), node(2)
     lookup = found.begin(BOB, None, [mailbox, home], START)
     waits = found.found(BOB, mailbox, START, shown(WALL_MS + 9, PresenceKind.MAILBOX))
@@ -448,20 +448,8 @@ def test_where_the_mail_is_kept_counts_after_where_the_client_is():
     found.found(BOB, mailbox, START, shown(WALL_MS + 9, PresenceKind.MAILBOX))
 
     assert (waits, ended) == (None, lookup)
-    assert (at_first.node, at_first.proof) == (mailbox, Proof.MAILBOX)
+    assert (at_first.node, at_first.proof, at_first.until) == (mailbox, Proof.MAILBOX, later(2_000))
     assert found.place(BOB, START).node is home
-
-
-def test_a_mailbox_counts_for_two_seconds_however_it_was_found():
-    """The client may come back at any node (MERK-MAILPLACE): its mailbox is soon asked for again."""
-    searched, said, home = Lookups(in_force()), Lookups(in_force()), node()
-    searched.begin(BOB, None, [home], START)
-    for found in (searched, said):
-        found.found(BOB, home, START, shown(kind=PresenceKind.MAILBOX))
-
-    for found in (searched, said):
-        assert found.place(BOB, Instant(later(2_000) - 1)).proof is Proof.MAILBOX
-        assert found.place(BOB, later(2_000)) is None
 
 
 # Places that are asked for again (MERK-RENEW)
