@@ -293,6 +293,7 @@ class KeepsMail(ExceptLost):
         self._owed: set[tuple[bytes, bytes]] = set()
         self._read: set[tuple[bytes, bytes]] = set()
         self._taken: dict[tuple[bytes, bytes], int] = {}
+        self._injected: set[bytes] = set()
 
     def _on_stored(self, stored: seen.MailStored, now: Instant) -> None:  # noqa: ARG002
         if (stored.owner, stored.frame) not in self._read:
@@ -308,7 +309,12 @@ class KeepsMail(ExceptLost):
     def _on_taken(self, taken: seen.MailTaken, now: Instant) -> None:  # noqa: ARG002
         self._taken[taken.owner, taken.frame] = taken.life
 
+    def _on_injected(self, injected: seen.Injected, now: Instant) -> None:  # noqa: ARG002
+        self._injected.add(injected.frame)
+
     def _on_given(self, given: seen.MailGiven, now: Instant) -> None:  # noqa: ARG002
+        if given.frame in self._injected:  # a hostile node, and not the mailbox, may have sent it again
+            return
         # A node that dies before the disk has the removal may give it again in its next life (MERK-MAILTWICE).
         if self._taken.get((given.owner, given.frame)) == given.life:
             raise self.broken(f"mailbox {given.owner.hex()[:8]}: {given.frame.hex()} comes again after TAKEN")

@@ -55,6 +55,7 @@ RETRY_US: Final = MICROSECONDS_PER_SECOND // 2
 WORD_MS: Final = 86_400_000
 UNREAD_CHANCE: Final = 0.2  # of a frame that arrives, and whose program ends before it takes it
 UNSAID_CHANCE: Final = 0.3  # of a frame that is read, and whose TAKEN is not said at this visit
+HOSTILE_ORIGINS: Final = ("client", "peer", "resigned")
 _SUBTYPE_AT: Final = 120
 
 
@@ -102,9 +103,10 @@ class MailOwner:
     # The owner
 
     def _look(self, data: bytes) -> None:
-        if read_head(data)[0] == MessageType.ENCRYPTED_DATA:
-            life = self._context.worlds[self._node].life
-            self._context.observe(seen.MailGiven(self.key, frame_hash(data), life))
+        context, name = self._context, frame_hash(data)
+        # What a hostile node has made it may send again itself.
+        if read_head(data)[0] == MessageType.ENCRYPTED_DATA and context.origin_of(name) not in HOSTILE_ORIGINS:
+            context.observe(seen.MailGiven(self.key, name, context.worlds[self._node].life))
 
     def _read(self, event: Event) -> None:
         context, driver = self._context, self._owner.driver
