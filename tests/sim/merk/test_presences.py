@@ -196,3 +196,13 @@ def test_key_is_known_where_its_connection_outlasted_the_proof(scene):
     lasting.over(scene.now)
     assert scene.presences.proved_at(HIM, HERE, Instant(0))
     assert not scene.presences.proved_at(HIM, HERE, scene.now)
+
+
+def test_frame_is_owed_where_every_place_of_its_target_takes_it(scene):
+    """A node knows one place of a client; where that may be one that refuses the frame, nothing is owed."""
+    scene.link(HERE, ELSEWHERE)
+    scene.come(ME, ELSEWHERE)
+    scene.wait(30)
+    since = Instant(scene.now - 24 * SECOND)
+    assert scene.presences.owes(HERE, ME, since)
+    assert not scene.presences.owes(HERE, ME, since, lambda node: node == THERE)

@@ -160,7 +160,9 @@ class Presences:
         present = list(self._of(target, since))
         if not present or not all(presence.stood(since) for presence in present):
             return False
-        if not any(self.is_linked(node, presence.node, since) and crosses(presence.node) for presence in present):
+        # Of several places a node knows one, and it may be one that does not take the frame.
+        linked = {presence.node for presence in present if self.is_linked(node, presence.node, since)}
+        if not linked or not all(map(crosses, linked)):
             return False
         if any(
             presence.is_thief and presence.existed(since) and not presence.is_open for presence in self._links_of(node)
