@@ -239,7 +239,7 @@ class Answers:
         if unkept is not None:
             return self.finish(work, unkept[1], unkept[2])
         allowed = self._roles.get(peer.alias)
-        denial = "" if allowed is None else seldom("manage", "denial", allowed, work.request)
+        denial = "" if allowed is None else seldom("rights", "denial", allowed, work.request)
         if denial:
             return self._refuse(peer, work, denial, "%s: %s" % (name_of(peer), denial))
         self._running.append(work)
@@ -252,7 +252,7 @@ class Answers:
         except ValueError:
             return None
         if command == "spares":
-            spares = seldom("manage", "spares", arguments)
+            spares = seldom("rights", "spares", arguments)
             if not spares:
                 return None
             content = payloads.command_answer({"spares": [hexlify(each).decode() for each in spares]})

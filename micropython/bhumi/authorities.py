@@ -49,11 +49,11 @@ def add_authority(path: str, ca: bytes) -> bool:
         SetupError: The bytes are no certificate, or the file cannot be read.
         OSError: The file system fails; what was there before still is.
     """
-    if not is_authority(ca) or _size_of(ca) != len(ca):
-        raise SetupError("not a certificate in DER")
     known = authorities(path)
-    if ca in known:
+    if ca in known:  # nearly always, and a certificate takes memory to be read
         return False
+    if _size_of(ca) != len(ca) or not is_authority(ca):
+        raise SetupError("not a certificate in DER")
     _keep(path, [known[0], ca])
     return True
 

@@ -8,13 +8,12 @@ import os
 from hashlib import sha256
 
 from . import payloads, suites
-from .answers import Done, Request, name_of
+from .answers import Done, name_of
 from .port import seldom, unix_s
 
-__all__ = ["carry_out", "denial", "refuse_unread", "spares"]
+__all__ = ["carry_out", "refuse_unread"]
 
 _HOURS = 24 * 7
-_SPARES_MAX = 8
 
 
 def carry_out(device: object, state: object, peer: object, name: str, arguments: object) -> object:
@@ -88,24 +87,6 @@ def _remove(state: object, peer: object) -> None:
         notice.outcome, notice.reason = "no permission", "the peer was unpaired"
     if state.peers and not any(each.manages for each in state.peers):
         state.peers[0].manages = True
-
-
-def spares(arguments: object) -> list:
-    """Return the preimages that a peer gets beyond the next one, as many as it asks for up to a limit."""
-    wanted = arguments.get("n") if isinstance(arguments, dict) else None
-    count = max(0, min(wanted, _SPARES_MAX)) if isinstance(wanted, int) else 0
-    return [os.urandom(32) for _ in range(count)]
-
-
-def denial(allowed: object, request: Request) -> str:
-    """Return why a peer may not send a request, or empty; a role permits what it names and nothing else."""
-    name = "binary" if request.content_type == payloads.BINARY else "text"
-    if request.content_type == payloads.COMMAND:
-        try:
-            name = request.command()[0]
-        except ValueError:
-            return "this peer may send certain commands only, and this is none"
-    return "" if name in allowed else "this peer may not send '%s'" % name
 
 
 def refuse_unread(state: object, relay: str, peer: object, message_id: int, preimage: bytes, sealed: bytes) -> Done:

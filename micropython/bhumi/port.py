@@ -69,6 +69,7 @@ _SELDOM = (
     "notices",
     "pairing",
     "reading",
+    "rights",
     "sha512",
     "x25519",
 )

@@ -87,3 +87,44 @@ def test_board_that_tells_is_asked_and_managed(node, tmp_path, every_ms):
     names = [f"guest {number}" for number in range(PAIRS)]
     assert found == [(f"heard {name}", ["bob", name], {"unpaired": name}) for name in names]
     assert heard == [f"reading {number}" for number in range(len(heard))]
+
+
+RESTARTS = 8
+ROLES = 'roles={"bob": ("light", "text"), "carol": ("text",)}'
+
+
+@pytest.mark.slow
+@pytest.mark.micropython
+@pytest.mark.timeout(900)
+def test_board_with_roles_outlives_restarts_of_its_relay(tmp_path):
+    """A board with two peers, roles and readings comes back each time, and runs out of memory at no step of that."""
+    node = Node(tmp_path / "node").start()
+    url = node.url.replace("127.0.0.1", "localhost")
+    main = MAIN.replace("EVERY_MS", "3_000").replace("request.text)", f"request.text, {ROLES})", 1)
+    authority = authority_der(node.home / "tls" / "ca.pem")
+    board = Board(tmp_path / "device", MICROPYTHON, described(url, authority), main, heap=ESP32_HEAP)
+    heard, found = [], []
+
+    async def scenario():
+        async with paired(tmp_path, node, board) as (bob, state), listening(state, node, heard):
+            invited = await manage(bob, "invite", alias="carol", hours=1)
+            carols = BhumiState(tmp_path / "carol")
+            async with Sender(carols, node.url, tls=node.tls, timeouts=TIMEOUTS) as carol:
+                await carol.accept(invited["token"], alias="board")
+                for number in range(RESTARTS):
+                    await asyncio.to_thread(node.stop)
+                    await asyncio.to_thread(node.start)
+                    found.append([(await each.send("board", f"{number}")).text for each in (bob, carol)])
+                    before = len(heard)
+                    await eventually(lambda wanted=before + 1: len(heard) >= wanted, "readings")
+            carols.close()
+
+    try:
+        asyncio.run(scenario())
+        short = [line for line in board.printed("") if "memory" in line]
+    finally:
+        board.kill()
+        node.stop()
+    assert short == []
+    assert found == [[f"heard {number}"] * 2 for number in range(RESTARTS)]
+    assert heard == [f"reading {number}" for number in range(len(heard))]
