@@ -427,7 +427,7 @@ README = [
         ],
     ),
     (
-        "MERK keeps nothing for who is away and has opened no mailbox",
+        "MERK keeps no message for a recipient who is away without a mailbox",
         ["protocols/merk/relay/test_mailing.py::test_without_a_mailbox_nothing_is_kept"],
     ),
 ]
